@@ -2,8 +2,8 @@
 
 python benchmarks/check_models.py [MODEL.onnx|NETWORK …] [--target x86-64-v3] [--table docs/reference/models.md]
 
-Untuned code is right and slow: this checks that a model compiles and computes what ONNX Runtime does, not its speed.
-Without names: every network of benchmarks/networks/models.yaml, the quantised one too.
+Untuned code is right and slow: this checks that a model compiles and gives ONNX Runtime's numbers, not its speed.
+Without names: every network of benchmarks/networks/models.yaml, including the quantised one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Result:
 
 
 def check(word: str, target: str) -> Result:
-    """Build and run one model; a TvmbuildError is a result."""
+    """Build and run one model; a TvmbuildError becomes a result."""
     with tempfile.TemporaryDirectory() as name:
         try:
             return _check(find_network(word), target, Path(name))
@@ -105,7 +105,7 @@ def render(results: list[Result]) -> str:
 
 
 def main() -> int:
-    """Print the table, write it between the marks of ``--table``; 1 when some model computes wrong numbers."""
+    """Print the table, write it between the marks of ``--table``; return 1 if some model computes wrong numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", default=sorted([*list_networks(), "minilm_l6_int8"]))
     parser.add_argument("--target", default="x86-64-v3")

@@ -1,9 +1,9 @@
-"""A model without any record: TVM's naive loop nests, the fallback schedules, ONNX Runtime.
+"""Time a model without any record: TVM's naive loop nests, the fallback schedules, ONNX Runtime.
 
 python benchmarks/fallback.py MODEL.onnx|NETWORK … [--cpu x86-64-v3] [--threads 2]
 
 Builds each model twice through the compile stage, checks both packages' numbers against ONNX Runtime's, and times them
-and ONNX Runtime in turns, each in a process of its own, the idle ones stopped. Wants a machine that does nothing else.
+and ONNX Runtime in turns, each in its own process, while the idle ones are stopped. Needs an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tvmbuild.records.schedule import NO_RECORDS
 
 @dataclass(frozen=True)
 class Result:
-    """Median latencies in ms, and the seconds that each of the two builds took."""
+    """The median latencies in ms, and the seconds that each of the two builds took."""
 
     model: str
     naive_ms: float
@@ -54,7 +54,7 @@ def measure(setting: Setting) -> Result:
 
 
 def build_package(setting: Setting, package: Path, fallback: bool) -> None:
-    """Compile the model with no record, with the fallback schedules or without."""
+    """Compile the model without records, with or without the fallback schedules."""
     from tvmbuild.compiler import apply  # noqa: PLC0415 - runs in a process of its own
 
     if not fallback:

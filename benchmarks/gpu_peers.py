@@ -1,19 +1,19 @@
-"""Packages on this machine's NVIDIA card against PyTorch, ONNX Runtime and TensorRT, in turns: latency and ratios.
+"""Time packages on this machine's NVIDIA GPU against PyTorch, ONNX Runtime and TensorRT, in turns: latency and ratios.
 
 python benchmarks/gpu_peers.py PROJECT [CELL …] [--rounds 20] [--calls 50] [--out FILE] [--compile] [--peers GLOB …]
 
-PROJECT has built cells (build/cells, build/models) of cuda targets. For each cell are timed, in turns: the package, and
-the same network by each peer that is installed here:
+PROJECT has built cells (build/cells, build/models) of cuda targets. For each cell the package is timed, in turns with
+the same network in each peer that is installed here:
 
-- PyTorch (torch_contenders.py), eager and replayed as one CUDA graph, in both layouts; with --compile
-  `torch.compile` too, with mode="reduce-overhead" and with mode="max-autotune", which takes minutes a cell;
+- PyTorch (torch_contenders.py), eager and replayed as one CUDA graph, in both layouts; with --compile also
+  `torch.compile`, with mode="reduce-overhead" and with mode="max-autotune", which takes minutes a cell;
 - ONNX Runtime's CUDA provider and TensorRT (onnx_contenders.py).
 
-A peer computes a float32 cell as it does by default, which is in TF32: PyTorch its convolutions and not its products of
-matrices, ONNX Runtime and TensorRT both. Those called "strict" compute it in float32, as packages do: like with like.
-Inputs and outputs stay on the card, and each call is waited for. PyTorch has cuDNN's search for the fastest algorithm
-switched on. Numbers are compared with those of ONNX Runtime on the CPU, in float32. A contender that cannot run is
-listed with the reason. Geometric means last.
+A peer computes a float32 cell with its defaults, which use TF32: PyTorch for convolutions but not for matrix products,
+ONNX Runtime and TensorRT for both. Peers called "strict" compute it in float32, as packages do, for a like comparison.
+Inputs and outputs stay on the GPU, and each call is waited for. PyTorch's cuDNN searches for the fastest algorithm.
+Numbers are compared with those of ONNX Runtime on the CPU, in float32. A contender that cannot run is listed with the
+reason. Geometric means come last.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ ARITHMETIC = (
     "matrices in float32"
 )
 Contender = tuple[Callable[[], object], Callable[[], dict[str, np.ndarray]]]
-"""A call that is waited for, and its outputs by name."""
+"""A call that is waited for, and a function that returns its outputs by name."""
 
 
 class Peer(NamedTuple):
-    """What makes a contender of an ONNX file, its inputs and whether it computes in float16: ``module.function``."""
+    """The function ``module.function`` that makes a contender from an ONNX file, inputs, and whether it is float16."""
 
     module: str
     function: str
     compiled: bool = False
-    """Takes so long to make that it is asked for."""
+    """Whether it takes so long to make that it runs only on request."""
     strict: bool = False
-    """Of float32 cells only."""
+    """Whether it is only for float32 cells."""
 
     def make(self, path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-        """Return it; whatever its library raises where it is missing or cannot."""
+        """Return the contender; raises its library's errors if the library is missing or cannot run the file."""
         made: Contender = getattr(import_module(self.module), self.function)(path, inputs, half)
         return made
 
@@ -80,7 +80,7 @@ PEERS: dict[str, Peer] = {
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return what is asked for."""
+    """Parse the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("project", type=Path)
     parser.add_argument("cells", nargs="*", default=["*"], help="globs of MODEL@TARGET")
@@ -108,7 +108,7 @@ def main() -> int:
 
 
 def describe_floor() -> str:
-    """Return what launching costs: a waited-for CUDA graph of one kernel of one element, and each of fifty more."""
+    """Return the cost of launching: a waited-for CUDA graph of one kernel of one element, and each of fifty more."""
     try:
         import torch  # noqa: PLC0415 - a peer, which may be missing
         from torch_contenders import waited  # noqa: PLC0415
@@ -128,7 +128,7 @@ def describe_floor() -> str:
 
 
 def choose_peers(args: argparse.Namespace, half: bool) -> dict[str, Peer]:
-    """Return the peers of a cell that are asked for."""
+    """Return the requested peers of a cell."""
     return {
         name: peer
         for name, peer in PEERS.items()
@@ -172,7 +172,7 @@ def measure(project: Path, cell: str, args: argparse.Namespace) -> dict[str, Any
 
 
 def try_to_make(make: Callable[[], Contender]) -> Contender | str:
-    """Return the contender, run once, or why there is none."""
+    """Return the contender, run once, or the reason for its absence."""
     try:
         made = make()
         made[0]()
@@ -182,7 +182,7 @@ def try_to_make(make: Callable[[], Contender]) -> Contender | str:
 
 
 def describe(row: dict[str, Any]) -> str:
-    """Return one line of a cell, its absent contenders included."""
+    """Return one line of a cell, including its absent contenders."""
     times = ", ".join(f"{name} {value[0]:.3f}" for name, value in row["ms"].items())
     errors = ", ".join(f"{name} {value:.1e}" for name, value in row["error"].items())
     absent = "".join(f"; no {name}: {why}" for name, why in row["absent"].items())
@@ -190,7 +190,7 @@ def describe(row: dict[str, Any]) -> str:
 
 
 def make_table(rows: list[dict[str, Any]]) -> str:
-    """Return the table in Markdown: our latency, and ours over each contender's with its 95 % interval."""
+    """Return the table in Markdown: our latency, and its ratio to each contender's with its 95 % interval."""
     names = [name for name in PEERS if any(name in row["ratio"] for row in rows)]
     lines = [
         f"{ARITHMETIC}.",

@@ -1,8 +1,8 @@
-"""Instructions that a convolution's inner loop takes for each product, quantised and in float32: for CPUs not at hand.
+"""Count the instructions for each product in a convolution's inner loop, quantised and in float32, for any CPU.
 
 python benchmarks/inner_loops.py CPU … [--triple aarch64-linux-gnu]
 
-It reads the assembly of the rules' schedules; how many of them a CPU does at once is its manual's to say.
+It reads the assembly of the rules' schedules; a CPU's manual says how many of them it executes at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHAPES = {"1x1": (64, 256, 1, 1), "3x3": (64, 64, 3, 3), "depthwise 3x3": (96, 1
 PRODUCTS = {
     "fmla": 4, "smlal": 4, "smlal2": 4, "smull": 4, "smull2": 4, "sdot": 16, "udot": 16, "sudot": 16, "usdot": 16,
 }  # fmt: skip
-"""Of ARM's instructions on whole registers."""
+"""The products in each of ARM's instructions on whole registers."""
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def _products(code: str, line: str) -> int:
 
 
 def _find_loops(lines: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield first and last line of each loop that has none inside."""
+    """Yield the first and the last line of each innermost loop."""
     labels = {line.partition(":")[0]: place for place, line in enumerate(lines) if line.startswith(".LBB")}
     jumps = ((place, line.split()[-1]) for place, line in enumerate(lines) if re.match(r"(b\.|cbn?z|tbn?z)", line))
     found = [(labels[label], place) for place, label in jumps if labels.get(label, place) < place]

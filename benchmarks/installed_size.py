@@ -1,4 +1,4 @@
-"""What the installation weighs: each distribution that tvmbuild needs, in MB on disk."""
+"""Print the size of the installation: each distribution that tvmbuild needs, in MB on disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def weigh(distribution: metadata.Distribution) -> int:
-    """Return the bytes of the blocks that its files take."""
+    """Return the bytes of the disk blocks that its files take."""
     paths = [Path(str(file.locate())) for file in distribution.files or ()]
     return sum(path.stat().st_blocks * 512 for path in paths if path.exists())
 

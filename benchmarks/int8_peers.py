@@ -1,13 +1,13 @@
-"""Quantised networks beside ONNX Runtime and OpenVINO on the quicker of two quantisers' files, in turns.
+"""Time quantised networks against ONNX Runtime and OpenVINO, each on the faster of two quantisers' files, in turns.
 
 python benchmarks/int8_peers.py MODEL.onnx|NETWORK … [--cpu znver4] [--threads 1] [--records DIR] [--quantised DIR]
 
-Each network is quantised as `quantize:` does it, by NNCF and by ONNX Runtime, on inputs drawn from its ranges: what its
-times are depends on that little, what it answers much. Ours is built of NNCF's file, `quantize:`'s default, by rule, or
-with what the folder --records holds; a network that comes quantised is taken as it is. What was quantised is kept in
---quantised, and taken from there. Every package's numbers are checked. "Limit": all operations
-at four times the peak of float32, which AVX512-VNNI and AVX-VNNI have. "Error": how far the quantised network is at
-most from the float one, over the largest output. Wants a machine that does nothing else, `tvmbuild[quantize]` and
+Each network is quantised as `quantize:` does it, by NNCF and by ONNX Runtime, on inputs drawn from its ranges: these
+hardly change its times, but do change its answers. Ours is built from NNCF's file, `quantize:`'s default, by rule, or
+with the records of --records; a network that comes quantised is used as it is. Quantised files are kept in --quantised,
+and taken from there. Every package's numbers are checked. "Limit": all operations
+at four times the peak of float32, which AVX512-VNNI and AVX-VNNI have. "Error": the largest difference between the
+quantised network and the float one, over the largest output. Needs an otherwise idle machine, `tvmbuild[quantize]` and
 `tvmbuild[openvino]`.
 """
 
@@ -35,20 +35,20 @@ from tvmbuild.preparing.onnx_graph import find_precision
 from tvmbuild.preparing.reference import make_inputs, read_reference, write_reference
 
 METHODS = ("nncf", "onnxruntime")
-"""The first is what ours is built of."""
+"""The quantisers; our package is built from the first one's file."""
 CALIBRATED = 8
-"""Sets of inputs."""
+"""The number of input sets for calibration."""
 COLUMNS = ("tvmbuild", "ONNX Runtime", "OpenVINO", "tvmbuild float32", "ONNX Runtime float32")
-"""int8, each on the file that suits it best, and floats."""
+"""The columns: int8, each on its faster file, then floats."""
 
 
 VNNI = 4
-"""Products of bytes in the time of one of float32."""
+"""The products of bytes in the time of one float32 product."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A network's median ms by column, how far quantising moved its outputs, and its operations."""
+    """A network's median ms by column, the change of its outputs by quantising, and its number of operations."""
 
     times: dict[str, float]
     error: float | None
@@ -56,12 +56,12 @@ class Measured:
 
     @property
     def of_peers(self) -> float:
-        """Return the time over that of the quicker peer."""
+        """Return the time over that of the faster peer."""
         return self.times["tvmbuild"] / min(self.times[name] for name in COLUMNS[1:3] if name in self.times)
 
     @property
     def of_floats(self) -> float | None:
-        """Return the time over that of the network in floats; None for one that came quantised."""
+        """Return the time over that of the float network; None for a network that came quantised."""
         floats = self.times.get("tvmbuild float32")
         return None if floats is None else self.times["tvmbuild"] / floats
 
@@ -129,7 +129,7 @@ def _measure(setting: Setting, quantised: Path) -> Measured:
 
 
 def _count_flops(setting: Setting) -> None:
-    """Write how many operations the network's Tasks have."""
+    """Write the number of operations in the network's Tasks."""
     from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - in a process of its own
     from tvmbuild.compiler.machine.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops  # noqa: PLC0415
@@ -146,7 +146,7 @@ def _load(runtime: str, setting: Setting) -> Load:
 
 
 def _runs(load: Load, name: str) -> bool:
-    """Return whether a peer can run its file; if not, say why on standard error."""
+    """Return whether a peer can run its file; if not, print the reason on standard error."""
     try:
         with start_worker(load):
             return True
@@ -164,7 +164,7 @@ def _build(setting: Setting) -> Load:
 
 
 def _quantise(setting: Setting, method: str, folder: Path) -> None:
-    """Write the simplified model quantised, and what it computes."""
+    """Write the quantised simplified model, and its outputs."""
     from tvmbuild.preparing.quantise import quantise  # noqa: PLC0415 - in a process of its own
 
     reference = read_reference(setting.folder / "reference.npz")

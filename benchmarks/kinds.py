@@ -1,9 +1,9 @@
-"""Where a package's time goes: its operators by kind, beside what arithmetic and memory allow.
+"""Print the distribution of a package's time: its operators by kind, beside the limits of arithmetic and memory.
 
 python benchmarks/kinds.py PACKAGE.tar … [--threads 1] [--repeat 40]
 
-Each package is profiled as `tvmbuild run --profile` does it. "Limit": each operator at the peaks measured in that run,
-of float32 in registers or of memory, whichever is the longer, added up. Prints a table in Markdown for each.
+Each package is profiled as `tvmbuild run --profile` does it. "Limit": the sum of each operator's time at the peaks
+measured in that run, of float32 in registers or of memory, whichever is longer. Prints a table in Markdown for each.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("norms and softmax", ("norm", "softmax", "mean", "variance", "sum", "max")),
     ("calls", ("virtual machine",)),
 )
-"""The first kind one of whose words an operator's name has; the rest move data or compute each number alone."""
+"""The kinds: an operator has the first kind with a word in its name; the others move data or compute single numbers."""
 REST = "elementwise and moves"
 
 
 def main() -> int:
-    """Profile each package, print its table."""
+    """Profile each package and print its table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("packages", nargs="+")
     parser.add_argument("--threads", type=int, default=1)
@@ -73,7 +73,7 @@ def _make_table(package: str, profile: Mapping[str, Any]) -> str:
 
 
 def _limit(row: Mapping[str, Any], peak: Mapping[str, Any]) -> float:
-    """Return the fewest µs that the operator may take."""
+    """Return the least µs that the operator may take."""
     return float(max((row["flops"] or 0) / peak["gflops"], (row["bytes"] or 0) / peak["gb_s"])) / 1e3
 
 

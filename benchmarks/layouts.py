@@ -1,9 +1,9 @@
-"""Convolutions in NHWC against NCHW, every schedule by rule: latency and ratio, in turns.
+"""Time convolutions in NHWC against NCHW, every schedule by rule: latency and ratio, in turns.
 
 python benchmarks/layouts.py MODEL.onnx|NETWORK … [--cpu x86-64-v4] [--threads 2]
 
 Compiles each model both ways without any record, checks the numbers, and times both packages and ONNX Runtime in turns,
-each in a process of its own, the idle ones stopped. Wants a machine that does nothing else.
+each in its own process, while the idle ones are stopped. Needs an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def build_package(setting: Setting, package: Path, layout: str) -> None:
-    """Compile the model with no record and its convolutions in that layout."""
+    """Compile the model without records, its convolutions in that layout."""
     compile_with(setting, Schedule(layout=layout), package)
 
 

@@ -1,8 +1,8 @@
-"""What folding constants costs: TVM's pass alone, and numpy for what only changes its layout.
+"""Measure the cost of folding constants: TVM's pass alone, and with numpy for constants that only change layout.
 
 python benchmarks/lowering.py MODEL.onnx|NETWORK … [--cpu x86-64-v3] [--repeat 3]
 
-Lowers each simplified model in turns both ways, as tune and compile do, in one process, and prints medians and ratios.
+Lowers each simplified model both ways in turns, as tune and compile do, in one process, and prints medians and ratios.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def measure(model: Path, target: tvm.target.Target, repeat: int) -> dict[str, float]:
-    """Return the median seconds of each way; exits where they make different modules."""
+    """Return the median seconds of each way; exit if they make different modules."""
     imported = import_onnx(model)
     seconds: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(repeat):

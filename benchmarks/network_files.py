@@ -1,8 +1,8 @@
-"""The networks of benchmarks/networks/models.yaml as files, for benchmarks that are given names.
+"""The networks of benchmarks/networks/models.yaml as files, for benchmarks that take names.
 
 python benchmarks/network_files.py [NAME …]
 
-Fetches or makes these, or those that benchmarks time unless told, into build/networks; says which cannot be had.
+Fetches or makes these, by default those that benchmarks time, into build/networks; prints which cannot be had.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tvmbuild.sources.export import obtain_model
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "benchmarks" / "networks"
 UNSEEN = FOLDER / "unseen"
-"""Networks that this project was not made with."""
+"""The networks that were not used in this project's development."""
 ATTENTION = FOLDER / "attention"
 """Networks with attention."""
 KEPT = ROOT / "build" / "networks"
@@ -34,23 +34,23 @@ KEPT = ROOT / "build" / "networks"
 
 @cache
 def _networks() -> dict[str, tuple[ModelSpec, Path]]:
-    """Return each network by its name, with the folder of the file that says so."""
+    """Return each network by its name, with the folder of the file that defines it."""
     folders = (UNSEEN, ATTENTION, FOLDER)
     return {model.name: (model, folder) for folder in folders for model in load_project(folder).models}
 
 
 def list_networks(folder: Path = FOLDER) -> list[str]:
-    """Return the names of those that benchmarks time unless told: the ones of floating-point numbers."""
+    """Return the names of the networks that benchmarks time by default, those of floating-point numbers."""
     return [name for name, (model, where) in _networks().items() if model.enabled and where == folder]
 
 
 def find_inputs(name: str) -> tuple[InputSpec, ...]:
-    """Return what models.yaml says of the network's inputs; nothing of a network that it does not name."""
+    """Return the network's inputs in models.yaml; empty for a network that it does not name."""
     return _networks()[name][0].inputs if name in _networks() else ()
 
 
 def find_network(word: str) -> Path:
-    """Return the file that ``word`` names, a path or a network's name; TvmbuildError where it cannot be had."""
+    """Return the file that ``word`` names, a path or a network's name; TvmbuildError if it cannot be had."""
     if word.endswith(".onnx"):
         if not Path(word).is_file():
             raise TvmbuildError(f"there is no file {word}", f"Name a file, or one of {', '.join(_networks())}.")
@@ -66,7 +66,7 @@ def find_network(word: str) -> Path:
 
 
 def _changed(source: Source, folder: Path) -> float:
-    """Return when what the network is made from was changed last."""
+    """Return the time when the sources of the network last changed."""
     files = [] if source.export is None else [each.source for each in source.export.files]
     local = [each for each in (source, *files) if each.kind == "path" or each.export is not None]
     paths = [folder / "models.yaml", *(folder / each.location for each in local)]
@@ -75,7 +75,7 @@ def _changed(source: Source, folder: Path) -> float:
 
 
 def network_file(word: str) -> Path:
-    """Do what `find_network` does, for argparse."""
+    """Return the same as `find_network`, for argparse."""
     try:
         return find_network(word)
     except TvmbuildError as error:
@@ -83,7 +83,7 @@ def network_file(word: str) -> Path:
 
 
 def main() -> int:
-    """Return 1 when one of them could not be had."""
+    """Fetch or make the networks; return 1 if one of them could not be had."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     failed = 0

@@ -1,8 +1,8 @@
 """The node cases of onnx's own test suite, taken through import, lowering, rules, and code for a CPU or Vulkan.
 
-A case is one operator with random inputs and the outputs that onnx's reference gives. What its inputs decide about
-shapes cannot be compiled where the model leaves it open, so that a case which is refused with all inputs free is tried
-again with all but the first of them as constants, then with all.
+A case is one operator with random inputs and the outputs of onnx's reference. If inputs decide about shapes and the
+model leaves them open, the case cannot be compiled; a case refused with all inputs free is therefore tried again with
+all inputs except the first as constants, then with all as constants.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.targets.vulkan_families import FAMILIES
 
 Kind = Literal["right", "folded", "wrong", "refused", "crashed", "skipped"]
-"""``folded``: refused, but for a model in which all that goes into the operator is constant."""
+"""The verdicts; ``folded`` is refused, except for a model whose operator has only constant inputs."""
 Form = Literal["inputs", "parameters", "constants"]
 CPU: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
 TargetKind = Literal["llvm", "vulkan"]
@@ -31,12 +31,12 @@ _FORMS: tuple[Form, ...] = ("inputs", "parameters", "constants")
 _KINDS_OF_NUMBERS = "fiub"
 _SMALL_FLOATS = 2
 _EPSILONS = 8
-"""Relative to the type's own, by which two ways of computing may differ."""
+"""The number of the type's epsilons by which two ways of computing may differ."""
 
 
 @dataclass(frozen=True)
 class NodeCase:
-    """One case: a model, the arrays that go in, in order, and those that must come out."""
+    """One case: a model, its input arrays in order, and the expected outputs."""
 
     name: str
     model: onnx.ModelProto
@@ -47,13 +47,13 @@ class NodeCase:
 
     @property
     def operator(self) -> str:
-        """The operator that the case is of; an expanded case is of the operator that its name says."""
+        """The operator of the case; an expanded case belongs to the operator in its name."""
         return str(self.model.graph.node[0].op_type) if len(self.model.graph.node) == 1 else "(several)"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a case; ``form`` is the one that decided."""
+    """The result of a case; ``form`` is the decisive one."""
 
     kind: Kind
     reason: str = ""
@@ -80,7 +80,7 @@ def _arrays(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def why_skipped(case: NodeCase) -> str | None:
-    """Return why the case is outside what tvmbuild is for, None when it is not."""
+    """Return why the case is outside tvmbuild's scope; None if it is within."""
     operators = {node.op_type for node in case.model.graph.node}
     if operators & RANDOM:
         return "draws random numbers"
@@ -108,7 +108,7 @@ def run_case(case: NodeCase, kind: TargetKind = "llvm") -> Verdict:
             continue
         verdict = _run_form(case, form, kind)
         if form == "constants":
-            break  # nothing was left to compile: what onnxsim computed is no verdict on us
+            break  # nothing was left to compile: onnxsim's result is no verdict on us
         if verdict.kind != "refused":
             return verdict
         first = first or verdict
@@ -159,7 +159,7 @@ def _compute(case: NodeCase, form: Form, kind: TargetKind) -> list[np.ndarray]:
 
 
 def _prepare(case: NodeCase, form: Form) -> onnx.ModelProto:
-    """Return the model with static shapes, constants as the form says, simplified where onnxsim can."""
+    """Return the model with static shapes, with constants as the form says, simplified if onnxsim can."""
     import onnxsim  # noqa: PLC0415
 
     from tvmbuild.preparing.onnx_graph import set_output_shapes  # noqa: PLC0415

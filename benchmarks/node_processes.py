@@ -1,4 +1,4 @@
-"""Node cases in processes of their own, so that one that crashes or never ends is a verdict."""
+"""Node cases in separate processes, so that a crash or an endless loop becomes a verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOR_ALL_CHILDREN = (
 
 
 def run_apart(case: NodeCase, run: Callable[[NodeCase], Verdict] = run_case, timeout_s: float = TIMEOUT_S) -> Verdict:
-    """Do what `run_case` does in a forked child: a crash or an endless loop is a verdict."""
+    """Run `run_case` in a forked child; a crash or an endless loop is a verdict."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -67,6 +67,6 @@ def _read(reading: int, deadline: float) -> tuple[bytes, bool]:
 
 
 def load_for_children() -> None:
-    """Import once what each child of `run_apart` would."""
+    """Import once the modules that each child of `run_apart` needs."""
     for module in _FOR_ALL_CHILDREN:
         importlib.import_module(module)

@@ -1,11 +1,10 @@
-"""Tell of every operator of ONNX whether it is right or refused, and why.
+"""Find out for every operator of ONNX whether it is right or refused, and why.
 
 python benchmarks/onnx_conformance.py [--target vulkan] [--only REGEX] [--jobs 2] [--table docs/reference/operators.md]
 
 Takes the node cases of onnx's own test suite through import, lowering, schedules by rule and code for x86-64-v3 or for
-lavapipe, each
-in a process of its own with a time limit, and compares with the outputs that come with them. Ends with 1 when one is
-wrong or crashes. ``--table`` writes what came out into the page. Takes about six minutes on two cores.
+lavapipe, each in its own process with a time limit, and compares with the outputs that come with them. Ends with 1 if
+one is wrong or crashes. ``--table`` writes the results into the page. Takes about six minutes on two cores.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _WHERE = re.compile(r"^test_\S+: | \(node '[^']*'\)| \(\S*_\d+\)")
 
 
 def main() -> int:
-    """Run the cases; return 1 when one is wrong or crashed."""
+    """Run the cases; return 1 if one is wrong or crashed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose name has this")
     parser.add_argument("--target", choices=("llvm", "vulkan"), default="llvm", help="the kind")
@@ -65,7 +64,7 @@ def _run(cases: Sequence[NodeCase], jobs: int, kind: TargetKind) -> Verdicts:
 
 
 def summarize(verdicts: Verdicts) -> str:
-    """Return one line: how many cases had which end."""
+    """Return one line with the number of cases for each verdict."""
     counts: Counter[str] = Counter(verdict.kind for _, verdict in verdicts.values())
     words = {"folded": "right where all inputs are constants", "skipped": "outside"}
     kinds = ("right", "folded", "refused", "wrong", "crashed", "skipped")
@@ -73,7 +72,7 @@ def summarize(verdicts: Verdicts) -> str:
 
 
 def make_table(verdicts: Verdicts) -> str:
-    """Return the Markdown: what was run, then a row an operator."""
+    """Return the Markdown: the facts of the run, then one row for each operator."""
     rows: dict[str, list[Verdict]] = defaultdict(list)
     for case, verdict in verdicts.values():
         rows[case.operator].append(verdict)

@@ -1,7 +1,7 @@
-"""An ONNX file on the card by other runtimes: ONNX Runtime's CUDA provider, and TensorRT as one CUDA graph.
+"""An ONNX file on the GPU by other runtimes: ONNX Runtime's CUDA provider, and TensorRT as one CUDA graph.
 
-A float16 cell's contender is given the file with its weights and operators in float16, as ONNX Runtime's own tool
-makes it; inputs and outputs stay float32, as a package's do.
+A float16 cell's contender gets the file with its weights and operators in float16, converted by ONNX Runtime's own
+tool; inputs and outputs stay float32, as a package's do.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 import onnx
 
 Contender = tuple[Callable[[], object], Callable[[], dict[str, np.ndarray]]]
-"""A call that is waited for, and its outputs by name."""
+"""A call that is waited for, and a function that returns its outputs by name."""
 _CUDA = "CUDAExecutionProvider"
 _GRAPH, _STRICT = {"enable_cuda_graph": "1"}, {"use_tf32": "0"}
 
 
 def read_model(path: Path, half: bool) -> onnx.ModelProto:
-    """Return the model, in float16 but for inputs and outputs where it shall be ``half``."""
+    """Return the model; if ``half``, in float16 except for inputs and outputs."""
     model = onnx.load(path)
     if not half:
         return model
@@ -44,12 +44,12 @@ def describe_outputs(model: onnx.ModelProto) -> dict[str, tuple[list[int], np.dt
 
 
 def make_cuda(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-    """Return ONNX Runtime's CUDA provider as it is."""
+    """Return ONNX Runtime's CUDA provider with its defaults."""
     return _make_onnxruntime(read_model(path, half), inputs, {})
 
 
 def make_cuda_graph(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-    """Return it as one CUDA graph; it raises where a node is left to the CPU."""
+    """Return the provider as one CUDA graph; it raises if a node is left to the CPU."""
     return _make_onnxruntime(read_model(path, half), inputs, _GRAPH)
 
 
@@ -66,7 +66,7 @@ def _make_onnxruntime(model: onnx.ModelProto, inputs: dict[str, np.ndarray], opt
             f"this onnxruntime {ort.__version__} has no {_CUDA}; `pip install onnxruntime-gpu` brings it"
         )
     if hasattr(ort, "preload_dlls"):
-        ort.preload_dlls()  # of CUDA and cuDNN, as PyTorch's wheels have them
+        ort.preload_dlls()  # CUDA's and cuDNN's, as PyTorch's wheels have them
     session = ort.InferenceSession(model.SerializeToString(), providers=[(_CUDA, dict(options))])
     if session.get_providers()[0] != _CUDA:
         raise RuntimeError(f"{_CUDA} does not load here")
@@ -77,7 +77,7 @@ def _make_onnxruntime(model: onnx.ModelProto, inputs: dict[str, np.ndarray], opt
         name: ort.OrtValue.ortvalue_from_shape_and_type(shape, dtype, "cuda", 0)
         for name, (shape, dtype) in describe_outputs(model).items()
     }
-    for name, value in outputs.items():  # a graph writes where it wrote when it was captured
+    for name, value in outputs.items():  # a graph always writes to the place of its capture
         binding.bind_ortvalue_output(name, value)
 
     def call() -> object:
@@ -124,7 +124,7 @@ def _make_tensorrt(model: onnx.ModelProto, inputs: dict[str, np.ndarray], half: 
 
 
 def _build_engine(model: onnx.ModelProto, half: bool, strict: bool) -> Any:
-    """Return the execution context of the engine that TensorRT builds of the file."""
+    """Return the execution context of the engine that TensorRT builds from the file."""
     import tensorrt as trt  # noqa: PLC0415
 
     logger = trt.Logger(trt.Logger.ERROR)

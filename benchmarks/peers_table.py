@@ -18,13 +18,13 @@ PEERS = ("onnxruntime", "openvino")
 
 @dataclass(frozen=True)
 class Row:
-    """One model on one number of threads; ``problem`` instead of a result: why there is none."""
+    """One model on one number of threads; ``problem`` replaces a result and gives the reason."""
 
     model: str
     threads: int
     result: Result | None = None
     of_peak: float | None = None
-    """Share of what the operators' limits allow, by time: 1 would be every operator at the roofline."""
+    """The share of the time that the operators' limits allow: 1 would be every operator at the roofline."""
     problem: str = ""
 
 
@@ -90,7 +90,7 @@ def _ratios(rows: Sequence[Row], peer: str) -> list[float]:
 
 
 def to_json(rows: Sequence[Row], peaks: dict[int, Peak]) -> dict[str, object]:
-    """Return all that was found."""
+    """Return all results as JSON values."""
     return {
         "date": time.strftime("%Y-%m-%d"),
         "peaks": {str(threads): peak.to_json() for threads, peak in peaks.items()},

@@ -1,7 +1,7 @@
 """Time `doit list --all`, `doit list --all -s` and `tvmbuild plan` on 200 models x 5 targets (3,200 steps).
 
-First as a new project, then as if every step had run: each cell with 30 Tasks, whose record files, copies of this
-project's own, the cells of a target share.
+They run first on a new project, then as if every step had run: each cell with 30 Tasks, whose record files, copies of
+this project's own, are common to the cells of a target.
 
 Run: python benchmarks/planning.py
 """
@@ -66,7 +66,7 @@ def main() -> None:
         print("a new project")
         _time_commands(folder)
         finish_matrix(Path(folder))
-        time.sleep(2)  # what has just changed is read again each time
+        time.sleep(2)  # recent changes are read again each time
         print(f"every step has run, {TASKS} Tasks a cell")
         _time_commands(folder)
 

@@ -1,10 +1,10 @@
-"""A model in fp32 and in fp16, scheduled by rule on a CPU, and ONNX Runtime: latencies and errors.
+"""Time a model in fp32 and in fp16, scheduled by rule on a CPU, and ONNX Runtime: latencies and errors.
 
 python benchmarks/precision.py MODEL.onnx|NETWORK … [--cpu sapphirerapids] [--threads 2] [--samples 200]
 
-Builds both packages without any record and times them and ONNX Runtime in turns, each in a
-process of its own, the idle ones stopped. The errors are those of random inputs, as shares of the output's largest
-magnitude. Wants a CPU that computes in fp16, and a machine that does nothing else.
+Builds both packages without any record and times them and ONNX Runtime in turns, each in its own
+process, while the idle ones are stopped. The errors are those of random inputs, as shares of the output's largest
+magnitude. Needs a CPU that computes in fp16, and an otherwise idle machine.
 """
 
 from __future__ import annotations

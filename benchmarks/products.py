@@ -1,11 +1,11 @@
-"""Matrix products without a record, by rule, beside ONNX Runtime: how many rows they have must not matter.
+"""Time matrix products without a record, by rule, beside ONNX Runtime; the number of rows must not matter.
 
 python benchmarks/products.py [--rows 7 197 …] [--widths 192x768 …] [--batch 3] [--cpu x86-64-v4] [--threads 2]
 
-A width is SUMxCOLUMNS. The second matrix is constant, as weights are; with --batch it is an input, of so many matrices.
-Each product is checked, and both are timed in turns in one process; the best time counts, for whatever disturbs makes
-slower. Prints a table in Markdown: GFLOP/s, how much of the measured peak that is, the time over ONNX Runtime's. Wants
-a machine that does nothing else.
+A width is SUMxCOLUMNS. The second matrix is constant, as weights are; with --batch it is an input of that many
+matrices. Each product is checked, and both are timed in turns in one process; the best time counts, because
+disturbances only make it slower. Prints a table in Markdown: GFLOP/s, their share of the measured peak, the time over
+ONNX Runtime's. Needs an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ ROUNDS, CALLS = 8, 25
 
 @dataclass(frozen=True)
 class Product:
-    """The shape, and the operands."""
+    """The shape of a product, and its operands."""
 
     rows: int
     sum: int
     columns: int
     batch: int
-    """Zero: one matrix, whose second factor is constant."""
+    """The number of matrices; zero means one matrix, whose second factor is constant."""
 
     @property
     def flops(self) -> int:
-        """Return multiplications and additions."""
+        """Return the number of multiplications and additions."""
         return 2 * self.rows * self.sum * self.columns * max(1, self.batch)
 
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return two matrices, or batches of such."""
+        """Return two matrices, or two batches of matrices."""
         random, batch = np.random.default_rng(0), (self.batch,) if self.batch else ()
         shapes = (*batch, self.rows, self.sum), (*batch, self.sum, self.columns)
         left, right = (random.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def measure(product: Product, cpu: str, threads: int) -> tuple[float, float]:
-    """Return the best seconds of the product by rule and by ONNX Runtime; end the program where numbers differ."""
+    """Return the best seconds of the product by rule and by ONNX Runtime; exit if numbers differ."""
     left, right = product.draw()
     model, inputs = write_model(product, right), {"x": left} | ({"w": right} if product.batch else {})
     with tempfile.TemporaryDirectory() as folder:

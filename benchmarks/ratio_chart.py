@@ -1,9 +1,9 @@
-"""The pictures of packages' times over ONNX Runtime's: every network that was measured, and a summary for README.
+"""Draw the pictures of packages' times over ONNX Runtime's: every measured network, and a summary for README.
 
 python benchmarks/ratio_chart.py [RESULTS.json] [--out FOLDER]
 
 RESULTS.json, by default benchmarks/results/onnxruntime.json, has the tables of the pages about performance: each group
-of networks with its machine, its date and the command that measured it. A group is drawn where it says `drawn`.
+of networks with its machine, its date and the command that measured it. A group is drawn if it says `drawn`.
 FOLDER, by default docs/pictures, gets ratios.svg, ratios-narrow.svg (the same for a phone) and ratios-summary.svg.
 The same file gives the same bytes.
 """
@@ -26,7 +26,7 @@ RESULTS = ROOT / "benchmarks/results/onnxruntime.json"
 PICTURES = ROOT / "docs/pictures"
 
 AXIS = Axis(0.25, 2.0, logarithmic=True, title="")
-"""What the axis shows; a point beyond it stands at its edge, with its number."""
+"""The range of the axis; a point beyond it stands at its edge, with its number."""
 TICKS = (0.25, 0.5, 1.0, 2.0)
 GAP = 20
 ROW, HEAD, SPACE, LINE = 16, 40, 14, 16
@@ -34,7 +34,7 @@ ROW, HEAD, SPACE, LINE = 16, 40, 14, 16
 
 @dataclass(frozen=True)
 class Sheet:
-    """How a picture is laid out: columns of groups, each with the parts of its rows."""
+    """The layout of a picture: columns of groups, each with the parts of its rows."""
 
     columns: int
     margin: int
@@ -43,32 +43,32 @@ class Sheet:
     value: int
     title: str
     lines: tuple[str, ...]
-    """What stands below the title."""
+    """The lines below the title."""
     mean: str
-    """What stands before a group's geometric mean."""
+    """The text before a group's geometric mean."""
 
     @property
     def column(self) -> int:
-        """Return the width of one."""
+        """Return the width of one column."""
         return self.name + self.plot + self.value
 
     @property
     def width(self) -> int:
-        """Return the picture's."""
+        """Return the width of the picture."""
         return 2 * self.margin + self.columns * self.column + (self.columns - 1) * GAP
 
     @property
     def legend(self) -> tuple[int, int]:
-        """Return where the legend stands: beside the title where there is room, else below the lines."""
+        """Return the place of the legend: beside the title if there is room, otherwise below the lines."""
         return (self.width - self.margin - 226, 28) if self.columns > 1 else (self.margin + 4, self.top - 48)
 
     @property
     def top(self) -> int:
-        """Return where the first group begins."""
+        """Return the y of the first group."""
         return 84 + LINE * len(self.lines)
 
     def x(self, left: int, ratio: float) -> float:
-        """Return where the ratio stands in a column that begins at ``left``."""
+        """Return the x of the ratio in a column that begins at ``left``."""
         share = AXIS.share(min(max(ratio, AXIS.low), AXIS.high))
         return round(left + self.name + share * self.plot, 1)
 
@@ -98,7 +98,7 @@ NARROW = Sheet(
     ),
     mean="",
 )
-"""As wide as what a phone of 390 pixels leaves a picture in a page."""
+"""The layout for the width that a phone of 390 pixels leaves a picture in a page."""
 
 
 def main() -> None:
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def draw_all(results: Path) -> dict[str, str]:
-    """Return the pictures' names and what is in them."""
+    """Return the pictures, by name."""
     groups = read_groups(results)
     sheets = {"ratios.svg": WIDE, "ratios-narrow.svg": NARROW}
     return {name: draw(groups, sheet) for name, sheet in sheets.items()} | {"ratios-summary.svg": draw_summary(groups)}
@@ -136,7 +136,7 @@ def draw(groups: Sequence[Group], sheet: Sheet) -> str:
 
 
 def _split(groups: Sequence[Group]) -> tuple[Sequence[Group], Sequence[Group]]:
-    """Split where the longer column is shortest."""
+    """Split the groups so that the longer column is as short as possible."""
     cut = min(range(1, len(groups)), key=lambda at: max(_height(groups[:at]), _height(groups[at:])))
     return groups[:cut], groups[cut:]
 
@@ -169,7 +169,7 @@ def _draw_column(groups: Sequence[Group], left: int, sheet: Sheet) -> Iterator[s
 
 
 def _draw_axis(left: int, sheet: Sheet, words: int, *, above: bool = True) -> Iterator[str]:
-    """Yield on which side of 1 which is faster, and the ticks' numbers below it, or above."""
+    """Yield the words for both sides of 1, and the ticks' numbers below the axis, or above."""
     numbers = words + 14 if above else words - 16
     yield draw_text(sheet.x(left, 1) - 6, words, "← package is faster", "side faster", "end")
     yield draw_text(sheet.x(left, 1) + 6, words, "slower →", "side slower")

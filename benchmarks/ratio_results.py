@@ -1,4 +1,4 @@
-"""The committed times beside ONNX Runtime's, as the pictures of them take them."""
+"""The committed times beside ONNX Runtime's, in the form that their pictures need."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ class Network:
 
     @property
     def verdict(self) -> str:
-        """Return whether it is faster: only where the whole interval says so."""
+        """Return `faster` or `slower` only if the whole interval shows it."""
         low, high = self.interval or (self.ratio, self.ratio)
         return "faster" if high < 1 else "slower" if low > 1 else "even"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Networks that were measured by one command."""
+    """The networks that one command measured."""
 
     title: str
     arithmetic: str
     setting: str
     networks: tuple[Network, ...]
-    """The fastest first."""
+    """The networks, the fastest first."""
 
     @property
     def mean(self) -> float:
@@ -74,7 +74,7 @@ class Group:
 
 
 def read_groups(path: Path) -> list[Group]:
-    """Return what is to be drawn, each group's fastest networks first."""
+    """Return the groups to draw, each with its fastest networks first."""
     found: list[Any] = json.loads(path.read_text(encoding="utf-8"))["groups"]
     return [_read_group(group) for group in found if group["drawn"]]
 
@@ -93,13 +93,13 @@ def _pair(interval: Sequence[float] | None) -> tuple[float, float] | None:
 
 
 def draw_text(x: float, y: float, text: str, kind: str = "", anchor: str = "") -> str:
-    """Return the SVG's text of some of STYLE's classes."""
+    """Return SVG text with some of STYLE's classes."""
     attributes = (f' class="{kind}"' if kind else "") + (f' text-anchor="{anchor}"' if anchor else "")
     return f'<text x="{x:g}" y="{y:g}"{attributes}>{escape(text)}</text>'
 
 
 def begin(width: int, height: int, title: str) -> list[str]:
-    """Return the beginning of a picture with such a title, which is not drawn."""
+    """Return the beginning of a picture with that title, which is not drawn."""
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{title}">',

@@ -1,4 +1,4 @@
-"""README's picture: a row a group of networks, with its geometric mean and its fastest and slowest; fits a phone."""
+"""Draw README's picture: one row for each group, with its geometric mean, fastest and slowest; it fits a phone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmbuild.report.plot import Axis
 AXIS = Axis(0.25, 5.0, logarithmic=True, title="")
 TICKS = (0.25, 0.5, 1.0, 2.0, 4.0)
 WIDTH, MARGIN = 358, 12
-"""As wide as what a phone of 390 pixels leaves a picture in a page."""
+"""The width and margin for the room that a phone of 390 pixels leaves a picture in a page."""
 TOP, SECTION, ROW, SPACE = 112, 30, 58, 6
 
 

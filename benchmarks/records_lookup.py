@@ -1,7 +1,7 @@
-"""How long a cell's records take to find in a folder of many: `python benchmarks/records_lookup.py [FILES] [TASKS]`.
+"""Time the lookup of a cell's records in a large folder: `python benchmarks/records_lookup.py [FILES] [TASKS]`.
 
-Copies of the shipped record files under other keys, 10,000 by default, in a temporary folder; then, in a fresh process
-each time, what planning does for one cell of 34 Tasks: read its record files, leave out what is in quarantine, elect.
+The folder is temporary and has copies of the shipped record files under other keys, 10,000 by default. Each time a
+fresh process does the planning of one cell of 34 Tasks: read its record files, leave out those in quarantine, elect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILES, TASKS, LIMIT_S, RUNS = 10_000, 34, 0.5, 5
 
 
 def main() -> int:
-    """Print the numbers; return 1 when a lookup takes too long."""
+    """Print the numbers; return 1 if a lookup takes too long."""
     files = int(sys.argv[1]) if len(sys.argv) > 1 else FILES
     tasks = int(sys.argv[2]) if len(sys.argv) > 2 else TASKS
     shipped = [file for path in list_record_files(SHIPPED) if (file := read_task_file(path)) is not None]
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 ANY = "0" * 16
-"""A key to be replaced."""
+"""The placeholder of a key."""
 
 
 def fill(folder: Path, shipped: list[TaskFile], files: int) -> list[str]:
@@ -64,13 +64,13 @@ def fill(folder: Path, shipped: list[TaskFile], files: int) -> list[str]:
 
 
 def look_up_in_a_process(folder: Path, keys: list[str], target: str) -> float:
-    """Return the seconds of a lookup with nothing in this process's memory."""
+    """Return the seconds of a lookup in a new process without any cache."""
     command = [sys.executable, __file__, "--look-up", str(folder), target, *keys]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def look_up(folder: str, target: str, *keys: str) -> int:
-    """Print the seconds that finding the winners takes."""
+    """Print the seconds of finding the winners."""
     value = json.loads(target)
     resolved = ResolvedTarget(value["kind"], freeze_attributes(value["attributes"]), freeze_attributes(value["host"]))
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A picture of a report's page as a browser shows it.
+"""Take a picture of a report's page in a browser.
 
 python benchmarks/report_picture.py build/report.html PICTURE.png [--cell MODEL@TARGET] [--width 1140] [--dark]
 
@@ -15,12 +15,12 @@ from urllib.parse import quote
 from PIL import Image
 
 COLOURS = 256
-"""A page has fewer, but for the edges of letters."""
+"""The colours of the picture; a page has fewer, except at the edges of letters."""
 SUPPORT = Path(__file__).resolve().parent.parent / "tests/support"
 
 
 def main() -> None:
-    """Open the page, and write what is seen."""
+    """Open the page, and write its picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path)
     parser.add_argument("picture", type=Path)

@@ -1,10 +1,10 @@
-"""Norms, softmax and GELU without a record, by rule, beside ONNX Runtime: how long a row is must not matter.
+"""Time norms, softmax and GELU without a record, by rule, beside ONNX Runtime; the length of a row must not matter.
 
 python benchmarks/rows.py [--forms softmax layer-norm …] [--lengths 7 192 197 …] [--cpu x86-64-v4] [--threads 1]
 
 Each works on half a million numbers in rows of each length. Each is checked, and both are timed in turns in one
-process; the best time counts, for whatever disturbs makes slower. Prints a table in Markdown: GB/s of what is read and
-written once, the time over ONNX Runtime's. Wants a machine that does nothing else.
+process; the best time counts, because disturbances only make it slower. Prints a table in Markdown: GB/s of one read
+and one write, the time over ONNX Runtime's. Needs an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def measure(form: str, length: int, cpu: str, threads: int) -> tuple[int, float, float]:
-    """Return bytes, and the best seconds by rule and by ONNX Runtime; end the program where numbers differ."""
+    """Return bytes, and the best seconds by rule and by ONNX Runtime; exit if numbers differ."""
     rows = max(1, NUMBERS // length)
     shape = (max(1, rows // 48), length, 48) if "axis before" in form else (rows, length)
     inputs = {"x": np.random.default_rng(0).normal(0, 1, shape).astype(np.float32)}

@@ -1,9 +1,9 @@
-"""A package on its own thread pool and on the TVM runtime's: alone, and beside a process of the lowest priority.
+"""Time a package on its own thread pool and on the TVM runtime's: alone, and beside a process of the lowest priority.
 
 python benchmarks/thread_pool.py PACKAGE.tar [MODEL.onnx]
 
-Both, and ONNX Runtime where MODEL.onnx (the simplified one, beside its reference.npz) is given, are timed in turns, the
-idle ones stopped. The company is one process a core that only counts, at `nice 19`: what a robot's machine always has.
+Both, and ONNX Runtime if MODEL.onnx (the simplified one, beside its reference.npz) is given, are timed in turns, while
+the idle ones are stopped. The company is one process a core that only counts, at `nice 19`, as always on a robot.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _environment(**values: str) -> Iterator[None]:
 
 @contextmanager
 def _company(processes: int) -> Iterator[None]:
-    # The alarm ends them where this program was killed.
+    # The alarm ends them if this program was killed.
     counting = f"import signal\nsignal.alarm({COMPANY_LIMIT_S})\nwhile True: pass"
     command = ["nice", "-n", "19", sys.executable, "-c", counting]
     running = [subprocess.Popen(command) for _ in range(processes)]

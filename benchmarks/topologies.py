@@ -1,4 +1,4 @@
-"""The nine convolutional networks of onnx's own test data, with random weights in place of constants.
+"""Write the nine convolutional networks of onnx's own test data, with random weights in place of constants.
 
 python benchmarks/topologies.py FOLDER
 
@@ -18,13 +18,13 @@ from onnx import numpy_helper
 
 SEED = 20261122
 IR_VERSION = 8
-"""The first versions want weights among the inputs."""
+"""The IR version, because the first versions want weights among the inputs."""
 _PRODUCTS = frozenset({"Conv", "Gemm"})
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write all networks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder
@@ -62,7 +62,7 @@ def give_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def scale_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Divide the last product's weights and biases by the deviation of what it gives; in place."""
+    """Divide the last product's weights and biases by the deviation of its outputs; in place."""
     product = [node for node in model.graph.node if node.op_type in _PRODUCTS][-1]
     probe = onnx.ModelProto()
     probe.CopyFrom(model)

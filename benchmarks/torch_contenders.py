@@ -1,7 +1,7 @@
-"""An ONNX network in PyTorch on the card: eager, as one CUDA graph, and compiled.
+"""An ONNX network in PyTorch on the GPU: eager, as one CUDA graph, and compiled.
 
-onnx2torch makes the modules. Its forward passes read shapes and slices from tensors on the card, which no CUDA graph
-can hold, so what is captured is the frozen trace of one: the same operators with these constants written into it.
+onnx2torch makes the modules. Its forward passes read shapes and slices from tensors on the GPU, which a CUDA graph
+cannot hold, so the frozen trace of one pass is captured: the same operators with these constants written into it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torch import nn
 from torch_fused import fuse
 
 Contender = tuple[Callable[[], object], Callable[[], dict[str, np.ndarray]]]
-"""A call that is waited for, and its outputs by name."""
+"""A call that is waited for, and a function that returns its outputs by name."""
 
 DEVICE = "cuda"
 
 
 class Network(nn.Module):  # type: ignore[misc]
-    """Takes and returns float32, as a package does, whatever it computes in."""
+    """A module that takes and returns float32, as a package does, whatever its inner precision."""
 
     def __init__(self, network: nn.Module, half: bool) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Network(nn.Module):  # type: ignore[misc]
 
 
 class Loaded(NamedTuple):
-    """A network and its inputs, both on the card, and the names of its outputs."""
+    """A network and its inputs, both on the GPU, and the names of its outputs."""
 
     network: Any
     tensors: list[Any]
@@ -53,7 +53,7 @@ class Loaded(NamedTuple):
 
 
 def load(path: Path, inputs: dict[str, np.ndarray], half: bool, fused: bool = False) -> Loaded:
-    """Return the network as onnx2torch makes it; ``fused``: with PyTorch's own functions of several nodes."""
+    """Return the network as onnx2torch makes it; if ``fused``, with PyTorch's own functions of several nodes."""
     from onnx2torch import convert  # noqa: PLC0415
 
     torch.backends.cudnn.benchmark = True
@@ -71,7 +71,7 @@ def load(path: Path, inputs: dict[str, np.ndarray], half: bool, fused: bool = Fa
 
 
 def trace(loaded: Loaded) -> Loaded:
-    """Return it as a frozen graph without Python."""
+    """Return the network as a frozen graph without Python."""
     torch._C._jit_set_texpr_fuser_enabled(False)  # noqa: SLF001 - torch.compile is the contender that fuses
     with torch.inference_mode():
         traced = torch.jit.trace(loaded.network, loaded.tensors, check_trace=False)
@@ -79,7 +79,7 @@ def trace(loaded: Loaded) -> Loaded:
 
 
 def make_eager(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-    """Return PyTorch as it is."""
+    """Return PyTorch's eager mode."""
     loaded = load(path, inputs, half)
     return waited(loaded.compute, loaded.outputs)
 
@@ -95,7 +95,7 @@ def make_graph_fused(path: Path, inputs: dict[str, np.ndarray], half: bool) -> C
 
 
 def make_graph_nhwc(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-    """Return the same with channels last, where half precision has its tensor cores."""
+    """Return the same with channels last, the layout of half precision's tensor cores."""
     network, tensors, outputs = load(path, inputs, half)
     last = torch.channels_last
     tensors = [each.contiguous(memory_format=last) if each.dim() == 4 else each for each in tensors]
@@ -116,7 +116,7 @@ def make_graph_nhwc_strict(path: Path, inputs: dict[str, np.ndarray], half: bool
 
 @contextmanager
 def _strict() -> Iterator[None]:
-    """Have kernels chosen without TF32 meanwhile; a captured graph keeps those that it was captured with."""
+    """Choose kernels without TF32 inside the context; a captured graph keeps its kernels."""
     kept = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
@@ -132,7 +132,7 @@ def _capture(loaded: Loaded) -> Contender:
 
 
 def capture(compute: Callable[[], Any], outputs: list[str]) -> Contender:
-    """Return what ``compute`` puts on the current stream as one CUDA graph; its outputs are those of ``compute``."""
+    """Capture the work of ``compute`` on the current stream as one CUDA graph; return it with ``compute``'s outputs."""
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.inference_mode():
@@ -151,12 +151,12 @@ def capture(compute: Callable[[], Any], outputs: list[str]) -> Contender:
 
 
 def make_compiled(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-    """Return what torch.compile makes for low latency, CUDA graphs included."""
+    """Return torch.compile's result for low latency, including CUDA graphs."""
     return _compile(load(path, inputs, half), "reduce-overhead")
 
 
 def make_autotuned(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-    """Return what torch.compile makes with all of its searches, CUDA graphs included: minutes."""
+    """Return torch.compile's result with all of its searches, including CUDA graphs; this takes minutes."""
     return _compile(load(path, inputs, half), "max-autotune")
 
 
@@ -169,7 +169,7 @@ def _compile(loaded: Loaded, mode: str) -> Contender:
 
 
 def waited(run: Callable[[], Any], names: list[str]) -> Contender:
-    """Return a call that ends when the card is done, and its outputs."""
+    """Return a call that ends when the GPU is done, and its outputs."""
 
     def call() -> Any:
         with torch.inference_mode():
@@ -181,7 +181,7 @@ def waited(run: Callable[[], Any], names: list[str]) -> Contender:
 
 
 def with_explicit_padding(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with ``pads`` where it says ``auto_pad``, which onnx2torch refuses."""
+    """Return the model with ``pads`` in place of ``auto_pad``, which onnx2torch refuses."""
     known = shape_inference.infer_shapes(model).graph
     shapes = {
         value.name: [each.dim_value for each in value.type.tensor_type.shape.dim]
@@ -210,7 +210,7 @@ def with_explicit_padding(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _fill_registry(model: onnx.ModelProto) -> None:
-    """Teach onnx2torch Pad by constants, and the versions of other operators that it lacks as the nearest it has."""
+    """Teach onnx2torch Pad by constants, and the missing versions of other operators as the nearest it has."""
     from onnx2torch.node_converters.registry import _CONVERTER_REGISTRY as KNOWN  # noqa: PLC0415
     from onnx2torch.node_converters.registry import OperationDescription  # noqa: PLC0415
 
@@ -226,7 +226,7 @@ def _fill_registry(model: onnx.ModelProto) -> None:
 
 
 class Pad(nn.Module):  # type: ignore[misc]
-    """Pads by constants."""
+    """A module that pads by constants."""
 
     def __init__(self, pads: list[int], mode: str) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""What exporters write out in many nodes as the functions that PyTorch has for it: attention, GELU, linear layers.
+"""Patterns of many nodes that exporters write out, as PyTorch's own functions: attention, GELU, linear layers.
 
-Each becomes one node of a domain of its own, for which onnx2torch is given a converter. A form that is not known here
-stays as it is; `fuse` says how many of each it found.
+Each becomes one node of its own domain, for which onnx2torch gets a converter. An unknown form stays as it is; `fuse`
+returns how many of each it found.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Linear(nn.Module):  # type: ignore[misc]
 
 
 class Nodes:
-    """A graph's nodes by what they write and who reads it."""
+    """A graph's nodes by their outputs and by their readers."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.graph = graph
@@ -63,12 +63,12 @@ class Nodes:
         return numpy_helper.to_array(self.constants[name]) if name in self.constants else None
 
     def reader(self, node: Any, kind: str) -> Any:
-        """Return the only reader of a node where it is of that kind."""
+        """Return the only reader of a node if it is of that kind."""
         readers = self.readers.get(node.output[0], [])
         return readers[0] if len(readers) == 1 and readers[0] is not None and readers[0].op_type == kind else None
 
     def maker(self, name: str, kind: str) -> Any:
-        """Return who writes a value where it is of that kind and nobody else reads it."""
+        """Return the node that writes a value if it is of that kind and nobody else reads the value."""
         node = self.makers.get(name)
         return node if node is not None and node.op_type == kind and len(self.readers[name]) == 1 else None
 
@@ -82,7 +82,7 @@ class Nodes:
 
 
 def fuse(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Counter[str]]:
-    """Return the model with what is found as one node each, and how many of each there are."""
+    """Return the model with each match as one node, and the number of matches of each kind."""
     model = onnx.ModelProto.FromString(model.SerializeToString())
     found: Counter[str] = Counter()
     for kind, find in FINDERS.items():
@@ -98,7 +98,7 @@ def fuse(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Counter[str]]:
 
 
 def _replace(graph: onnx.GraphProto, new: Any, old: list[Any]) -> None:
-    """Put a node in the place of the last of those whose work it does."""
+    """Put a node in the place of the last of the nodes that it replaces."""
     gone = {node.output[0] for node in old}
     kept = list(graph.node)
     last = max(index for index, node in enumerate(kept) if node.output[0] in gone)
@@ -142,7 +142,7 @@ def find_attention(nodes: Nodes, node: Any) -> tuple[Any, list[Any]] | None:
 
 
 def find_gelu(nodes: Nodes, node: Any) -> tuple[Any, list[Any]] | None:
-    """Find x * 0.5 * (1 + Erf(x / sqrt(2))), in whichever order it is multiplied."""
+    """Find x * 0.5 * (1 + Erf(x / sqrt(2))), in any order of multiplication."""
     if node.op_type != "Erf":
         return None
     inner = nodes.maker(node.input[0], "Mul") or nodes.maker(node.input[0], "Div")
@@ -188,7 +188,7 @@ FINDERS: dict[str, Callable[[Nodes, Any], tuple[Any, list[Any]] | None]] = {
 
 
 def register() -> None:
-    """Make onnx2torch know the nodes."""
+    """Register the nodes in onnx2torch."""
     from onnx2torch.node_converters.registry import _CONVERTER_REGISTRY as KNOWN  # noqa: PLC0415
     from onnx2torch.node_converters.registry import OperationDescription  # noqa: PLC0415
     from onnx2torch.utils.common import OnnxMapping, OperationConverterResult, onnx_mapping_from_node  # noqa: PLC0415

@@ -1,6 +1,6 @@
-"""Small networks of PyTorch with the operators of today's: what `source: {path: net.pt2}` is tried with.
+"""Small networks of PyTorch with current operators, for trying `source: {path: net.pt2}`.
 
-Every one is a few thousand weights, seeded, and computes in milliseconds.
+Every one has a few thousand seeded weights, and computes in milliseconds.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Indexing(nn.Module):  # type: ignore[misc]
     """Rows that are written and read by computed indices: index_put, scatter, gather, topk, masked_fill, where."""
 
     def forward(self, x: Tensor, rows: Tensor) -> dict[str, Tensor]:
-        """Return several views of it."""
+        """Return several views of the rows."""
         put = x.clone()
         put[:, rows] = x[:, :4] * 2
         put.index_put_((torch.zeros(1, dtype=torch.long, device=x.device), rows[:1]), x[0, 5:6], accumulate=True)
@@ -202,7 +202,7 @@ class Sampling(nn.Module):  # type: ignore[misc]
         self.gate, self.experts = nn.Linear(8, 4), nn.Parameter(torch.randn(4, 8, 8) * 0.3)
 
     def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what was sampled, and boxes."""
+        """Return the samples, and boxes."""
         x = F.softplus(self.conv(image))
         rows, columns = (torch.linspace(-1, 1, size, device=x.device) for size in x.shape[-2:])
         grid = torch.stack(torch.meshgrid(columns, rows, indexing="xy"), -1)
@@ -245,7 +245,7 @@ class Standard(nn.Module):  # type: ignore[misc]
         self.queries = nn.Parameter(torch.randn(5, 16))
 
     def forward(self, x: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what five queries found, and where they looked."""
+        """Return the results of five queries, and their attention weights."""
         x = self.encoder(x, src_key_padding_mask=padding)
         found, weights = self.across(self.queries.expand(x.shape[0], -1, -1), x, x, key_padding_mask=padding)
         return found, weights
@@ -270,7 +270,7 @@ class Convnext(nn.Module):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class TorchNetwork:
-    """A module, the inputs that it is exported with, and which of their dimensions stay open."""
+    """A module, its export inputs, and their open dimensions."""
 
     module: Callable[[], Any]
     inputs: Callable[[], tuple[Any, ...]]

@@ -1,9 +1,9 @@
-"""Tell which way from a .pt2 file to code is right more often: torch's ONNX exporter, or TVM's own frontend.
+"""Find out which way from a .pt2 file to code is right more often: torch's ONNX exporter, or TVM's own frontend.
 
 python benchmarks/torch_programs.py [--only REGEX] [--way exporter]
 
 Saves each network of torch_networks.py by torch.export.save, takes it both ways to code of this machine's CPU, and
-compares with what torch computes of the inputs that it was exported with. Needs the extra `torch`. Ends with 1 where
+compares with torch's outputs for the inputs of the export. Needs the extra `torch`. Ends with 1 if
 tvmbuild's way, the exporter, is not right. Takes about five minutes on two cores.
 """
 

@@ -1,4 +1,4 @@
-"""Transposed convolutions of one layer, by rule, and ONNX Runtime: the ratio of their latencies.
+"""Time transposed convolutions of one layer, by rule, and ONNX Runtime: the ratio of their latencies.
 
 python benchmarks/transposed_convolutions.py [--cpu x86-64-v3] [--threads 2] [--rounds 20]
 
@@ -36,7 +36,7 @@ TWICE: dict[str, Any] = {**SAME, "output_padding": [1, 1]}
 
 @dataclass(frozen=True)
 class Layer:
-    """A transposed convolution with a bias; its weights are inputs x channels of a group x kernel."""
+    """A transposed convolution with a bias; the shape of its weights is inputs x channels of a group x kernel."""
 
     size: int
     weights: tuple[int, ...]
@@ -103,7 +103,7 @@ def make_layer(layer: Layer) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 
 def time_layer(layer: Layer, args: argparse.Namespace, package: Path) -> tuple[float, float, float]:
-    """Return the medians of both in ms, and of the ratios of each round; their numbers are compared first."""
+    """Return the medians of both in ms, and of the ratios of each round, after a comparison of their numbers."""
     model, data = make_layer(layer)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = args.threads

@@ -1,4 +1,4 @@
-"""The two tuners of tuner_throughput.py, each in a process of its own, and what their records make of the model.
+"""The two tuners of tuner_throughput.py, each in its own process, and the packages built from their records.
 
 python tuner_contestants.py stock|tvmbuild SETTING.json
 """
@@ -34,9 +34,9 @@ STOCK_FILES = ("database_workload.json", "database_tuning_record.json")
 
 @dataclass(frozen=True)
 class Setting:
-    """What both tuners get. ``folder`` is the benchmark's own.
+    """The input of both tuners. ``folder`` is the benchmark's own.
 
-    ``records``: a folder of records, for the packages that are built with what they hold, and of their attributes.
+    ``records`` is a folder of records, for the packages that are built from them and from their attributes.
     """
 
     model: Path
@@ -48,7 +48,7 @@ class Setting:
 
     @classmethod
     def read(cls, path: Path) -> Setting:
-        """Return what ``write`` wrote."""
+        """Read a setting that ``write`` wrote."""
         fields = json.loads(path.read_text())
         return cls(**{**fields, "model": Path(fields["model"]), "folder": Path(fields["folder"])})
 
@@ -58,13 +58,13 @@ class Setting:
 
     @property
     def attributes(self) -> Attributes:
-        """Return the target's."""
+        """Return the target's attributes."""
         if self.records is not None:
             return read_attributes(self.records)
         return FrozenMap({"mcpu": self.cpu, "mtriple": "x86_64-linux-gnu", "num-cores": self.threads})
 
     def work(self, tuner: str) -> Path:
-        """Return where a tuner keeps what it finds."""
+        """Return the folder in which a tuner keeps its results."""
         return self.folder / tuner
 
     def found(self, tuner: str) -> Path:
@@ -96,7 +96,7 @@ def simplify_model(setting: Setting) -> None:
 
 
 def tune_stock(setting: Setting) -> None:
-    """Tune as TVM ships it: defaults for everything but the module, the target and the trials."""
+    """Tune as TVM ships it, with defaults for everything except the module, the target and the trials."""
     from tvm.s_tir.meta_schedule.relax_integration import tune_relax  # noqa: PLC0415
 
     lowered, target = _lower(setting)
@@ -120,7 +120,7 @@ def tune_ours(setting: Setting) -> None:
 
 
 def build_package(setting: Setting, tuner: str, copy: Path, package: Path) -> None:
-    """Compile the model with what a copy holds; beside the package, `.json` says how many Tasks have a record."""
+    """Compile the model with a copy's records; `.json` beside the package gets the number of Tasks with a record."""
     from tvmbuild.base.files import write_json  # noqa: PLC0415
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
 
@@ -132,7 +132,7 @@ def build_package(setting: Setting, tuner: str, copy: Path, package: Path) -> No
 
 
 def build_recorded(setting: Setting, package: Path) -> None:
-    """Compile the simplified model with what ``setting.records`` hold, without any by rule."""
+    """Compile the simplified model with ``setting.records`` alone, without any schedule by rule."""
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
 
     winners: dict[str, str] = {}
@@ -144,7 +144,7 @@ def build_recorded(setting: Setting, package: Path) -> None:
 
 
 def read_attributes(records: Path) -> Attributes:
-    """Return the attributes of the target that a folder's records are for."""
+    """Return the attributes of the target of a folder's records."""
     first = min(records.glob("????????????????.json"), default=None)
     if first is None:
         sys.exit(f"there are no records in {records}")
@@ -152,7 +152,7 @@ def read_attributes(records: Path) -> Attributes:
 
 
 def run_in_child(function: Any, *arguments: Any) -> None:
-    """Run in a fresh process: nothing that one part loads or leaves behind helps or hurts another."""
+    """Run in a fresh process, so that no part's loads or leftovers help or hurt another."""
     process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
     process.start()
     process.join()
@@ -172,7 +172,7 @@ def compile_with(setting: Setting, schedule: Schedule, package: Path, precision:
 
 
 def time_loads(loads: Mapping[str, Load], repeat: int) -> dict[str, float]:
-    """Return each one's median ms a call, timed in turns, each in a process of its own."""
+    """Return each one's median ms a call, timed in turns, each in its own process."""
     with ExitStack() as stack, device_lock("local", exclusive=True):
         workers = {name: stack.enter_context(start_worker(load)) for name, load in loads.items()}
         for worker in workers.values():

@@ -1,9 +1,9 @@
-"""Does building on other cores disturb a timing? The same kernel is timed with the builders idle and busy, in turns.
+"""Measure whether building on other cores disturbs a timing: the same kernel with idle and busy builders, in turns.
 
 python benchmarks/tuner_overlap.py [--threads 1] [--rounds 20]
 
 Needs more cores than threads: the tuner then times on the first ones and searches and builds on the others. Prints the
-ratio of the medians, busy to idle: 1.00 says that nothing is disturbed.
+ratio of the medians, busy to idle: 1.00 means that nothing is disturbed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""TVM's own `tune_relax` against tvmbuild's tune stage: the model's latency after the same wall time.
+"""Compare TVM's own `tune_relax` with tvmbuild's tune stage: the model's latency after the same wall time.
 
 python benchmarks/tuner_throughput.py MODEL.onnx|NETWORK [--cpu x86-64-v3] [--threads 2] [--minutes 10] [--out DIR]
 
 Both get the same lowered module, target, threads and trials a Task, one after the other on this machine, and start from
-no records; the stock tuner runs with its defaults. What each has found is copied at the same points of time. In the end
-a package is built of every copy, and all packages and ONNX Runtime are timed in turns. Wants a machine that does
-nothing else. Writes result.json, throughput.png, the packages and the record files that tvmbuild found to
-DIR.
+no records; the stock tuner runs with its defaults. The results of each are copied at the same points of time. In the
+end a package is built from every copy, and all packages and ONNX Runtime are timed in turns. Needs an otherwise idle
+machine. Writes result.json, throughput.png, the packages and the record files that tvmbuild found to DIR.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from tvmbuild.base.host_cpu import cpu_name
 from tvmbuild.devices.model_worker import Load
 
 SHARES = (1 / 20, 1 / 10, 1 / 5, 1 / 3, 1 / 2, 1.0)
-"""Points of time, as shares of the stock tuner's wall time."""
+"""The points of time, as shares of the stock tuner's wall time."""
 STEP = 1.05
-"""How much later than the last one the next copy of the stock tuner's records is taken: its end is not known."""
+"""The factor from one copy of the stock tuner's records to the time of the next: its end is not known in advance."""
 SAMPLES = 200
 
 
 @dataclass(frozen=True)
 class Point:
-    """What a tuner had at one share of the stock tuner's time; ``ms`` is the package's median latency."""
+    """A tuner's result at one share of the stock tuner's time; ``ms`` is the package's median latency."""
 
     tuner: str
     share: float
@@ -138,13 +137,13 @@ def _copy(setting: Setting, tuner: str, number: int) -> Path:
 
 
 def _at(copies: list[tuple[float, Path]], seconds: float) -> tuple[float, Path]:
-    """Return the last copy that was taken by then (a second's grace), or the first."""
+    """Return the last copy taken by then (a second's grace), or the first."""
     found: tuple[float, Path] = max((copy for copy in copies if copy[0] <= seconds + 1), default=copies[0])
     return found
 
 
 def _phases(setting: Setting) -> dict[str, float]:
-    """Return where our tuner's seconds went, `idle` is what is left; empty when it was stopped before its end."""
+    """Return our tuner's seconds by phase, with the rest as `idle`; empty if it was stopped before its end."""
     path = dict(setting.tune_step().outputs)["info"]
     if not path.exists():
         return {}
@@ -157,7 +156,7 @@ def _phases(setting: Setting) -> dict[str, float]:
 
 
 def _time_all(setting: Setting, chosen: Sequence[tuple[str, float, float, Path]], out: Path) -> dict[str, Any]:
-    """Build each copy's package below ``out`` and time all, and ONNX Runtime, in turns, the idle ones stopped."""
+    """Build each copy's package below ``out``; time all, and ONNX Runtime, in turns, with the idle ones stopped."""
     reference = setting.folder / "reference.npz"
     loads = {"ONNX Runtime": Load("onnxruntime", setting.folder / "model.onnx", reference, setting.threads)}
     for number, (tuner, _, _, copy) in enumerate(chosen):

@@ -1,4 +1,4 @@
-"""Calls in one process, timed in turns: what disturbs the machine for a while disturbs all of them."""
+"""Calls in one process, timed in turns, so that a temporary disturbance of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WARM_UP_S = 0.3
 
 
 def time_in_turns(calls: Mapping[str, Callable[[], object]], rounds: int, repeat: int) -> dict[str, Samples]:
-    """Return each one's times, ``repeat`` calls a round; each round begins with another one."""
+    """Return each call's times, ``repeat`` in a round; each round begins with another call."""
     for call in calls.values():
         warm_up(call, WARM_UP_S)
     names = list(calls)

@@ -21,7 +21,7 @@ from tvmbuild.preparing.reference import read_reference
 
 SAMPLES = 200
 Builder = Callable[[Setting, Path], None]
-"""Compiles the setting's simplified model to a package, in a process of its own."""
+"""A function that compiles the setting's simplified model to a package, in its own process."""
 
 
 def make_parser(description: str | None, cpu: str) -> argparse.ArgumentParser:
@@ -42,12 +42,12 @@ def open_settings(args: argparse.Namespace) -> Iterator[Setting]:
 
 
 def describe(setting: Setting) -> str:
-    """Return what the times are of."""
+    """Return a description of the setting of the times."""
     return f"{setting.cpu}, {setting.threads} threads, {cpu_name()}, {time.strftime('%Y-%m-%d')}"
 
 
 def check_package(load: Load, tolerance: Tolerance, name: str) -> None:
-    """End the program where the package's numbers differ from those of the load's reference."""
+    """Exit if the package's numbers differ from those of the load's reference."""
     wanted = read_reference(load.reference)
     with start_worker(load) as worker:
         problem = compare(worker.outputs(), wanted.outputs, wanted.allow(tolerance)).problem
@@ -56,9 +56,9 @@ def check_package(load: Load, tolerance: Tolerance, name: str) -> None:
 
 
 def time_variants(setting: Setting, builders: Mapping[str, Builder]) -> tuple[dict[str, float], dict[str, float]]:
-    """Return median latencies in ms, of ``ONNX Runtime`` too, and the seconds that each build took.
+    """Return median latencies in ms, including ``ONNX Runtime``'s, and the seconds that each build took.
 
-    A package whose numbers differ from the original model's ends the program.
+    If a package's numbers differ from the original model's, the program exits.
     """
     run_in_child(simplify_model, setting)
     seconds, loads, reference = {}, {}, setting.folder / "reference.npz"

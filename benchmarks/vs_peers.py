@@ -1,15 +1,15 @@
-"""Every model against ONNX Runtime and OpenVINO in one run: latency, ratio with its interval, share of the peak.
+"""Time every model against ONNX Runtime and OpenVINO in one run: latency, ratio with its interval, share of the peak.
 
 python benchmarks/vs_peers.py [NETWORK … | --attention | --unseen] [--threads 2 1] [--cpu CPU] [--records DIR]
     [--jobs N] [--out DIR]
 
 A network is a name or the path of an ONNX file.
 
-Without models: those of benchmarks/networks/models.yaml. Each is simplified and compiled with whatever records cover
+Without models: those of benchmarks/networks/models.yaml. Each is simplified and compiled with the records that cover
 it, nothing is tuned; then package and peers are timed in turns, as the benchmark stage does. A model that cannot be had
-or built is listed with the reason. Wants a machine that does nothing else. Writes vs_peers.json and vs_peers.md to DIR.
+or built is listed with the reason. Needs an otherwise idle machine. Writes vs_peers.json and vs_peers.md to DIR.
 benchmarks/records/CPU.tar.xz has the winners of those models' Tasks, attention-CPU.tar.xz the records of six networks
-with attention. A folder of records will do as well.
+with attention. A folder of records works too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") e
 
 @dataclass(frozen=True)
 class Setting:
-    """What all models share. ``root`` is a project of the benchmark's own, with a copy of the records."""
+    """The common setting of all models. ``root`` is a project of the benchmark's own, with a copy of the records."""
 
     root: Path
     target: str
@@ -90,7 +90,7 @@ def main() -> int:
         peaks = {threads: _measure_peak(threads) for threads in args.threads}
         words = args.models or list_networks(args.folder or FOLDER)
         with ThreadPoolExecutor(args.jobs) as pool:
-            context = contextvars.copy_context()  # where progress is shown
+            context = contextvars.copy_context()  # it tells where progress is shown
             futures = [pool.submit(context.copy().run, try_to_build, word, setting) for word in words]
             built = [future.result() for future in futures]
         rows = [
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 def prepare(root: Path, cpu: str, records: Path, args: argparse.Namespace) -> Setting:
-    """Copy the records, and take the target from them: they apply to no other."""
+    """Copy the records, and take the target from them, because they apply to no other."""
     files = sorted(records.glob("????????????????.json"))
     attributes: Attributes = FrozenMap({"mcpu": cpu, "mtriple": "x86_64-linux-gnu", "num-cores": max(args.threads)})
     if args.records and not records.is_dir():
@@ -138,7 +138,7 @@ def _measure_peak(threads: int) -> Peak:
 
 
 def try_to_build(word: str, setting: Setting) -> dict[str, Path] | str:
-    """Build the model; return the files by role, or why there are none."""
+    """Build the model; return the files by role, or the reason for their absence."""
     print(f"{Path(word).stem}: building", file=sys.stderr, flush=True)
     try:
         return build_model(find_network(word), setting)
@@ -147,7 +147,7 @@ def try_to_build(word: str, setting: Setting) -> dict[str, Path] | str:
 
 
 def time_model(word: str, built: dict[str, Path] | str, setting: Setting, peaks: dict[int, Peak]) -> list[Row]:
-    """Time what was built with each number of threads."""
+    """Time the built package with each number of threads."""
     name = Path(word).stem
     if isinstance(built, str):
         return [Row(name, threads, problem=built) for threads in peaks]
@@ -195,7 +195,7 @@ def _time_model(name: str, files: dict[str, Path], threads: int, setting: Settin
 
 
 def share_of_limits(result: Result, peak: Peak) -> float | None:
-    """Return how much of each operator's limit (roofline) is reached, weighted by time; None where it is not known."""
+    """Return the reached share of each operator's limit (roofline), weighted by time; None if unknown."""
     bounds = [(row.us, bound.share) for row in result.operators if (bound := share_of_peak(row, peak)) is not None]
     total = sum(row.us for row in result.operators)
     return sum(us * min(1.0, share) for us, share in bounds) / total if bounds and total else None

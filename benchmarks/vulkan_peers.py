@@ -1,11 +1,11 @@
-"""Vulkan packages on this machine's GPU against the CUDA packages of the same networks, and ncnn: in turns, ratios.
+"""Time Vulkan packages on this machine's GPU against CUDA packages of the same networks, and ncnn: in turns, ratios.
 
 python benchmarks/vulkan_peers.py PROJECT [MODEL …] [--ncnn FOLDER] [--rounds 10] [--calls 20] [--out FILE]
 
-PROJECT has built cells (build/cells, build/models) of vulkan and cuda targets. For each model are timed, in turns, with
-inputs and outputs in NumPy's arrays: each of its packages, and ncnn (PyPI) in float32 and in its default, float16, of
-FOLDER/MODEL.param and .bin (`pnnx MODEL.onnx fp16=0` makes them). Then the packages again with inputs and outputs on
-the device. Numbers are compared with those of ONNX Runtime on the CPU. Nothing here needs TVM's compiler.
+PROJECT has built cells (build/cells, build/models) of vulkan and cuda targets. For each model, its packages are timed,
+in turns, with inputs and outputs in NumPy's arrays, and ncnn (PyPI) in float32 and in its default, float16, from
+FOLDER/MODEL.param and .bin (`pnnx MODEL.onnx fp16=0` makes them). Then the packages are timed again with inputs and
+outputs on the device. Numbers are compared with those of ONNX Runtime on the CPU. TVM's compiler is not needed.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def list_ratios(samples: Mapping[str, Samples], sessions: Mapping[str, Session])
 
 
 def make_ncnn(folder: Path | None, model: str, inputs: Arrays, outputs: int, *, half: bool) -> Call | None:
-    """Return a call of ncnn on the GPU, from NumPy's arrays to NumPy's; None where it has no such model."""
+    """Return a call of ncnn on the GPU, from NumPy's arrays to NumPy's; None if it has no such model."""
     if folder is None or not (folder / f"{model}.param").is_file():
         return None
     import ncnn  # type: ignore[import-not-found]  # noqa: PLC0415 - a peer that need not be there

@@ -1,11 +1,11 @@
-"""Convolutions computed directly, by Winograd's algorithms, and by whichever is measured to be faster; ONNX Runtime.
+"""Time convolutions computed directly, by Winograd's algorithms, and by the faster one as measured; ONNX Runtime too.
 
 python benchmarks/winograd.py MODEL.onnx|NETWORK … [--cpu x86-64-v4] [--threads 2] [--samples 200]
 
 No records: every function has its schedule by rule. Builds each model with all its convolutions computed directly, by
-F(2 x 2, 3 x 3) and by F(4 x 4, 3 x 3) where that can be; times the functions of the three packages one by one, and
-builds a fourth that takes for each convolution what was fastest. Checks the numbers against ONNX Runtime's, and times
-the packages and ONNX Runtime in turns, each in a process of its own, the idle ones stopped. Wants a quiet machine.
+F(2 x 2, 3 x 3) and by F(4 x 4, 3 x 3) if possible; times the functions of the three packages one by one, and
+builds a fourth with the fastest algorithm of each convolution. Checks the numbers against ONNX Runtime's, and times
+the packages and ONNX Runtime in turns, each in its own process, while the idle ones are stopped. Needs an idle machine.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ def show(table: Table, setting: Setting, samples: int) -> None:
 
 
 def load_package(setting: Setting, name: str) -> Load:
-    """Return what a worker loads."""
+    """Return the load for a worker."""
     return Load("tvm", setting.folder / f"{name}.tar", setting.folder / "reference.npz", setting.threads)
 
 
 def build_package(setting: Setting, algorithm: str) -> None:
-    """Compile with one algorithm for all convolutions, or with those that `chosen.json` says."""
+    """Compile with one algorithm for all convolutions, or with the algorithms in `chosen.json`."""
     from tvmbuild.compiler.convolution_times import find_tasks  # noqa: PLC0415
     from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - runs in a process of its own
     from tvmbuild.compiler.machine.target import tvm_target  # noqa: PLC0415
@@ -109,7 +109,7 @@ def build_package(setting: Setting, algorithm: str) -> None:
 
 
 def choose(setting: Setting, loads: Mapping[str, Load]) -> None:
-    """Time each function of the packages, and write what is fastest for each convolution; print the times."""
+    """Time each function of the packages, and write the fastest algorithm of each convolution; print the times."""
     from tvmbuild.compiler.convolution_times import fastest, sum_times  # noqa: PLC0415 - imports TVM
 
     tasks = {name: json.loads((setting.folder / f"{name}.tasks.json").read_text()) for name in loads}
@@ -130,7 +130,7 @@ def choose(setting: Setting, loads: Mapping[str, Load]) -> None:
 
 
 def check(setting: Setting, load: Load) -> float:
-    """Return the largest error relative to the largest output; end where the numeric gate would refuse the package."""
+    """Return the largest error relative to the largest output; exit if the numeric gate would refuse the package."""
     wanted = read_reference(setting.folder / "reference.npz").outputs
     with start_worker(load) as worker:
         found = worker.outputs()

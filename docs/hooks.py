@@ -1,4 +1,4 @@
-"""What mkdocs does to a page: commands' help from their parsers, and names for files that are not on the site."""
+"""Hooks of mkdocs: help of commands from their parsers, and names for files that are not on the site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures that several test folders share, and what a run of pytest says of tests that this machine cannot run."""
+"""Fixtures that several test folders share, and pytest's summary of tests that this machine cannot run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWNS_RUN = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     for name, (meaning, _) in NEEDS.items():
         config.addinivalue_line("markers", f"{name}: needs {meaning}")
-    # A shell's background job ignores Ctrl-C, and so would every process that a test starts.
+    # A shell's background job ignores Ctrl-C, and every process that a test starts would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault(RAISE_BUGS, "1")  # a bug of a pass or a schedule rule raises, in every process of a test
     config.stash[_OWNS_RUN] = begin_run()
@@ -40,7 +40,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         end_run()
 
 
-@pytest.hookimpl(trylast=True)  # of those that are selected
+@pytest.hookimpl(trylast=True)  # after the deselection
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     skip_other_nights(items)
 
@@ -60,9 +60,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """End what the test left running, and give the process its cores back.
+    """End the processes that the test left running, and give this process its cores back.
 
-    A tune stage that runs in it keeps to some of them, and so would its children.
+    A tune stage that runs in it restricts itself to some cores, and its children inherit that.
     """
     yield
     end_started()
@@ -77,25 +77,25 @@ def project_root() -> Path:
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ONNX file of a small classifier. Only to be read."""
+    """The ONNX file of a small classifier; tests must only read it."""
     return write_digits(tmp_path_factory.mktemp("digits") / "digits.onnx")
 
 
 @pytest.fixture(scope="session")
 def shared_models() -> Path:
-    """For tests with the marker `shared`."""
+    """The models for tests with the marker `shared`."""
     return SHARED / "models"
 
 
 @pytest.fixture(scope="session")
 def shared_images() -> Path:
-    """For tests with the marker `shared`."""
+    """The pictures for tests with the marker `shared`."""
     return SHARED / "images"
 
 
 @pytest.fixture
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the test a cache folder and a runtime folder of its own."""
+    """Give the test its own cache and runtime folders."""
     for variable in ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
         folder = tmp_path / variable.lower()
         folder.mkdir(mode=0o700)

@@ -3,7 +3,7 @@
     pytest --junitxml=always.xml; pytest -m nightly --junitxml=nightly.xml
     python tests/durations.py always=always.xml nightly=nightly.xml
 
-Seconds of the tests themselves: two run at once. Files that take less than SHOWN in every run are one line.
+The seconds are of the tests themselves: two run at once. Files below SHOWN in every run share one line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read(path: str) -> defaultdict[str, float]:
 
 
 def main() -> int:
-    """Print the table, the file first that takes longest in the first run."""
+    """Print the table, sorted by the time in the first run."""
     runs = {name: read(path) for name, _, path in (word.partition("=") for word in sys.argv[1:])}
     known = {file for run in runs.values() for file in run}
     files = sorted(known, key=lambda file: [-run[file] for run in runs.values()])

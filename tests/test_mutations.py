@@ -1,4 +1,4 @@
-"""What `tests/mutations.py` breaks is there to be broken, and so are the tests that should notice."""
+"""The code that `tests/mutations.py` breaks exists, and the tests that should notice exist too."""
 
 from __future__ import annotations
 

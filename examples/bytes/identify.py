@@ -1,4 +1,4 @@
-"""Say what type each file is; call it by `python identify.py PACKAGE.tar FILE …`.
+"""The type of each file: `python identify.py PACKAGE.tar FILE …`.
 
 The bytes are chosen as the Python package magika 1.0.3 does.
 """  # noqa: INP001 - a script
@@ -15,18 +15,18 @@ import tvmbuild
 
 BLOCK, PART, PADDING = 4096, 1024, 256
 FEW = 8
-"""Fewer bytes say nothing."""
+"""The number of bytes below which the model can tell nothing."""
 SURE = 0.5
 STRICTER = {
     **dict.fromkeys(("crt", "handlebars", "ocaml", "r", "rst", "sql", "tsv", "zig"), 0.9),
     **dict.fromkeys(("ignorefile", "latex", "pascal"), 0.95),
     "markdown": 0.75,
 }
-"""Least probability of types that others are easily taken for."""
+"""The least probability of easily confused types."""
 
 
 def read_features(path: Path) -> np.ndarray | None:
-    """Return the file's first and last 1,024 bytes without white space around them; None: too few are left."""
+    """Return the file's first and last 1,024 bytes without white space around them; None if too few are left."""
     with path.open("rb") as stream:
         first = stream.read(BLOCK).lstrip()[:PART]
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - BLOCK))

@@ -1,4 +1,4 @@
-"""Say what pictures show; call it by `python classify.py PACKAGE.tar PICTURE …`."""  # noqa: INP001 - a script
+"""The classes of pictures: `python classify.py PACKAGE.tar PICTURE …`."""  # noqa: INP001 - a script
 
 from __future__ import annotations
 

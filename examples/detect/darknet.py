@@ -1,6 +1,6 @@
-"""A darknet network, .cfg and .weights, becomes an ONNX model that gives boxes in pixels.
+"""The conversion of a darknet network, .cfg and .weights, to an ONNX model that gives boxes in pixels.
 
-What YOLOv3-tiny is made of is known; any other layer or option is an error, never a model that computes something else.
+It knows the layers of YOLOv3-tiny; any other layer or option is an error, never a model that computes something else.
 """  # noqa: INP001 - models.yaml names it by its path
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ OPSET, IR_VERSION = 13, 8
 INPUT, OUTPUT = "picture", "detections"
 LEAK = {"leaky": 0.1, "linear": 1.0}
 EPSILON = 1e-5
-"""What darknet adds to a variance (on CPUs it once added 1e-6 to the deviation instead)."""
+"""The number that darknet adds to a variance (on CPUs it once added 1e-6 to the deviation instead)."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """What a layer computes: a tensor [1, channels, height, width]."""
+    """The output of a layer: a tensor [1, channels, height, width]."""
 
     name: str
     channels: int
@@ -33,7 +33,7 @@ class Value:
 
 @dataclass
 class Network:
-    """An ONNX graph under construction; ``outputs`` has one value a layer, as routes count them."""
+    """An ONNX graph under construction; ``outputs`` has one value for each layer, as routes count them."""
 
     picture: Value
     weights: Weights
@@ -46,7 +46,7 @@ class Network:
 
     @property
     def last(self) -> Value:
-        """What the next layer takes."""
+        """The input of the next layer."""
         return self.outputs[-1] if self.outputs else self.picture
 
     def add(self, kind: str, inputs: list[str], **attributes: object) -> str:
@@ -62,15 +62,15 @@ class Network:
         return name
 
     def columns(self, value: str, start: int, stop: int) -> str:
-        """Return these elements of the last of three dimensions."""
+        """Return the columns ``start`` to ``stop`` of the last of three dimensions."""
         return self.add("Slice", [value, *(self.constant([each], np.int64) for each in (start, stop, 2))])
 
 
 def to_onnx(cfg: Path, weights: Path) -> onnx.ModelProto:
     """Return the model: ``picture`` [1, 3, H, W] in [0, 1] becomes ``detections`` [1, boxes, 5 + classes].
 
-    A row is the box's centre x and y, width and height, in pixels of ``picture``, the probability that there is
-    something, and each class's, given that there is. ValueError when the files are not understood.
+    A row is the box's centre x and y, width and height, in pixels of ``picture``, the probability that it holds
+    something, and each class's, given that it does. ValueError if the files cannot be read.
     """
     settings, *layers = read_sections(Path(cfg))
     if settings.kind != "net":
@@ -131,7 +131,7 @@ def _add_maxpool(network: Network, section: Section) -> Value:
 
 
 def _add_route(network: Network, section: Section) -> Value:
-    """Go back to an earlier layer, or join several; a number below zero counts from here."""
+    """Return an earlier layer, or several joined; a number below zero counts from here."""
     here = len(network.outputs)
     indices = [index + here if index < 0 else index for index in section.numbers("layers")]
     if not all(0 <= index < here for index in indices):
@@ -183,4 +183,4 @@ LAYERS: dict[str, tuple[Callable[[Network, Section], Value], tuple[str, ...]]] =
     "upsample": (_add_upsample, ("stride",)),
     "yolo": (_add_boxes, ("mask", "anchors", "classes", *_TRAINING)),
 }
-"""What adds a kind of layer, and which options it may have."""
+"""The function that adds each kind of layer, and the options that the layer may have."""

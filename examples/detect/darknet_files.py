@@ -1,4 +1,4 @@
-"""What darknet writes: a network's layers as text (.cfg), its numbers one after the other (.weights)."""  # noqa: INP001
+"""The files of darknet: a network's layers as text (.cfg), its numbers one after the other (.weights)."""  # noqa: INP001
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Section:
     options: dict[str, str]
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return an option, or the default where there is one."""
+        """Return an option, or the default if there is one."""
         value = self.options.get(key, default)
         if value is None:
             raise ValueError(f"{self.place}: [{self.kind}] has no `{key}`")
@@ -32,7 +32,7 @@ class Section:
             raise ValueError(f"{self.place}: {key}={text} is no list of integers") from None
 
     def number(self, key: str, default: int | None = None) -> int:
-        """Return the first of them."""
+        """Return the first number of an option."""
         return self.numbers(key, None if default is None else str(default))[0]
 
 
@@ -72,6 +72,6 @@ class Weights:
         return self._values[start : self._used].reshape(shape)
 
     def check_used(self) -> None:
-        """Raise ValueError when numbers are left over: then the two files do not belong together."""
+        """Raise ValueError if numbers are left over, because the two files then do not belong together."""
         if self._used != self._values.size:
             raise ValueError(f"{self._path} has {self._values.size} weights, the .cfg file asks for {self._used}")

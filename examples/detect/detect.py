@@ -1,4 +1,4 @@
-"""Find things in pictures and draw a box around each: `python detect.py PACKAGE.tar FOLDER PICTURE …`."""  # noqa: INP001
+"""The objects in pictures, with a box around each: `python detect.py PACKAGE.tar FOLDER PICTURE …`."""  # noqa: INP001
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from tvmbuild.package.preprocess import PADDING
 from tvmbuild.package.runtime.session import Session
 
 MARGINS = (0, 0.5)
-"""The grey to add on each side, over the picture's own size: what fills a picture is found only when it is smaller."""
+"""The grey margins to add on each side, over the picture's own size: an object that fills a picture is found only when
+it is smaller.
+"""
 MIN_SCORE = 0.5
 MAX_OVERLAP = 0.45
-"""Of two boxes of one class that share more of their union, the likelier one stays."""
+"""The share of their union above which, of two boxes of one class, only the likelier one stays."""
 COLORS = ("#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080", "#9a6324", "#800000")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A thing in a picture; the box is left, top, right, bottom in the picture's pixels."""
+    """An object in a picture; the box is left, top, right, bottom in the picture's pixels."""
 
     label: str
     score: float
@@ -31,7 +33,7 @@ class Found:
 
 
 def find(session: Session, picture: Image.Image) -> list[Found]:
-    """Return what the picture shows, the likeliest first."""
+    """Return the objects in the picture, the likeliest first."""
     views = [look(session, picture, margin) for margin in MARGINS]
     boxes, scores = (np.concatenate(parts) for parts in zip(*views, strict=True))
     classes, scores = scores.argmax(axis=1), scores.max(axis=1)
@@ -43,7 +45,7 @@ def find(session: Session, picture: Image.Image) -> list[Found]:
 
 
 def look(session: Session, picture: Image.Image, margin: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return boxes in the picture's pixels, and the scores of each box's classes, with such a margin around it."""
+    """Return boxes in the picture's pixels, and the scores of their classes, with that margin around the picture."""
     border = tuple(round(side * margin) for side in picture.size)
     view = ImageOps.expand(picture, border, (PADDING,) * 3)
     rows = session.run({"picture": session.preprocess(view)})["detections"][0]
@@ -61,14 +63,14 @@ def corners(boxes: np.ndarray) -> np.ndarray:
 
 
 def undo_letterbox(boxes: np.ndarray, tensor: tuple[int, int], picture: tuple[int, int]) -> np.ndarray:
-    """Return boxes of the model's input as boxes of the picture that was fitted into it; both sizes: width, height."""
+    """Convert boxes of the model's input to boxes of the picture that was fitted into it; both sizes: width, height."""
     scale = min(tensor[0] / picture[0], tensor[1] / picture[1])
     border = (np.array(tensor) - np.array(picture) * scale) / 2
     return (boxes - np.tile(border, 2)) / scale
 
 
 def suppress(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray) -> list[int]:
-    """Return which boxes stay, the likeliest first: non-maximum suppression, each class for itself."""
+    """Return the indices of the boxes that stay, the likeliest first: non-maximum suppression for each class."""
     waiting, kept = np.argsort(-scores, kind="stable"), []
     while waiting.size:
         best, waiting = int(waiting[0]), waiting[1:]
@@ -87,7 +89,7 @@ def overlap(box: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def draw(picture: Image.Image, things: list[Found]) -> Image.Image:
-    """Return a copy with a box around each thing and its name; a class has one colour."""
+    """Return a copy with a box around each object and its name; each class has one colour."""
     drawn = picture.convert("RGB")
     canvas, line = ImageDraw.Draw(drawn), max(2, round(max(picture.size) / 200))
     font, labels = ImageFont.load_default(7 * line), sorted({thing.label for thing in things})
@@ -103,7 +105,7 @@ def draw(picture: Image.Image, things: list[Found]) -> Image.Image:
 
 
 def main() -> None:
-    """Print what each picture shows and write it with boxes into the folder."""
+    """Print the objects in each picture and write it with boxes into the folder."""
     parser = argparse.ArgumentParser(description="Find things in pictures and draw a box around each.")
     for name, count in (("package", None), ("folder", None), ("pictures", "+")):
         parser.add_argument(name, type=Path, nargs=count)

@@ -1,4 +1,4 @@
-"""A small network in PyTorch, and the function that gives it as ONNX: `source: export:` of models.yaml."""  # noqa: INP001 - a script
+"""A small network in PyTorch, and the function that converts it to ONNX: `source: export:` of models.yaml."""  # noqa: INP001 - a script
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Separable(nn.Sequential):
 
 
 class Network(nn.Module):
-    """Pictures [1, 3, 96, 96] to one score a class."""
+    """A classifier: pictures [1, 3, 96, 96] to one score for each class."""
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Network(nn.Module):
 
 
 def build(width: int, classes: int, seed: int, weights: Path | None = None) -> Network:
-    """Return the network with weights from a file of `torch.save(network.state_dict(), …)`, else seeded random ones."""
+    """Return the network with weights from a file of `torch.save(network.state_dict(), …)`, or seeded random ones."""
     torch.manual_seed(seed)
     network = Network(width, classes)
     if weights is not None:

@@ -1,4 +1,4 @@
-"""Compile a model to object files that a program links: python build.py MODEL.onnx MCPU FOLDER.
+"""The compilation of a model to object files that a program links: python build.py MODEL.onnx MCPU FOLDER.
 
 FOLDER gets the objects and `linked_model.h`, which names them to tvmbuild's C++ library.
 """  # noqa: INP001 - a script

@@ -1,4 +1,4 @@
-"""YOEO as ONNX from what its training leaves: the configuration and a checkpoint. `source: export:` of models.yaml."""  # noqa: INP001 - a script
+"""YOEO as ONNX from the files of its training, the configuration and a checkpoint: `source: export:` of models.yaml."""  # noqa: INP001 - a script
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SIZE = 416
 
 
 def make(cfg: Path, weights: Path) -> onnx.ModelProto:
-    """Return the network, with the names that YOEO's own export gives; ``weights`` is a .pth, or darknet's .weights."""
+    """Return the network, with the names of YOEO's own export; ``weights`` is a .pth, or darknet's .weights."""
     network = load_model(str(cfg), str(weights)).cpu().eval()
     picture = torch.zeros(1, 3, SIZE, SIZE)
-    network(picture)  # its grids are made by the first call, and are then constants
+    network(picture)  # the first call makes its grids, which are then constants
     program = torch.onnx.export(
         network,
         (picture,),

@@ -46,7 +46,7 @@ class YoeoNode(Node):
 
 
 def read_rgb(message: Image) -> np.ndarray:
-    """Return a picture of 8 bits a channel as an array [height, width, 3], red first."""
+    """Return a picture with 8 bits in each channel as an array [height, width, 3], red first."""
     if message.encoding not in {"rgb8", "bgr8"}:
         raise ValueError(f"pictures are {message.encoding}; set the camera to rgb8 or bgr8")
     rows = np.frombuffer(message.data, np.uint8).reshape(message.height, message.step)

@@ -1,4 +1,4 @@
-"""What people give in place of a model, its weights, a picture or labels is named, with the command that mends it."""
+"""Files given in place of a model, its weights, a picture or labels are named, with the command that fixes it."""
 
 from __future__ import annotations
 

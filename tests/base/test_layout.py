@@ -1,4 +1,4 @@
-"""A user whom /etc/passwd does not know, without HOME, as in a container: TVM and platformdirs ask for a home."""
+"""A user missing from /etc/passwd, without HOME, as in a container, although TVM and platformdirs ask for a home."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.base.layout import cache_dir, ensure_home
 
 @pytest.fixture(autouse=True)
 def without_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What stands in for the runtime folder."""
+    """The folder that replaces the runtime folder."""
 
     def refuse(number: int) -> pwd.struct_passwd:
         raise KeyError(number)

@@ -1,4 +1,4 @@
-"""Which dimension is a batch, what size it gets, and how all others are asked for at once."""
+"""Open dimensions: the batch is recognised and gets its size, and all others are asked for at once."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def test_what_one_of_makes_no_sense_is_none(name: str) -> None:
         ({"x": ("N", 3), "h": (2, "N", 8)}, {}, {"x": (1, 3), "h": (2, 1, 8)}, "1: net.x"),
         ({"x": ("N", 3), "m": ("N",)}, {"x": (4, 3)}, {"x": (4, 3), "m": (4,)}, None),
         ({"x": ("N", 3), "m": ("N",)}, {}, {"x": (1, 3), "m": (1,)}, "1: net.x, net.m"),
-        # placeholders are no names
+        # placeholders are not names
         ({"x": ("?", 3), "m": ("?", "?")}, {}, {"x": (1, 3), "m": (1, "?")}, "1: net.x, net.m"),
-        # what models.yaml says of one input's batch holds for the others'
+        # the batch that models.yaml gives one input holds for the others
         ({"x": (None, 3), "m": (None, 5)}, {"x": (4, 3)}, {"x": (4, 3), "m": (4, 5)}, "4: net.m"),
         ({"x": (None, 3), "m": (None, 5)}, {"x": (1, 3)}, {"x": (1, 3), "m": (1, 5)}, "1: net.m"),
         # a name that stands elsewhere too means something else
         ({"ids": ("batch", "s"), "at": ("s",)}, {}, {"ids": (1, "s"), "at": ("s",)}, "1: net.ids"),
-        # a list of values has its own shape, a shape of another rank is somebody else's to refuse
+        # a list of values has its own shape; a shape of another rank is refused elsewhere
         ({"x": (2,), "pads": ("N",)}, {}, {"x": (2,), "pads": ("N",)}, None),
         ({"x": ("N", 3)}, {"x": (1, 2, 3)}, {"x": (1, 3)}, "1: net.x"),
         ({"x": (), "y": (3,)}, {}, {"x": (), "y": (3,)}, None),

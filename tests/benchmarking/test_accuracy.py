@@ -1,4 +1,4 @@
-"""Package and original model on real inputs: how samples are read, and what is counted."""
+"""Package and original model on real inputs: the reading of samples, and the counts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_agreement_is_of_the_first_output_and_errors_are_of_the_worst() -> None:
 
 def test_each_row_of_a_batch_has_its_own_largest_element() -> None:
     want = np.array([[1.0, 5.0], [9.0, 2.0], [3.0, 4.0]])
-    got = np.array([[5.0, 1.0], [9.0, 2.0], [3.0, 4.0]])  # the largest of all stands where it should
+    got = np.array([[5.0, 1.0], [9.0, 2.0], [3.0, 4.0]])  # the largest of all stands in its right place
     found = compare_samples([("a", {"x": np.zeros((3, 2))})], lambda _: {"y": got}, lambda _: {"y": want})
     assert (found.samples, found.agreeing, found.worst_top1) == (3, 2, "a")
 
@@ -129,7 +129,7 @@ def test_nan_where_the_original_has_none() -> None:
 
 
 def iterate(*values: np.ndarray) -> Run:
-    """Return what computes one of them a call."""
+    """Return a run that computes one of them in each call."""
     left = iter(values)
     return lambda _: {"y": next(left)}
 

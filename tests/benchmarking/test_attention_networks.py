@@ -1,4 +1,4 @@
-"""The networks with attention that are made here: in small sizes, they compute what ONNX Runtime makes of them."""
+"""The networks with attention made here: in small sizes, they give ONNX Runtime's outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the comparison on a card needs none: which peers are asked for, why one is absent, and the table."""
+"""The parts of the comparison on a GPU that need none: the chosen peers, the reasons for absence, and the table."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_peers_are_those_that_are_asked_for(arguments: list[str], half: bool, na
 
 
 def test_every_peer_has_a_function() -> None:
-    """Its module need not be importable here: it may import a library that is missing."""
+    """Its module need not be importable here, because it may import a missing library."""
     for peer in PEERS.values():
         tree = ast.parse((Path(gpu_peers.__file__).parent / f"{peer.module}.py").read_text())
         made = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}

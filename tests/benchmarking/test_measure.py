@@ -58,7 +58,7 @@ def test_any_two_meet_in_either_order_equally_often(strides: tuple[int, ...]) ->
     block = max(strides)
     for one, other in combinations(turns, 2):
         shared = [order.index(one) < order.index(other) for order in orders if {one, other} <= {*order}]
-        # All but the last block of rounds come in pairs, forth and back.
+        # All blocks of rounds except the last come in pairs, forth and back.
         assert abs(2 * sum(shared) - len(shared)) <= block // max(turns[one].stride, turns[other].stride)
         assert 0 < sum(shared) < len(shared)
 
@@ -79,7 +79,7 @@ def test_steady_is_what_no_longer_changes(medians: list[float], steady: bool) ->
 
 @pytest.fixture
 def loads(tmp_path: Path) -> dict[str, Load]:
-    """One product of matrices, and the same eight times over, under ONNX Runtime."""
+    """A matrix product, and the same eight times over, under ONNX Runtime."""
     inputs: dict[str, Any] = {"input:x": np.ones((128, 128), dtype=np.float32)}
     np.savez(tmp_path / "reference.npz", **inputs)
     found = {}

@@ -1,4 +1,4 @@
-"""The networks that benchmarks name: where each comes from is stated, and what is made is made alike."""
+"""The networks that benchmarks name: each has a stated source, and made ones are always made the same."""
 
 from __future__ import annotations
 

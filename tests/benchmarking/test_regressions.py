@@ -34,7 +34,7 @@ def test_only_what_exceeds_the_uncertainty_is_a_regression(before: float, after:
 
 
 def test_a_slower_machine_is_no_regression() -> None:
-    """Both took 1.5 times as long as before: the machine did that."""
+    """Both took 1.5 times as long as before, so the machine was slower."""
     change = compare_entries(make_entry(1, result(2.0)), make_entry(2, result(3.0, 6.0)))
     assert change.against == "onnxruntime"
     assert not change.is_regression
@@ -97,7 +97,7 @@ PRODUCT = result(2.0).product
 def test_what_was_measured_otherwise_is_not_compared(old: Result, reason: str) -> None:
     after = make_entry(5, result(9.0))
     assert compare_cell(CELL, [make_entry(1, old)], [after], "then") == Incomparable(CELL, reason)
-    # An older one that can be compared is taken instead.
+    # An older one that can be compared is used instead.
     older = make_entry(0, result(2.0))
     change = compare_cell(CELL, [older, make_entry(1, old)], [after], "then")
     assert isinstance(change, Change)

@@ -69,11 +69,11 @@ def test_equal_programs_show_no_difference() -> None:
     wrong = sum(
         judge(estimate_ratio(*simulate(seed, 1.0, drift=0.1, noise=0.02))) != "no difference" for seed in range(100)
     )
-    assert wrong <= 12  # 5 expected of an exact 95 % interval
+    assert wrong <= 12  # an exact 95 % interval gives 5
 
 
 def test_a_small_difference_is_seen_through_a_drift() -> None:
-    """5 % is found although the machine's speed differs by 20 % from round to round: both sides of a round share it."""
+    """A difference of 5 % is found although the machine's speed differs by 20 % between rounds: rounds share it."""
     for seed in range(20):
         ratio = estimate_ratio(*simulate(seed, 1.05, drift=0.2, noise=0.01))
         assert judge(ratio) == "slower"
@@ -81,7 +81,7 @@ def test_a_small_difference_is_seen_through_a_drift() -> None:
 
 
 def test_calls_of_a_round_count_as_one_draw() -> None:
-    """Twenty equal calls a round say no more than one: an interval from calls drawn singly would shrink."""
+    """Twenty equal calls a round carry no more information than one; an interval from single calls would shrink."""
     random = np.random.RandomState(3)
     rounds = np.exp(0.1 * random.standard_normal((20, 1)))
     one, many = (summarize(make_samples(np.repeat(rounds, count, axis=1))).median for count in (1, 20))
@@ -89,7 +89,7 @@ def test_calls_of_a_round_count_as_one_draw() -> None:
 
 
 def test_a_slow_contender_is_compared_in_its_own_rounds() -> None:
-    """In the rounds of the slow one the machine was twice as slow; the ratio must not take that for a difference."""
+    """In the slow one's rounds the machine was twice as slow; the ratio must not count that as a difference."""
     speed = np.where(np.arange(20) % 4 == 0, 2.0, 1.0)[:, None]
     quick, slow = make_samples(speed * np.ones((20, 3))), make_samples(np.full((5, 1), 2.0), stride=4)
     assert estimate_ratio(quick, slow).value == 1.0

@@ -1,4 +1,4 @@
-"""A quantised network for ARM is computed here, without the instructions of which LLVM would end the process."""
+"""A quantised network for ARM is computed here without instructions at which LLVM would end the process."""
 
 from __future__ import annotations
 

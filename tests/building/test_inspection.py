@@ -1,4 +1,4 @@
-"""Kernels say which one rule made their schedule, on CPUs and on GPUs."""
+"""Kernels name the rule that made their schedule, on CPUs and on GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library's API for code: what the compile stage does, without files and steps."""
+"""The library's API for code: the work of the compile stage, without files and steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_package_without_files(digits: Path) -> None:
 
 @pytest.mark.parametrize(("stride", "said"), [(1, False), (2, True)])
 def test_it_says_which_operator_is_slow_without_records(stride: int, *, said: bool) -> None:
-    """A depthwise convolution over volumes with a stride is the one that no rule of CPUs' has tiles for."""
+    """A depthwise convolution over volumes with a stride is the only one without tiles in the CPU rules."""
     weights = onnx.numpy_helper.from_array(np.ones((16, 1, 3, 3, 3), "float32"), "w")
     shapes = {"x": [1, 16, 6, 8, 8], "y": [1, 16, *(size // stride for size in (6, 8, 8))]}
     first, last = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items())

@@ -10,7 +10,7 @@ from small_package import build_package
 
 @pytest.fixture(scope="session")
 def package(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
-    """A package of the small network for this machine. Only to be read."""
+    """A package of the small network for this machine; tests must only read it."""
     return build_package(digits, tmp_path_factory.mktemp("run"))
 
 

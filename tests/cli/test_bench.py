@@ -1,4 +1,4 @@
-"""`tvmbuild bench`: real packages of a small model, timed for real."""
+"""The command `tvmbuild bench`: real packages of a small model, timed for real."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_cells_are_timed_again_and_remembered(project: DoitProject) -> None:
     assert max(map(len, table)) <= 80
     (entry,) = read_history(Layout(project.root).history).entries
     assert (entry.result.cell, entry.result.latency.repeat, entry.schedules) == (CELL, 5, FrozenMap())
-    # No result.json: that is doit's, which would find it changed.
+    # No result.json: it is doit's file, and doit would find it changed.
     assert not Layout(project.root).cell_file("digits", "v3", "result.json").exists()
 
 

@@ -1,4 +1,4 @@
-"""`tvmbuild bench --since`: no compiler, no timing; the history is written by hand."""
+"""The option `tvmbuild bench --since`, without compiler and timing: the history is written by hand."""
 
 from __future__ import annotations
 

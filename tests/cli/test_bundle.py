@@ -1,4 +1,4 @@
-"""`tvmbuild bundle`: unpacked in another folder, its runner tunes there, and the records come home."""
+"""The command `tvmbuild bundle`: unpacked in another folder, its runner tunes there, and the records come home."""
 
 from __future__ import annotations
 

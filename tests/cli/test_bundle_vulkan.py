@@ -1,4 +1,4 @@
-"""A bundle of Vulkan cells brings the runtime compiled for the machine that it is for."""
+"""A bundle of Vulkan cells contains the runtime compiled for its target machine."""
 
 from __future__ import annotations
 

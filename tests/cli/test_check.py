@@ -1,4 +1,4 @@
-"""`tvmbuild check`: ONNX files alone, no project."""
+"""The command `tvmbuild check`: ONNX files alone, without a project."""
 
 from __future__ import annotations
 

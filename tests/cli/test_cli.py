@@ -198,7 +198,7 @@ def test_clean_in_a_folder_that_cannot_be_written_is_told(project: DoitProject) 
 def test_plan_and_explain_tell_what_would_run(project: DoitProject) -> None:
     table = project.tvmbuild("plan", "compile:*", "tune=never").output
     assert "benchmark:digits@v3" not in table
-    assert "tune:digits@v3" in table  # a run of compile runs what it needs
+    assert "tune:digits@v3" in table  # a run of compile also runs the steps that it needs
     assert "compile:digits@v3" in table
     assert "it has not finished before" in table
     explained = project.tvmbuild("explain", "compile:digits@v3", "tune=never").output
@@ -215,7 +215,7 @@ def test_plan_and_explain_tell_what_would_run(project: DoitProject) -> None:
 def test_names_of_steps_and_commands_do_not_clash() -> None:
     from doit.doit_cmd import DoitMain
 
-    # `report` writes the same as doit's task; `compile` is the command where a model is named (test_compile.py).
+    # `report` writes the same as doit's task; `compile` is the command if a model is named (test_compile.py).
     taken = {"simplify", "tune", "benchmark"}
     assert not taken & {*COMMANDS, *DoitMain().get_cmds()}
 
@@ -234,7 +234,7 @@ def test_closed_output_is_no_traceback(project: DoitProject) -> None:
 
 @pytest.mark.parametrize("arguments", ["list --all", "list", "help list", "plan"])
 def test_a_reader_that_leaves_early_is_no_trouble(project: DoitProject, arguments: str) -> None:
-    # `true` may leave after a short list was written: a pipe that is closed already shows every time.
+    # `true` may leave after a short list was written; with a pipe that is closed already the error always shows.
     read_end, write_end = os.pipe()
     os.close(read_end)
     with os.fdopen(write_end, "wb") as closed:

@@ -1,4 +1,4 @@
-"""`tvmbuild compile`: one file in, one package out; the same steps as doit's, in a folder of the user's cache."""
+"""The command `tvmbuild compile`: one file in, one package out; doit's steps, in a folder of the user's cache."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PC = "targets:\n  my-pc: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu
 @pytest.fixture
 def folder(tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> DoitProject:
     """A folder with a model and nothing else, and a cache of its own; its steps compute nothing."""
-    shared = cache_dir()  # what is asked of this machine, and compiled for it, once
+    shared = cache_dir()  # the machine's answers, and code compiled for it, made once
     own = tmp_path / "cache" / shared.name
     own.mkdir(parents=True)
     for name in ("probe", "zig", "vulkan"):

@@ -1,4 +1,4 @@
-"""What the shell is told when it asks argcomplete."""
+"""The answers to the shell when it asks argcomplete."""
 
 from __future__ import annotations
 

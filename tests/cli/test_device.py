@@ -16,7 +16,7 @@ from tvmbuild.errors import TvmbuildError
 
 def test_a_board_with_another_tvm_does_not_serve() -> None:
     check_versions("0.27.0", "0.27.0")
-    check_versions(None, "0.27.0")  # run from a checkout: there is nothing to compare with
+    check_versions(None, "0.27.0")  # run from a checkout: nothing to compare with
     with pytest.raises(TvmbuildError, match=r"this board has TVM 0\.24\.0, and this tvmbuild's packages are for 0\.27"):
         check_versions("0.27.0", "0.24.0")
     with pytest.raises(TvmbuildError, match="there is no TVM on this board") as caught:

@@ -1,4 +1,4 @@
-"""`tvmbuild doctor --vulkan-selftest`: every class of kernels, and what it says where there is no device."""
+"""The option `tvmbuild doctor --vulkan-selftest`: every class of kernels, and its message without a device."""
 
 from __future__ import annotations
 

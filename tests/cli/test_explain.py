@@ -1,4 +1,4 @@
-"""`tvmbuild explain`: for each kind of change, the exact words of what changed, from what to what."""
+"""The command `tvmbuild explain`: for each kind of change, the exact words for the old and the new value."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _reasons(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
 
 
 def _change_state(project: DoitProject, step_id: str, old: str, new: str) -> None:
-    """Make the last run look as if it had happened with ``old``, which is now ``new``."""
+    """Change the state as if the last run had used ``old`` in place of the present ``new``."""
     path = Layout(project.root).state / f"{step_id.replace(':', '%3A')}.json"
     text = path.read_text()
     assert new in text
@@ -256,7 +256,7 @@ def test_tasks_to_tune(project: DoitProject, capsys: pytest.CaptureFixture[str])
         "inputs:",
         "  model: build/models/first/model.onnx",
     ]
-    # What another cell would tune before it is its own here: only this cell was asked about.
+    # A Task that another cell would tune first counts as this cell's own, because only this cell was asked about.
     assert f"  conv2d_add ({SHARED}): 4 trials, 1 to 3 s" in _explain(capsys, "tune:second@v3")
     assert _explain(capsys, "tune:first@v3", NEVER)[2] == "Tasks to tune: none of 3, 2 have a record"
 

@@ -1,4 +1,4 @@
-"""`tvmbuild explain kernel`: where each kernel's schedule comes from, and why other rules did not make it."""
+"""The command `tvmbuild explain kernel`: the source of each kernel's schedule, and why other rules did not make it."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_git_clone_without_files_counts_as_empty(tmp_path: Path) -> None:
 
 
 def test_its_records_were_measured_beside_the_rules_of_now(tmp_path: Path) -> None:
-    """Else the first `doit` measures, on a machine of their class alone: elsewhere no test would see it."""
+    """Otherwise the first `doit` measures, but only on a machine of their class: elsewhere no test would notice."""
     write_project(tmp_path)
     (target,) = load_project(tmp_path).targets
     read = RecordReader().read
@@ -92,7 +92,7 @@ def test_the_first_doit_of_a_new_project_succeeds(tmp_path: Path) -> None:
     cell = "silero_vad@x86-64-v3"
     assert ran.steps == ["simplify:silero_vad", f"tune:{cell}", f"compile:{cell}", f"benchmark:{cell}"]
     tuned = json.loads((project.root / "build" / "cells" / cell / "tune.json").read_text())
-    # onnxsim 0.7, the last for Python 3.10, leaves a Task more than the shipped records know.
+    # onnxsim 0.7, the last for Python 3.10, leaves one Task more than the shipped records know.
     assert (tuned["measured_now"] == 0) is (sys.version_info >= (3, 11))
     assert tuned["covered"] == tuned["tasks"] == len(list((project.root / "records" / "x86-64-v3").iterdir()))
     assert project.doit().steps == []
@@ -126,7 +126,7 @@ def save_open(path: Path, *shape: int | str) -> Path:
 def test_a_model_becomes_a_project(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The two files say what `tvmbuild compile` with these words builds; a model from elsewhere is brought along."""
+    """The two files describe the build of `tvmbuild compile` with these words; a model from elsewhere is copied."""
     save_open(tmp_path / "My Net.onnx", "N", 8)
     (tmp_path / "labels.txt").write_text("a\n")
     monkeypatch.chdir(tmp_path)

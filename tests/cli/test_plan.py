@@ -1,4 +1,4 @@
-"""`tvmbuild plan` on a project that looks finished: exact lines, exact JSON, and nothing written."""
+"""The command `tvmbuild plan` on a project that looks finished: exact lines, exact JSON, and nothing written."""
 
 from __future__ import annotations
 

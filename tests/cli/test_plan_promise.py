@@ -1,4 +1,4 @@
-"""What `tvmbuild plan` says is what a run then does, with the real compiler."""
+"""The predictions of `tvmbuild plan` are the actions of the next run, with the real compiler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_price_is_what_is_then_measured(tmp_path: Path, digits: Path) -> Non
     assert set(_states(first).values()) == {"would run"}
     assert first["total"]["tasks"] is None
 
-    # The Tasks become known without a search, and with them the price; nothing has been searched: a usual machine's.
+    # The Tasks become known without a search, and with them the price, by a usual machine's rates: none was searched.
     assert project.doit(f"tune:{CELL}", "tune=never").code == 0
     plan = _plan(project, f"tune:{CELL}")
     assert _states(plan) == {"simplify:digits": "up to date", f"tune:{CELL}": "would run"}
@@ -46,7 +46,7 @@ def test_the_price_is_what_is_then_measured(tmp_path: Path, digits: Path) -> Non
     assert (len(info["searched_now"]), info["measured_now"]) == (total["to_tune"], total["trials"])
     assert info["tasks"] == total["tasks"]
 
-    # Now there is a history. At most: a search may end before.
+    # Now there is a history. The price is an upper bound, because a search may end earlier.
     rates = json.loads((project.root / "build" / "tuning-rates.json").read_text())["rates"]["llvm local"]
     assert sum(trials for trials, _ in rates.values()) == info["measured_now"]
     project.edit("targets.yaml", "trials_per_task: 2", "trials_per_task: 3")

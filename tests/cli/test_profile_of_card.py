@@ -1,4 +1,4 @@
-"""What `tvmbuild run --profile` says of a card's kernels, from made-up times."""
+"""The output of `tvmbuild run --profile` for a GPU's kernels, from made-up times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEASURED = Measurement("a card", 2, summarize([0.15, 0.15], 1))
 
 
 class Fake:
-    """A worker that was asked for a profile."""
+    """A worker that answers with a profile."""
 
     threads = 2
 

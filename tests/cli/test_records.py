@@ -1,4 +1,4 @@
-"""`tvmbuild records`: the actions that need no compiler, from a subfolder of a project: what they say and do."""
+"""The actions of `tvmbuild records` that need no compiler, from a subfolder of a project: messages and effects."""
 
 from __future__ import annotations
 

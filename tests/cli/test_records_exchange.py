@@ -1,4 +1,4 @@
-"""`tvmbuild records verify`, `import` and `export` with the real compiler, on a few shipped records."""
+"""The commands `tvmbuild records verify`, `import` and `export` with the real compiler, on a few shipped records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.records.task_file import Record, TaskFile
 pytestmark = pytest.mark.compiler
 
 FEW = 16
-"""Candidates: a search that found so few has all of them in its file, a longer one the best."""
+"""The number of candidates; a search with that few has all of them in its file, a longer one only the best."""
 TARGETS = """
 targets:
   pc: {kind: llvm, mcpu: x86-64-v3, mtriple: x86_64-linux-gnu, num-cores: 2}

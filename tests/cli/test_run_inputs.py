@@ -1,4 +1,4 @@
-"""`tvmbuild run --input --print-top --device`."""
+"""The options `tvmbuild run --input --print-top --device`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Vulkan package where there is Vulkan, and where there is none."""
+"""A Vulkan package on a machine with Vulkan, and on one without."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEVICE = FrozenMap(sorted(FAMILIES["intel-iris-xe"].items()))
 
 @pytest.fixture(scope="module")
 def no_vulkan() -> str | None:
-    """Why Vulkan packages do not run here; None: they do."""
+    """Return why Vulkan packages do not run here; None if they do."""
     return explain_vulkan(detect_capabilities())
 
 

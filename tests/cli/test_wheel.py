@@ -1,4 +1,4 @@
-"""The wheel of this tree, installed in an environment of its own: a new project builds, far from the sources."""
+"""The wheel of this tree, installed in its own environment: a new project builds, far from the sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.compiler, pytest.mark.timeout(120
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    # What git has, so that no build folder of this checkout gets in.
+    # Files that git has, so that no build folder of this checkout gets in.
     files = subprocess.run(["git", "ls-files", "-z"], cwd=project_root, capture_output=True, check=True).stdout
     for name in filter(None, files.decode().split("\0")):
         if name.startswith(("tvmbuild/", "wheel_backend/")) or "/" not in name:

@@ -1,4 +1,4 @@
-"""Two emulated boards at once, each at a worker of its own."""
+"""Two emulated boards at once, each at its own worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps ask workers for amounts, and workers offer some; a kind that the tables do not know has the defaults."""
+"""Steps ask workers for amounts, and workers offer some; a kind missing from the tables has the defaults."""
 
 from __future__ import annotations
 

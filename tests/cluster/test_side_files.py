@@ -1,4 +1,4 @@
-"""Files on their way to a worker and back, without one."""
+"""Files on their way to a worker and back, tested without a worker."""
 
 from __future__ import annotations
 

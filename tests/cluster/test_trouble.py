@@ -1,4 +1,4 @@
-"""Workers that die, builds that are interrupted, what no worker has: one message each, nothing half-written."""
+"""Workers that die, interrupted builds, and needs that no worker has: one message each, nothing half-written."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_step_that_no_worker_survives(project: DoitProject, lone: DaskCluster) -
         time.sleep(0.02)
     output, _ = process.communicate()
     assert process.returncode == 2, output
-    # A step may end before it is seen; the next one is then the first to lose four.
+    # A step may end before it is seen; then the next one is the first to lose four.
     failed = re.findall(r"^!! (\S+)", output, re.MULTILINE)
     assert len(failed) == 1
     assert len(re.findall(rf"^   {failed[0]}  on ", output, re.MULTILINE)) == 4

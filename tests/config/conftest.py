@@ -1,4 +1,4 @@
-"""A project of two small right files, of which a test replaces one."""
+"""A project of two small valid files; a test replaces one of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write_project(tmp_path: Path) -> Write:
-    """Write both files; what is not given is right. Bytes are written as they are."""
+    """Return a function that writes both files, a valid one for a missing argument; bytes are written as they are."""
 
     def write(models: str | bytes = GOOD_MODELS, targets: str | bytes = GOOD_TARGETS) -> Path:
         (tmp_path / "models").mkdir(exist_ok=True)
@@ -35,13 +35,13 @@ def write_project(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def load(write_project: Write) -> Callable[..., Project]:
-    """Write both files and load them."""
+    """Return a function that writes both files and loads them."""
     return lambda **files: load_project(write_project(**files))
 
 
 @pytest.fixture
 def load_mistakes(write_project: Write) -> Callable[..., list[str]]:
-    """Write both files and return the lines of the error that loading them raises."""
+    """Return a function that writes both files and returns the error lines of loading them."""
 
     def find(**files: str | bytes) -> list[str]:
         with pytest.raises(TvmbuildError) as caught:

@@ -1,4 +1,4 @@
-"""Files that are no YAML, or YAML that is refused, with the exact message."""
+"""Files that are not YAML, or YAML that is refused, with the exact message."""
 
 # ruff: noqa: E501 - a message stands here as its reader sees it
 

@@ -1,4 +1,4 @@
-"""`cache:` of targets.yaml, and the variable that goes before it."""
+"""The key `cache:` of targets.yaml, and the variable that overrides it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_the_page_states_the_schema_defaults(project_root: Path) -> None:
         section = page.partition(f"### `{part}`")[2].partition("\n#")[0]
         for key, option in load_schema(name)["$defs"][part]["properties"].items():
             if "default" not in option:
-                continue  # it has defaults of its own, or none
+                continue  # it has its own defaults, or none
             (row,) = re.findall(rf"^\| `{key}` \|.*$", section, re.MULTILINE)
             value = option["default"]
             assert row.split(" | ")[-2] == f"`{value if isinstance(value, str) else json.dumps(value)}`", key

@@ -1,4 +1,4 @@
-"""`source: export:`: the values it becomes, and its mistakes with the exact message."""
+"""The key `source: export:`: its values, and its mistakes with the exact message."""
 
 # ruff: noqa: E501 - a message stands here as its reader sees it
 

@@ -259,7 +259,7 @@ def test_two_hundred_models_load_quickly_and_without_tvm(tmp_path: Path) -> None
     )
     models, targets, has_tvm, seconds = done.stdout.split()
     assert (models, targets, has_tvm) == ("200", "5", "False")
-    assert float(seconds) < 1.0  # the best of three: on a busy machine the same work takes longer
+    assert float(seconds) < 1.0  # the best of three, because on a busy machine the same work takes longer
 
 
 def test_files_of_models_that_the_defaults_turn_off_may_be_absent(load: Load) -> None:

@@ -1,4 +1,4 @@
-"""`precision` of a target, and the tolerance and real inputs of a model."""
+"""The key `precision` of a target, and the tolerance and real inputs of a model."""
 
 # ruff: noqa: E501 - a message stands here as its reader sees it
 

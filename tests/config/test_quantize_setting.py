@@ -1,4 +1,4 @@
-"""`quantize` of a model, and `precision: int8` of a target."""
+"""The key `quantize` of a model, and `precision: int8` of a target."""
 
 # ruff: noqa: E501 - a message stands here as its reader sees it
 

@@ -16,7 +16,7 @@ from tvmbuild.config.schema import load_schema
 from tvmbuild.config.targets import attribute_names
 
 LEFT_OUT = {
-    # what targets.yaml states in its own words
+    # keys that targets.yaml states in its own words
     "kind", "host", "from_device", "device", "tag",
     # chosen by the kind, or without a meaning in a package that is compiled ahead of time
     "target_device_type", "jit",

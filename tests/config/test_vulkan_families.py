@@ -1,4 +1,4 @@
-"""What a family expands to, and what of a vulkan target's attributes cannot be, with the exact message."""
+"""The attributes of each family, and the impossible attributes of a vulkan target, with the exact message."""
 
 # ruff: noqa: E501, ISC - a message stands here as its reader sees it
 

@@ -1,4 +1,4 @@
-"""What is loaded on every kind of board."""
+"""The load for every kind of board."""
 
 from __future__ import annotations
 

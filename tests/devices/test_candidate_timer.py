@@ -13,12 +13,12 @@ pytestmark = pytest.mark.compiler
 
 
 def list_children() -> list[psutil.Process]:
-    """Return this process's children, those that nobody has asked for their exit code included."""
+    """Return this process's children, including those whose exit code nobody has read."""
     return psutil.Process().children()
 
 
 def test_a_pool_ends_at_once_and_leaves_no_process() -> None:
-    """Neither waits it for what its processes do, nor does a later test find their zombies."""
+    """It does not wait for its processes' work, and a later test finds no zombies of them."""
     from tvmbuild.devices.candidate_timer import start_pool
 
     before = set(list_children())

@@ -1,4 +1,4 @@
-"""Every kind of device answers every question, and a new one needs no more than its row."""
+"""Every kind of device answers every question, and a new kind needs only its row."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_asking_the_tables_imports_no_slow_library() -> None:
     assert done.stdout == "[]\n"
 
 
-# --------------------------------------------------------------------------- a kind that nobody knows
+# --------------------------------------------------------------------------- an unknown kind
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class ShelfDevice(DeviceSpec):
 
 
 class Shelf(DeviceKind[ShelfDevice]):
-    """Boards that lie on a shelf: nothing runs there before somebody gets one."""
+    """Boards that lie on a shelf: nothing runs there until somebody fetches one."""
 
     name = "shelf"
     about = "A board on the shelf."

@@ -14,7 +14,7 @@ from tvmbuild.errors import TvmbuildError
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """sum = a + b, product = a * b, and the sum once more under another name."""
+    """A model: sum = a + b, product = a * b, and the sum once more under another name."""
     tensor = helper.make_tensor_value_info
     graph = helper.make_graph(
         [

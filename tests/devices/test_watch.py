@@ -14,7 +14,7 @@ SPIN = "import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end: 
 
 
 def test_others_are_noticed_and_own_processes_are_not() -> None:
-    """The same second seen by two watches, one of which takes the spinning process for its own."""
+    """Two watches see the same second; one of them counts the spinning process as its own."""
     with subprocess.Popen([sys.executable, "-c", SPIN]) as spinning:
         try:
             time.sleep(0.3)
@@ -29,7 +29,7 @@ def test_others_are_noticed_and_own_processes_are_not() -> None:
 
 
 def test_our_own_work_is_not_others() -> None:
-    """The same time seen by two watches, one of which does not know this process for its own."""
+    """Two watches see the same time; one of them does not know this process as its own."""
     blind, watch, end = Watch(), Watch(), time.process_time() + 0.5
     blind._own = ()
     blind._start = (*blind._start[:2], 0.0)

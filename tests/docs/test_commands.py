@@ -1,4 +1,4 @@
-"""The commands that pages show: each is one that tvmbuild takes, and the tutorial's and README's are run."""
+"""The commands in pages: tvmbuild accepts each of them, and the tutorial's and README's are run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tvmbuild.cli import COMMANDS
 
 TUTORIAL = ("first-package", "own-model", "own-board", "ci-keeps-it")
 NOT_HERE = re.compile(r"^pip install ")
-"""tests/cli/test_wheel.py installs, and tests/fresh_machine.sh does all of README's two commands."""
+"""The commands not run here: tests/cli/test_wheel.py installs, tests/fresh_machine.sh runs README's two commands."""
 
 
 def _list_calls(text: str) -> Iterator[list[str]]:
@@ -44,7 +44,7 @@ def test_every_command_is_one_that_tvmbuild_takes(project_root: Path) -> None:
 
 
 def _refuse(words: list[str]) -> str | None:
-    """Say what is wrong with a call; a sentence may leave out arguments."""
+    """Return the error of a call; None for a correct one. A sentence may leave out arguments."""
     parser = ArgumentParser(prog=f"tvmbuild {words[0]}")
     importlib.import_module(COMMANDS[words[0]]).add_arguments(parser)
     said = io.StringIO()
@@ -73,7 +73,7 @@ def test_every_block_says_who_runs_it_or_why_nobody_does(project_root: Path) -> 
     untold = []
     for page in [*(project_root / "docs").rglob("*.md"), project_root / "CONTRIBUTING.md"]:
         if page.parent.name == "tutorial":
-            continue  # run, below
+            continue  # they are run below
         found = re.findall(r"^(.*)\n```sh\n(.*)", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for before, first in found:
             told = re.fullmatch(r"<!-- (?:not run: .+|run by (\S+)) -->", before)
@@ -94,7 +94,7 @@ def test_readmes_two_commands_are_those_of_the_bare_machine(project_root: Path) 
 @pytest.mark.compiler
 @pytest.mark.timeout(900)
 def test_the_tutorial_and_readme_run(project_root: Path, tmp_path: Path) -> None:
-    """Every block of theirs in one shell, beside what a clone of the repository has, prints what they say."""
+    """One shell runs all their blocks, beside the files of a clone of the repository, and prints what they show."""
     (tmp_path / "models").symlink_to(project_root / "models")
     shutil.copytree(project_root / "records", tmp_path / "records")
     built = shutil.ignore_patterns("build", "__pycache__")

@@ -1,4 +1,4 @@
-"""What docs/how-to/compile.md shows first: from a bare folder to a picture's classes."""
+"""The first example of docs/how-to/compile.md: from a bare folder to a picture's classes."""
 
 from __future__ import annotations
 

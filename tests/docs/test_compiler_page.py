@@ -1,4 +1,4 @@
-"""The page of the compiler's passes is what the list, the docstrings and the passes themselves say."""
+"""The page of the compiler's passes agrees with the list, the docstrings and the passes themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every link of a page to a file of the project, and to a heading of it, leads there."""
+"""Every link of a page to a file of the project, or to a heading in it, has a target."""
 
 from __future__ import annotations
 

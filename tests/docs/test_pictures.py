@@ -1,4 +1,4 @@
-"""The pictures of ratios are what their command draws from the committed measurements."""
+"""The committed pictures of ratios are the ones that their command draws from the committed measurements."""
 
 from __future__ import annotations
 

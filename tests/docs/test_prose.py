@@ -1,4 +1,4 @@
-"""Markdown is one sentence a line, in lines that a terminal and a diff show whole."""
+"""The Markdown has one sentence a line, in lines that a terminal and a diff show in full."""
 
 from __future__ import annotations
 

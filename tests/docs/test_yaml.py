@@ -1,4 +1,4 @@
-"""The YAML that pages show is what models.yaml and targets.yaml take."""
+"""The YAML in pages is valid for models.yaml and targets.yaml."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from warm_cache import SOURCES, Warm, list_restored
 
 @pytest.fixture(scope="session", params=["quick", pytest.param("real", marks=[*REAL, pytest.mark.nights(2)])])
 def quick(request: pytest.FixtureRequest) -> bool:
-    """Whether the steps of the test's project compute nothing. Who needs this is run both ways."""
+    """Whether the steps of the test's project compute nothing; a test that uses this fixture runs both ways."""
     return bool(request.param == "quick")
 
 
@@ -35,7 +35,7 @@ def cache(warm: Warm, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clone(warm: Warm, tmp_path: Path) -> DoitProject:
-    """What git has of the project, somewhere else."""
+    """The files that git has of the project, in another place."""
     project = make_project(tmp_path / "some where" / "else", warm.project.quick)
     for name in SOURCES:
         source = warm.project.root / name
@@ -54,5 +54,5 @@ def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -
 
 @pytest.fixture
 def project(built: DoitProject, tmp_path: Path) -> DoitProject:
-    """A copy of what `built` is in the module."""
+    """A copy of the module's project `built`."""
     return built.copy(tmp_path)

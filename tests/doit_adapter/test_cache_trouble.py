@@ -1,4 +1,4 @@
-"""A cache folder that is damaged, full, read-only or in the way of a kill -9: no step fails, nothing wrong is used."""
+"""A cache folder that is damaged, full, read-only or hit by a kill -9: no step fails, no wrong file is used."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_unusable_cache_is_one_warning(clone: DoitProject, tmp_path: Path) ->
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A cache folder on a disk of its own with room for a simplified model and little more."""
+    """A cache folder on its own disk with room for a simplified model and little more."""
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
@@ -121,7 +121,7 @@ def test_a_model_that_is_edited_while_it_is_simplified_is_not_stored(clone: Doit
 
 def test_kill_9_while_restoring(cache: Path, clone: DoitProject) -> None:
     for step in STEPS_ON_V3:
-        # The kill before this one may have come so late that this step was over.
+        # The kill before this one may have come after the end of this step.
         (clone.root / "build/.state" / f"{step.replace(':', '%3A')}.json").unlink(missing_ok=True)
         process = clone.start(TVMBUILD_CACHE=str(cache))
         wait_for_line(process, f".  {step}")

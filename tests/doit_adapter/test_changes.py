@@ -99,7 +99,7 @@ def test_model_bytes_run_everything_and_measure_nothing(project: DoitProject) ->
 
 
 def _retrain(path: Path) -> None:
-    """Other weights, same shapes."""
+    """Change the weights, but not their shapes."""
     model = onnx.load(path)
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)
@@ -110,7 +110,7 @@ def _retrain(path: Path) -> None:
 
 def test_a_model_replaced_by_one_of_its_size_and_time_runs(project: DoitProject) -> None:
     source = project.root / "digits.onnx"
-    _retrain(source)  # the weights are raw bytes now: from here on its size stays
+    _retrain(source)  # the weights are raw bytes now, so its size stays from here on
     assert _run(project, "simplify") == ["simplify:digits"]
     before = source.stat()
     new = project.root / "new.onnx"
@@ -134,7 +134,7 @@ def test_an_output_edited_within_its_size_and_time_is_made_again(project: DoitPr
 
 def test_external_weights_are_an_input(project: DoitProject) -> None:
     source = project.root / "digits.onnx"
-    _retrain(source)  # also stores the weights as raw bytes, which alone can be external
+    _retrain(source)  # also stores the weights as raw bytes, since only these can be external
     model = onnx.load(source)
     onnx.save(model, source, save_as_external_data=True, location="weights.bin", size_threshold=0)
     assert _run(project, "simplify") == ["simplify:digits"]

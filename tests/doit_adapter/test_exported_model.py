@@ -1,4 +1,4 @@
-"""A model that the user's function makes: what runs it again, what a failure says, and that it dies with doit."""
+"""A model that the user's function makes: the causes of another run, its error messages, and its end with doit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that fails: what is said, what still runs, what is kept."""
+"""A step that fails: the messages, the steps that still run, the files that are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""doit's own commands mean what they mean in doit."""
+"""The meanings of doit's own commands are the same as in doit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and kill -9 in every stage, disk full, read-only: nothing half-written, and the next doit completes."""
+"""Ctrl-C and kill -9 in every stage, full and read-only disks: nothing half-written, and the next doit completes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _stamp(path: Path) -> int | None:
     ("step", "number", "delay"),
     [
         *((step, number, 0.7) for step in STEPS_ON_V3 for number in (signal.SIGINT, signal.SIGKILL)),
-        # While the step's process starts, which is the same for all.
+        # The kill comes while the step's process starts, which is the same for all stages.
         *(("compile:digits@v3", number, 0.0) for number in (signal.SIGINT, signal.SIGKILL)),
         ("compile:digits@v3", signal.SIGTERM, 0.7),
     ],
@@ -67,14 +67,14 @@ def test_stopped_step_leaves_nothing_and_runs_again(
     else:
         process.send_signal(number)
     output = process.communicate(timeout=60)[0]
-    # A quick machine had ended a run of real stages before; an interrupted run has a summary, too.
+    # A fast machine may have ended a run of real stages before; an interrupted run has a summary, too.
     over = "interrupted" not in output and re.search(r"^\d+ done", output, re.MULTILINE) is not None
     assert not (over and project.quick)
     assert over or process.returncode != 0
     assert wait_until_gone(project.root) == []
     # Not by its line: a step is finished when its state is written, and the kill may fall between the two.
     finished = _stamp(state) not in (None, before)
-    # Killed between its outputs and its state: with the bytes that the old state knows it is up to date.
+    # It was killed between its outputs and its state; with the bytes that the old state knows it is up to date.
     between = not finished and all(path.exists() for path in outputs)
     if number == signal.SIGINT:
         assert [path.exists() for path in outputs] == [finished] * len(outputs)

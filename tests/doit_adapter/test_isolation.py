@@ -1,4 +1,4 @@
-"""What lies in the project or stands in the environment does not reach a stage."""
+"""Files in the project and variables in the environment do not reach a stage."""
 
 from __future__ import annotations
 

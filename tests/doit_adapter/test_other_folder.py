@@ -1,4 +1,4 @@
-"""`tvmbuild -d DIR`: the project of another folder; doit itself wants `-f DIR/dodo.py`."""
+"""The option `tvmbuild -d DIR`: the project of another folder; doit itself wants `-f DIR/dodo.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A float model for a float target and, quantised, for one of integers: what runs when."""
+"""A float model for a float target and, quantised, for an integer target: the steps that run after each change."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_pictures_are_inputs_of_the_quantised_cells_alone(project: DoitProject) 
         change()
         steps = run(project)
         assert steps[0] == "quantize:digits"
-        # A picture that changes no range changes no model, and the first one the numbers that are compared.
+        # A picture that changes no range leaves the model as it is; the first one changes the compared numbers.
         every = {"quantize:digits", *INT8}
         assert set(steps) == every or (not project.quick and set(steps) < every)
     (pictures / "2.png").rename(pictures / "4.png")

@@ -134,7 +134,7 @@ def test_external_weights_are_part_of_the_key(cache: Path, clone: DoitProject) -
     model = onnx.load(source)
     for tensor in model.graph.initializer:
         array = onnx.numpy_helper.to_array(tensor)
-        tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))  # raw bytes: only these can be external
+        tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))  # raw bytes, since only these can be external
     onnx.save(model, source, save_as_external_data=True, location="weights.bin", size_threshold=0)
     weights = clone.root / "weights.bin"
     first, entries = weights.read_bytes(), len(list_entries(cache))

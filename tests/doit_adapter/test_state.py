@@ -11,7 +11,7 @@ VALUES = {"tvmbuild": {"fingerprint": {"option.a": "1"}}}
 
 
 def _finish(state: StepState, task: str) -> None:
-    """Set what doit sets after a success, in its order."""
+    """Set the keys that doit sets after a success, in its order."""
     state.set(task, "_values_:", VALUES)
     state.set(task, "checker:", "MD5Checker")
     state.set(task, "deps:", ())

@@ -1,4 +1,4 @@
-"""Networks end to end on a Vulkan device, as a user builds them; lavapipe is one."""
+"""Networks from end to end on a Vulkan device, built as users do; lavapipe is such a device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build(folder: Path, *networks: Path) -> DoitProject:
 
 
 def check(project: DoitProject, name: str) -> None:
-    """Its numbers are the original's, and none of it ran elsewhere."""
+    """Check that its numbers are the original's, and that no part of it ran elsewhere."""
     result = json.loads((project.root / f"build/cells/{name}@soft/result.json").read_text())
     assert 0 < result["max_abs_error"] < 1e-3
     assert result["latency_ms"]["median"] > 0

@@ -1,4 +1,4 @@
-"""A Vulkan project that is interrupted, or whose device goes away: one message each, and nothing is lost."""
+"""A Vulkan project that is interrupted, or whose device disappears: one message each, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = {
         "TVMBUILD_VULKAN=tvm leaves tvmbuild's Vulkan out, and this TVM has none; unset it",
     ),
 }
-"""What is wrong → the environment, and what is said."""
+"""Fault → (the environment, the message)."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def kill_holder(process: subprocess.Popen[str], word: str, also: Callable[[], bo
 
 
 def is_killed(process: psutil.Process) -> bool:
-    """Kill it; False if it had ended before."""
+    """Kill the process; return False if it had ended before."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
         return True
@@ -75,7 +75,7 @@ def has_measured(project: DoitProject) -> bool:
 
 
 def searched(project: DoitProject) -> int:
-    """Return how many candidates the records say were measured."""
+    """Return how many candidates the records count as measured."""
     files = [json.loads(path.read_text()) for path in (project.root / "records/soft").glob("*.json")]
     return sum(sum(file["searched"].values()) for file in files)
 
@@ -121,7 +121,7 @@ def test_ctrl_c_while_candidates_are_measured(project: DoitProject) -> None:
 
 
 def test_kill_9_of_the_process_that_times_candidates(project: DoitProject) -> None:
-    """It costs the candidate that was being timed; the search goes on in another."""
+    """It costs the candidate that was being timed; the search goes on in another process."""
     project.edit("targets.yaml", "trials_per_task: 2", "trials_per_task: 16, patience: null")
     process = project.start(f"tune:{CELL}")
     kill_holder(process, "popen_worker", lambda: has_measured(project))
@@ -158,7 +158,7 @@ def test_two_projects_tune_on_one_device_at_once(project: DoitProject, tmp_path:
 
 @pytest.mark.nightly
 def test_a_cache_folder_that_cannot_be_written(project: DoitProject) -> None:
-    """The runtime is compiled for each process then: slow, and right."""
+    """The runtime is then compiled for each process, which is slow but right."""
     ran = project.doit("tune=never", BENCHMARK, XDG_CACHE_HOME="/proc/none")
     assert (ran.code, ran.steps) == (0, [BENCHMARK]), ran.output
     shown = project.tvmbuild("run", PACKAGE, XDG_CACHE_HOME="/proc/none")

@@ -58,7 +58,7 @@ def test_a_part_wider_than_the_line_leaves_half_of_it_to_the_name() -> None:
 
 
 def show_on_terminal(progress: str, columns: int, **variables: str) -> str:
-    """Return what a terminal of so many columns gets."""
+    """Return the output for a terminal of that many columns."""
     try:
         ours, theirs = pty.openpty()
     except OSError as error:
@@ -79,7 +79,7 @@ def show_on_terminal(progress: str, columns: int, **variables: str) -> str:
 def test_a_live_line_never_wraps(columns: int) -> None:
     got = show_on_terminal(SEARCH, columns)
     assert display.fit(STEP, SEARCH, columns - 2)[: columns - 3] in got
-    assert got.count("\x1b[1A") == 1  # up a line once, when it goes; more where it was more than one
+    assert got.count("\x1b[1A") == 1  # one line up, once, when the live line goes; more if it took several lines
 
 
 def test_a_terminal_without_a_cursor_gets_lines() -> None:

@@ -1,4 +1,4 @@
-"""Who runs a step, and what that means for the step cache."""
+"""The choice of the executor of a step, and its effect on the step cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tvmbuild.errors import TvmbuildError
 
 @dataclass
 class _Fake:
-    """Writes the step's outputs, and remembers what it was asked for."""
+    """Writes the step's outputs, and remembers its calls."""
 
     is_here: bool = True
     ran: list[str] = field(default_factory=list)

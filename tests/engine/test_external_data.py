@@ -51,7 +51,7 @@ def test_other_files_have_none(tmp_path: Path, content: bytes) -> None:
 
 
 def write_hostile(folder: Path, location: str) -> Path:
-    """Write what an ONNX file with this location holds of it."""
+    """Write the part of an ONNX file that holds this location."""
     length = len(location.encode())
     path = folder / "inner" / "net.onnx"
     path.parent.mkdir()

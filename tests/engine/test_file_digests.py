@@ -1,4 +1,4 @@
-"""A file that was replaced is noticed, whatever it keeps of the old one; what nothing has touched is not read."""
+"""A replaced file is noticed, whatever it keeps of the old one; an untouched file is not read."""
 
 from __future__ import annotations
 

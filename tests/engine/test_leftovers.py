@@ -1,4 +1,4 @@
-"""Folders and files that a killed doit left: old ones go, what is young, in use or another's stays."""
+"""Folders and files of a killed doit: old ones are removed; young, used or another user's ones stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning says of a model's inputs, and how it reads them without the onnx library."""
+"""The planner's notes on a model's inputs, which it reads without the onnx library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the measured choices are those of a Schedule."""
+"""The check that the measured choices are those of a Schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a Schedule is what the records elect."""
+"""The check that a Schedule is the one that the records elect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project's lock is held until its process ends, and that end says nothing."""
+"""A project's lock is held until its process ends, and that end prints nothing."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tvmbuild.engine.success import Success
 
 @pytest.fixture
 def tuned(tmp_path: Path) -> tuple[Step[TuneStep], Success]:
-    """A tune step whose one Task has no record, and what is kept of its success."""
+    """A tune step whose single Task has no record, and the state of its success."""
     outputs = FrozenMap({role: tmp_path / f"{role}.json" for role in ("tasks", "schedule", "info")})
     step = Step(
         stage="tune",

@@ -1,4 +1,4 @@
-"""Modules that are named by a string: import contracts do not see these arrows, so all of them are listed here."""
+"""Modules named by a string: import contracts do not see these dependencies, so all of them are listed here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import tvmbuild
 
 ROOT = Path(tvmbuild.__file__).parent
 DOTTED = re.compile(r"tvmbuild(?:\.[a-z][a-z0-9_]*)+")
-"""What looks like a module of ours."""
+"""Matches text that looks like a module of ours."""
 OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities", "tvmbuild.overlaps", "tvmbuild.prefetch", "tvmbuild.rows"}
-"""What looks so and is none: a file in a package, attributes and annotations of TVM's."""
+"""Matching texts that are not modules: a file in a package, attributes and annotations of TVM's."""
 PROCESSES = {
     "tvmbuild.planning.detection": {"tvmbuild.planning.probe"},
     "tvmbuild.cli.check": {"tvmbuild.building.examine"},
@@ -37,7 +37,7 @@ PROCESSES = {
     "tvmbuild.preparing.onnxsim_process": {"tvmbuild.preparing.onnxsim_process"},
     "tvmbuild.preparing.pt2.convert": {"tvmbuild.preparing.pt2.convert_process"},
 }
-"""Who starts a process → its modules."""
+"""Module that starts a process → the modules that it starts."""
 FILES = "build check completion config explain init schema worker"
 FOLDERS = "bench bundle compile device doctor plan records report run target"
 IMPORTS = {
@@ -55,7 +55,7 @@ IMPORTS = {
         f"tvmbuild.stages.{name}" for name in ("benchmark", "compile", "quantize", "simplify", "tune", "validate")
     },
 }
-"""Whose strings are imported when they are needed → those."""
+"""Module with strings that are imported on demand → the imported modules."""
 
 
 def _list_modules() -> dict[str, Path]:
@@ -68,14 +68,14 @@ def _list_modules() -> dict[str, Path]:
 
 
 def _list_strings(path: Path) -> Iterator[str]:
-    """Yield the file's string literals, the constant parts of f-strings among them."""
+    """Yield the file's string literals, including the constant parts of f-strings."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
 
 def find_named() -> dict[str, set[str]]:
-    """Return module → what looks like a module of ours in its strings."""
+    """Return module → the module-like texts in its strings."""
     named = {
         module: {text for text in _list_strings(path) if DOTTED.fullmatch(text)} - OTHERS
         for module, path in _list_modules().items()
@@ -97,16 +97,16 @@ def test_every_module_that_a_string_names_exists() -> None:
 
 
 def test_no_module_is_named_in_parts() -> None:
-    """A name that an f-string or a sum puts together would be found by nobody."""
+    """Nobody would find a name that an f-string or a sum puts together."""
     parts = re.compile(r"tvmbuild\.(?:[a-z0-9_]+\.)*")
     found = {(module, text) for module, path in _list_modules().items() for text in _list_strings(path)}
     assert {(module, text) for module, text in found if parts.fullmatch(text)} == {
-        ("tvmbuild.devices.rpc.protocol", "tvmbuild.board.")  # of functions on a board
+        ("tvmbuild.devices.rpc.protocol", "tvmbuild.board.")  # functions on a board
     }
 
 
 def test_a_program_starts_after_its_last_definition() -> None:
-    """What follows ``if __name__ == "__main__"`` is not defined while the program runs."""
+    """The code after ``if __name__ == "__main__"`` is not defined while the program runs."""
     late = {
         f"{module}: {ast.unparse(after)[:40]}"
         for module, path in _list_modules().items()

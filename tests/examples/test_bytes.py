@@ -1,4 +1,4 @@
-"""The bytes example, built from the shipped records: real files of several types are what it says they are."""
+"""The bytes example, built from the shipped records: it recognises real files of several types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path
     models = copy / "models.yaml"
     text = models.read_text()
     assert SOURCE in text
-    # The wheel's file, whose digest stays in the YAML: what the test fetches stays in the cache.
+    # The wheel's file, whose digest stays in the YAML: the download stays in the cache.
     (copy / "model.onnx").symlink_to(find_network("magika"))
     models.write_text(text.replace(SOURCE, "      path: model.onnx\n"))
     build_example(copy, "compile")
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path
 
 
 def identify(folder: Path, *files: Path) -> dict[str, str]:
-    """Return path → what the script says."""
+    """Return path → the type that the script prints."""
     done = run_in_example(folder, "identify.py", PACKAGE, *map(str, files))
     assert done.returncode == 0, done.stdout
     return dict(line.split(": ", maxsplit=1) for line in done.stdout.splitlines())
@@ -79,7 +79,7 @@ def test_files_made_here_are_what_they_are(folder: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("size", [8, 1023, 1024, 1025, 4096, 5000, 9000])
 def test_features_are_those_of_the_documented_rules(folder: Path, tmp_path: Path, size: int) -> None:
-    """Worked out without the script: 4,096 bytes of each end, stripped towards the file's end, 1,024 of these."""
+    """The expected features do not use the script: 4,096 bytes of each end, stripped on the file's end, 1,024 kept."""
     content = b" \n\t" + bytes(33 + i % 200 for i in range(size)) + b"\r\n  "
     path = tmp_path / "file"
     path.write_bytes(content)

@@ -23,7 +23,7 @@ RUNS_HERE = pytest.mark.skipif(not {"avx512_vnni", "avx512vbmi"} <= cpu_flags(),
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path:
-    """A copy of the example, built for the board as well."""
+    """A copy of the example, built for the board too."""
     copy = copy_example(project_root, tmp_path_factory.mktemp("camera"), "camera")
     build_example(copy, "compile:camera@pc", "compile:camera@pc-int8", "validate:camera@pi5-int8")
     return copy

@@ -1,4 +1,4 @@
-"""The CI files under examples/ci: valid for their platforms, and their commands do in clean clones what they say."""
+"""The CI files under examples/ci: valid for their platforms, with commands that work as described in clean clones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def platform(tmp_path: Path) -> Platform:
-    """A repository with one small model, of whose records one is missing."""
+    """A repository with one small model that lacks one of its records."""
     work, origin = tmp_path / "work", tmp_path / "origin.git"
     write_project(work)
     targets = work / "targets.yaml"
@@ -79,7 +79,7 @@ def _merge(platform: Platform) -> None:
 
 
 def _tune_elsewhere(platform: Platform, new: str) -> None:
-    """Put other records of the proposed Task on the main branch: what another machine measured in the meantime."""
+    """Put other records of the proposed Task on the main branch, as if another machine had measured meanwhile."""
     clone = platform.clone()
     _git(clone, "checkout", "-q", "origin/tvmbuild-records", "--", new)
     data = json.loads((clone / new).read_text())
@@ -109,7 +109,7 @@ def _list_classes(platform: Platform, branch: str, file: str) -> set[str]:
 
 
 def _check_nights(platform: Platform, tune: Callable[[], Ran]) -> None:
-    """A night proposes the missing record file; the next ones go on from that, whatever happened to the main branch."""
+    """A night proposes the missing record file; the next nights continue that, whatever happened to the main branch."""
     before = _list_files(platform, "main")
     night = tune()
     assert night.code == 0, night.output
@@ -179,7 +179,7 @@ def test_the_gitlab_child_pipeline_is_never_empty(platform: Platform, cells: lis
     child = yaml.safe_load((root / "build/cells.yml").read_text())
     if cells:
         assert child["cell"]["parallel"]["matrix"] == [{"CELL": cell} for cell in cells]
-        assert ("board" in child) == (len(cells) == 1)  # it is switched off where there is nothing for it
+        assert ("board" in child) == (len(cells) == 1)  # it is switched off if there is nothing for it
     else:
         assert child["nothing"]["script"]
 
@@ -245,7 +245,7 @@ def test_the_commands_of_the_gitlab_pipeline(platform: Platform) -> None:
 
 
 def _add_pi4(platform: Platform) -> None:
-    """Add the target of an emulated board, and let the jobs' machines find the one that this machine has."""
+    """Add the target of an emulated board, and let the jobs' machines find this machine's emulator."""
     clone = platform.clone()
     targets = clone / "targets.yaml"
     pi4 = "{kind: llvm, mcpu: cortex-a72, mtriple: aarch64-linux-gnu, num-cores: 2, device: {qemu: aarch64}}"
@@ -260,7 +260,7 @@ def _add_pi4(platform: Platform) -> None:
 def _on_github(platform: Platform) -> Ran:
     workflow = GitHub(CI / "github-actions.yml", platform)
     assert workflow.run("plan").code == 0
-    assert '@pi4"' in workflow.outputs["matrix"]  # what the job asks for
+    assert '@pi4"' in workflow.outputs["matrix"]  # the job's condition
     return workflow.run("board")
 
 

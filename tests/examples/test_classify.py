@@ -1,4 +1,4 @@
-"""The classify example: built from the shipped records, it says the same by command, in Python and in C++."""
+"""The classify example, built from the shipped records: command, Python and C++ print the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.compiler
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path:
-    """A copy of the example, beside what it shares with tvmbuild's own project."""
+    """A copy of the example, beside the files that it shares with tvmbuild's own project."""
     return copy_example(project_root, tmp_path_factory.mktemp("classify"), "classify")
 
 

@@ -1,4 +1,4 @@
-"""The detect example's converter computes what darknet's own loops do, and refuses what it does not know."""
+"""The detect example's converter computes the same as darknet's own loops, and refuses unknown parts."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def convolve(x: np.ndarray, kernel: np.ndarray, padding: int, stride: int) -> np
 
 
 def pool(x: np.ndarray, size: int, stride: int) -> np.ndarray:
-    """`forward_maxpool_layer` of darknet: the padding is size - 1, the offset minus half of it."""
+    """Compute `forward_maxpool_layer` of darknet: the padding is size - 1, the offset minus half of it."""
     offset = -((size - 1) // 2)
     height, width = ((length + (size - 1) - size) // stride + 1 for length in x.shape[1:])
     out = np.full((x.shape[0], height, width), -np.inf)
@@ -115,7 +115,7 @@ def pool(x: np.ndarray, size: int, stride: int) -> np.ndarray:
 
 
 def decode(x: np.ndarray, anchors: list[tuple[int, int]]) -> list[list[float]]:
-    """`get_yolo_box` of darknet, in pixels of a picture of 12 x 8."""
+    """Compute `get_yolo_box` of darknet, in pixels of a picture of 12 x 8."""
     _, height, width = x.shape
     logistic: Callable[[np.ndarray], np.ndarray] = lambda value: 1 / (1 + np.exp(-value))  # noqa: E731
     rows = []
@@ -127,7 +127,7 @@ def decode(x: np.ndarray, anchors: list[tuple[int, int]]) -> list[list[float]]:
 
 
 def compute(picture: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """What NETWORK computes, layer by layer, the normalisation as darknet writes it."""
+    """Compute NETWORK layer by layer, the normalisation as darknet writes it."""
     parts = np.split(values, np.cumsum([4, 4, 4, 4, 4 * 27, 14, 14 * 4, 7]))
     bias, scale, mean, variance = (part[:, None, None] for part in parts[:4])
     first = convolve(picture, parts[4].reshape(4, 3, 3, 3), 1, 1)

@@ -1,4 +1,4 @@
-"""The detect example: built from its records, it finds what its pictures show and draws boxes where things are."""
+"""The detect example: built from its records, it finds the objects in its pictures and draws boxes around them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path
 
 
 def run(folder: Path, *pictures: str) -> dict[str, list[tuple[str, float, list[int]]]]:
-    """Call the script as the README does; return what it says of each picture: label, score, box."""
+    """Run the script as the README does; return its output for each picture: label, score, box."""
     done = run_in_example(folder, "detect.py", PACKAGE, "build/found", *pictures)
     assert done.returncode == 0, done.stdout
     found: dict[str, list[tuple[str, float, list[int]]]] = {}
@@ -54,7 +54,7 @@ def run(folder: Path, *pictures: str) -> dict[str, list[tuple[str, float, list[i
 
 
 def share(box: list[int], other: tuple[int, int, int, int]) -> float:
-    """Intersection over union."""
+    """Return intersection over union."""
     sides = [min(box[i + 2], other[i + 2]) - max(box[i], other[i]) for i in (0, 1)]
     shared = max(sides[0], 0) * max(sides[1], 0)
     areas = [(each[2] - each[0]) * (each[3] - each[1]) for each in (box, other)]
@@ -100,7 +100,7 @@ def test_finds_the_dog_the_bicycle_and_the_car(folder: Path, shared_images: Path
 @pytest.mark.compiler
 @pytest.mark.shared
 def test_computes_what_another_converter_made(folder: Path, shared_models: Path) -> None:
-    """The other has for each anchor a whole map of rows, this one at each place a row for each anchor."""
+    """The other converter writes a whole map of rows for each anchor, this one a row for each anchor at each place."""
     other = onnxruntime.InferenceSession(
         str(shared_models / "yolov3_tiny_decoded.onnx"), providers=["CPUExecutionProvider"]
     )

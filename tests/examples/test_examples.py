@@ -13,7 +13,7 @@ from tvmbuild.config import load_project
 
 ALL = sorted(path.parent for path in (Path(__file__).resolve().parents[2] / "examples").glob("*/dodo.py"))
 EXAMPLES = [folder for folder in ALL if folder.name != "yoeo"]
-"""Those that have their model, or know where it is."""
+"""The examples that have their model, or its address."""
 
 
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)

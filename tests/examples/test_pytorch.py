@@ -1,4 +1,4 @@
-"""The pytorch example: its package computes what PyTorch does; another argument exports again."""
+"""The pytorch example: its package gives PyTorch's outputs; another argument exports again."""
 
 from __future__ import annotations
 

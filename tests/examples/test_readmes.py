@@ -1,4 +1,4 @@
-"""The commands in the examples' READMEs print what those say, all but those with a reason for not running them."""
+"""The commands in the examples' READMEs print what those show, except for commands with a reason not to run them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_commands_print_what_the_readme_says(name: str, tmp_path: Path, project_
     folder = copy_example(project_root, tmp_path, name)
     if name != "classify":
         (folder.parent / "classify").symlink_to(project_root / "examples" / "classify")
-    if name == "bytes":  # what the test fetches stays in the cache
+    if name == "bytes":  # the test's download stays in the cache
         (folder / "model.onnx").symlink_to(find_network("magika"))
         models = folder / "models.yaml"
         models.write_text(models.read_text().replace(WHEEL, "      path: model.onnx\n"))

@@ -1,4 +1,4 @@
-"""The model that is linked into a program computes what ONNX Runtime does, without any file."""
+"""The model that is linked into a program gives ONNX Runtime's outputs, without any file."""
 
 from __future__ import annotations
 

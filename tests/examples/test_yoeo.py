@@ -1,4 +1,4 @@
-"""The yoeo example: its package has both outputs, the node publishes them, and an absent export is said at once."""
+"""The yoeo example: its package has both outputs, the node publishes them, and an absent export is reported at once."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_node_publishes_what_the_package_computes(tmp_path: Path, project_ro
 def test_the_export_asks_for_the_names_that_the_node_takes(
     project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With stand-ins for PyTorch and YOEO, which the tests do not have."""
+    """The test uses stand-ins for PyTorch and YOEO, which the test environment lacks."""
     asked: dict[str, object] = {}
     network = MagicMock(name="network")
     network.cpu.return_value.eval.return_value = network

@@ -1,4 +1,4 @@
-"""The C++ programs say what Python says, and run where no Python is."""
+"""The C++ programs print the same as Python, and run without Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each compiler that is here builds the library and both programs, for this machine and for aarch64."""
+"""Each installed compiler builds the library and both programs, for this machine and for aarch64."""
 
 from __future__ import annotations
 

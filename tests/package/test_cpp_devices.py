@@ -1,4 +1,4 @@
-"""C++ programs run packages of every kind of target, and refuse what this machine lacks in Python's words."""
+"""C++ programs run packages of every kind of target, and refuse the kinds that this machine lacks in Python's words."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def programs() -> Path:
 
 @pytest.fixture
 def package(kind: str, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A classifier for this machine's CPU, card or Vulkan device."""
+    """A classifier for this machine's CPU, GPU or Vulkan device."""
     if kind == "vulkan":
         monkeypatch.setenv("TVMBUILD_VULKAN_LIBRARY", str(find_plugin()))
     host: Attributes = FrozenMap() if kind == "llvm" else HOST
@@ -139,7 +139,7 @@ def test_a_device_that_is_not_here_is_refused_as_in_python(
     done = run_program(install_programs() / "bin" / "bench_model", path)
     assert done.returncode == 1
     message = caught.value.message
-    # Of a kind that tvmbuild does not know Python has the loader's reason too.
+    # For a kind unknown to tvmbuild Python also has the loader's reason.
     assert done.stderr == f"error: {message if kind == 'cuda' else message.split(': ')[0]}\n"
 
 

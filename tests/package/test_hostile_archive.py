@@ -1,4 +1,4 @@
-"""Archives that somebody made to do harm are refused before anything of them is loaded."""
+"""Malicious archives are refused before any part of them is loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def change_header(path: Path, member: int, change: Callable[[bytearray], None]) -> None:
-    """Change a member's header; its checksum fits afterwards."""
+    """Change a member's header and renew its checksum."""
     data = bytearray(path.read_bytes())
     with tarfile.open(path) as opened:
         start = opened.getmembers()[member].offset

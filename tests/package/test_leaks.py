@@ -1,4 +1,4 @@
-"""Eight threads and a thousand runs each leave nothing behind: in Python and in C++."""
+"""Eight threads and a thousand runs each leak nothing, in Python and in C++."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def pool(library: Path, tmp_path: Path) -> Iterator[Any]:
-    """A copy of the library: each has threads of its own; they end with it."""
+    """A copy of the library: each copy has its own threads, which end with it."""
     copy = tmp_path / "own.so"
     copy.write_bytes(library.read_bytes())
     loaded = ctypes.CDLL(str(copy))
@@ -51,7 +51,7 @@ def count_threads() -> int:
 
 
 def note(seen: list[int]) -> Callable[[int], int]:
-    """A loop body that writes down which shares it got."""
+    """Return a loop body that records its shares."""
 
     def body(task: int) -> int:
         seen.append(task)
@@ -163,7 +163,7 @@ def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
 
 @pytest.fixture
 def failing(library: Path, tmp_path: Path) -> Path:
-    """A library of TVM's with the pool, whose function refuses what is not positive."""
+    """A library of TVM's with the pool, whose function refuses numbers that are not positive."""
     import tvm
     from tvm.script import from_source
     from tvm.script import tirx as T  # noqa: N812 - TVMScript's name
@@ -191,7 +191,7 @@ def test_an_error_in_any_share_is_raised_where_the_loop_was_called(failing: Path
         module: Any = tvm_ffi.load_module(str(failing), keep_module_alive=False)
         assert use_own_pool(failing, 2)
         result = tvm.runtime.tensor(np.zeros(64, "float32"))
-        for first in (5, 60) * 10:  # of either thread's share
+        for first in (5, 60) * 10:  # in either thread's share
             values = np.ones(64, "float32")
             module["main"](tvm.runtime.tensor(values), result)
             values[first] = -1

@@ -1,4 +1,4 @@
-"""Pictures become tensors: against values worked out here by hand, without the code under test."""
+"""Pictures become tensors: compared with values computed here by hand, without the code under test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_picture(width: int, height: int) -> np.ndarray:
 
 
 def resize_by_hand(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Weigh pixels by a triangle that is as wide as the reduction: what torchvision's Resize does on pictures."""
+    """Weigh pixels by a triangle that is as wide as the reduction, as torchvision's Resize does with pictures."""
 
     def weights(size: int, new: int) -> np.ndarray:
         scale = size / new

@@ -1,4 +1,4 @@
-"""Inputs and outputs that stay where a package runs, on every kind of device."""
+"""Inputs and outputs that stay on a package's device, for every kind of device."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.compiler
 SHAPE = (4, 8)
 WEIGHTS = np.random.default_rng(0).uniform(-1, 1, (8, 8)).astype(np.float32)
 CUDA, OPENCL, VULKAN = 2, 4, 7
-"""DLPack's numbers."""
+"""The numbers of DLPack."""
 
 
 @pytest.fixture
 def package(kind: str, tmp_path: Path) -> Path:
-    """What computes `product` of `x`, and returns `x` itself in another shape, and a constant."""
+    """A package that computes `product` of `x`, and returns `x` itself in another shape, and a constant."""
     make = onnx.helper
     given = {"w": WEIGHTS, "flat": np.array([32]), "ten": np.full(3, 10, np.float32)}
     graph = make.make_graph(
@@ -62,7 +62,7 @@ def expect(outputs: dict[str, Any], x: np.ndarray) -> None:
 
 
 class Shared:
-    """What another library makes of a tensor: no tensor of tvm_ffi's, but DLPack."""
+    """A tensor of another library: not tvm_ffi's, but with DLPack."""
 
     def __init__(self, tensor: Any) -> None:
         self._tensor = tensor

@@ -1,4 +1,4 @@
-"""What a Session promises besides numbers: memory, threads, an end, and which libraries it needs."""
+"""The promises of a Session besides numbers: memory, threads, an end, and the libraries that it needs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_memory_that_fits_is_used_in_place_and_other_is_copied(package: Path) ->
 
 
 class SharedByDlpack:
-    """What another framework's tensor is to a Session: no NumPy array, but DLPack."""
+    """Another framework's tensor as a Session sees it: not a NumPy array, but with DLPack."""
 
     def __init__(self, array: np.ndarray) -> None:
         self._array = array

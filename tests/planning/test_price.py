@@ -132,7 +132,7 @@ def test_covered_is_having_a_record(tmp_path: Path, records: int) -> None:
 def test_records_for_other_attributes_do_not_count(tmp_path: Path) -> None:
     put(make_step(tmp_path, cores=4), searched=64)
     (price,) = price_cells([(make_step(tmp_path), ONE)])
-    assert (price.covered, price.trials, middle(price)) == (0, 64, 32.0)  # they say how long it takes all the same
+    assert (price.covered, price.trials, middle(price)) == (0, 64, 32.0)  # they still show how long it takes
 
 
 def test_a_shared_task_is_paid_by_the_first_cell(tmp_path: Path) -> None:

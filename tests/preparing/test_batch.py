@@ -1,4 +1,4 @@
-"""A batch of a file whose batch is 1: what exporters write down of it, and what cannot be."""
+"""A batch of a file whose batch is 1: the constants that exporters write for it, and impossible batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(model: bytes, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def check(path: Path, made: Simplified, axes: dict[str, int]) -> None:
-    """Compare the model of a batch with the file itself, on each sample apart; ``axes``: where inputs have it."""
+    """Compare the model of a batch with the file itself on each sample; ``axes`` are the inputs' batch axes."""
     feed = {t.name: np.random.RandomState(7).uniform(-1, 1, t.shape).astype(t.dtype) for t in made.inputs}
     many = run(made.model, feed)
     for index in range(SIZE):
@@ -77,7 +77,7 @@ def test_a_node_that_knows_of_one_sample_is_named(culprit: str, tmp_path: Path) 
     net = REFUSED[culprit]
     with pytest.raises(TvmbuildError) as caught:
         simplify(save(net, tmp_path), [InputSpec("x", (SIZE, *net.shape))], name="net")
-    if "makes b" in culprit:  # moved, not lost: what does not work is the Reshape that follows
+    if "makes b" in culprit:  # moved, not lost: the following Reshape does not work
         culprit = "Reshape that makes y"
     said = f"net: the ONNX file is of a batch of 1, and cannot be made one of 3: {culprit}: "
     assert caught.value.message.startswith(said)

@@ -1,4 +1,4 @@
-"""Integers are summed as they are defined, also by an ONNX Runtime whose own sums saturate on this CPU."""
+"""Integers are summed by their definition, even by an ONNX Runtime whose own sums saturate on this CPU."""
 
 from __future__ import annotations
 

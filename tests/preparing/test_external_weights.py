@@ -1,4 +1,4 @@
-"""Weights in other files: links, as Hugging Face's cache consists of them, and files that are none."""
+"""Weights in other files: links, as in Hugging Face's cache, and files that are not weights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def weights_of(path: Path) -> np.ndarray:
 
 
 def cache_of(folder: Path) -> Path:
-    """Make what huggingface_hub does of it: links to blobs with other names."""
+    """Build the same as huggingface_hub: links to blobs with other names."""
     real = save(folder / "made").parent
     snapshot = folder / "models--org--net" / "snapshots" / "abc"
     blobs = folder / "models--org--net" / "blobs"

@@ -48,7 +48,7 @@ def test_no_elements() -> None:
 
 
 def with_number(kind: int, shape: Shape) -> onnx.ModelProto:
-    """A model that has `n` besides its input `x`."""
+    """Return a model with an input `n` besides its input `x`."""
     inputs = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, (2,)),
         helper.make_tensor_value_info("n", kind, shape),

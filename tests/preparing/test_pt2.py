@@ -1,4 +1,4 @@
-"""Programs of `torch.export.save`: what torch computes is what becomes a package, or the reason is one sentence."""
+"""Programs of `torch.export.save`: a package gives torch's outputs, or the reason is one sentence."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Child
 
 
 def write_double(folder: Path, *factors: float) -> int:
-    """Write a network that doubles, and for each set of inputs by how much torch multiplies."""
+    """Write a network that doubles, and for each set of inputs the factor of torch."""
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("x", "y"))
     two = helper.make_tensor("two", TensorProto.FLOAT, [1], [2.0])
     graph = helper.make_graph([helper.make_node("Mul", ["x", "two"], ["y"])], "net", [x], [y], [two])
@@ -224,7 +224,7 @@ torch.export.save(torch.export.export(module, args, kwargs, dynamic_shapes=dynam
 
 @pytest.fixture
 def program(tmp_path: Path) -> Callable[[str], Path]:
-    """Have a process of its own save a program: torch's warnings are none of ours."""
+    """Save a program in a separate process, because torch's warnings are not ours."""
 
     def save(name: str) -> Path:
         path = tmp_path / "net.pt2"

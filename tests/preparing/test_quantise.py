@@ -1,4 +1,4 @@
-"""Float models that a library quantises: what comes out, and what cannot."""
+"""Float models that a library quantises: the results, and the impossible cases."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def quantise_net(net: Simplified, method: Any = "onnxruntime", *exclude: str) ->
 
 
 def list_types(model: bytes, operator: str) -> set[str]:
-    """Return the types of the zero points of all that are no constants."""
+    """Return the types of the zero points of all non-constant tensors."""
     graph = onnx.load_from_string(model).graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
     nodes = [node for node in graph.node if node.op_type == operator and node.input[0] not in constants]
@@ -66,7 +66,7 @@ def test_a_float_model_is_quantised(simplified: Simplified, method: str) -> None
     assert any(len(tensor.dims) == 1 and tensor.dims[0] == 16 for tensor in scales), "no weight has a scale a channel"
     assert [value.name for value in proto.graph.input] == [INPUT]
     assert (made.samples, made.method, made.products) == (6, method, 6)
-    # NNCF rounds before the resize, which is none of its own, and not after.
+    # NNCF rounds before the resize, which it does not know, and not after.
     assert made.in_floats == (tuple(_names_of(made.model, "MatMul")) if method == "nncf" else ())
     assert made.error is not None
     assert 0 < made.error < 0.2

@@ -1,4 +1,4 @@
-"""What may be asked of a quantised model's numbers."""
+"""The tolerance for a quantised model's numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvmbuild.preparing.simplify import simplify
 
 
 def make_network() -> bytes:
-    """Return a network in which many sums lie half-way between two steps: floats fall on either side."""
+    """Return a network in which many sums lie half-way between two steps, so that floats fall on either side."""
     net = Network(np.random.RandomState(0))
     values = np.random.RandomState(1).randint(-3, 4, (8, 8, 1, 1)).astype(np.int8)
     weights = net.add("DequantizeLinear", [net.keep(values), net.keep(np.float32(0.1)), net.keep(np.int8(0))])
@@ -58,7 +58,7 @@ def test_a_file_without_a_spread_has_none(tmp_path: Path) -> None:
 
 
 def test_a_rounding_error_in_the_sums_is_counted_where_both_ways_are_one() -> None:
-    """A Mul keeps ONNX Runtime from computing in integers: what it optimises is equal then."""
+    """A Mul keeps ONNX Runtime from computing in integers; its optimised numbers are then equal."""
     net = Network(np.random.RandomState(0))
     values = np.random.RandomState(1).randint(-3, 4, (8, 8, 1, 1)).astype(np.int8)
     weights = net.add("DequantizeLinear", [net.keep(values), net.keep(np.float32(0.1)), net.keep(np.int8(0))])
@@ -113,7 +113,7 @@ def test_where_data_are_rounded_as_they_come_their_products_scale_is_shaken() ->
 
 
 def test_sums_of_integer_operators_are_shaken_too() -> None:
-    """QLinearAdd: what lies half-way between two steps may be either."""
+    """QLinearAdd may round sums half-way between two steps either way."""
     steps = {"scale": np.float32(0.1), "zero": np.uint8(128), "half": np.float32(0.2)}
     graph = helper.make_graph(
         [

@@ -1,4 +1,4 @@
-"""TensorFlow Lite's files: each operator computes as ONNX what LiteRT does, or is refused by its name."""
+"""TensorFlow Lite files: each operator gives LiteRT's outputs in ONNX, or is refused by its name."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_an_operator_computes_what_litert_does(name: str, tmp_path: Path) -> Non
 
 
 def write_quantised(path: Path, kind: str) -> Path:
-    """Write Conv → Relu6 → FullyConnected with weights of float16, or all of it in int8 with a scale a channel."""
+    """Write Conv → Relu6 → FullyConnected with float16 weights, or all of it in int8 with a scale for each channel."""
     made = TfliteFile()
     kernel, matrix, bias = weights(5, 3, 3, 4), weights(3, 7 * 6 * 5), weights(5)
     options: dict[str, Any] = {

@@ -42,12 +42,12 @@ def test_blocks_are_called_by_their_own_names() -> None:
         ["GetLoops", ["b0"], [], ["l1"]],
         ["GetSBlock", [], ["T_maximum_update", "main"], ["b2"]],
     ]
-    assert rename_blocks(trace, ("compute",), ("T_maximum", "root")) is trace  # of another form: it will not replay
+    assert rename_blocks(trace, ("compute",), ("T_maximum", "root")) is trace  # it has another form and will not replay
     assert list_blocks("{}") == list_blocks("no JSON") == ()
 
 
 def make_file(block: str, device_class: str, target: str = "znver4", tvm: str = "0.27.0") -> TaskFile:
-    """Return a Task's file in which a workload and its one record call a block so."""
+    """Return a Task's file in which a workload and its single record use that name for a block."""
     nodes = [{"type": "s_tir.SBlock", "data": {"name_hint": 1}}, {"type": "String", "data": block}]
     trace = {"decisions": [], "instructions": [["GetSBlock", [], [f"{block}_update", "main"], ["b0"]]]}
     attributes = {"attributes": {"mcpu": target}, "host": {}, "kind": "llvm"}

@@ -1,4 +1,4 @@
-"""Two branches tuned separately, merged by a real git that has the driver: the union, and no conflict."""
+"""Two branches tuned separately, merged by a real git with the driver: the union, and no conflict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Clone:
         self.git("config", "user.email", "a@example.org")
 
     def git(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        # A tvmbuild in PATH must not be what makes it work: the driver is the one that was installed.
+        # It must not work through a tvmbuild in PATH: the installed driver is the right one.
         environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
         return subprocess.run(
             ["git", *arguments], cwd=self.root, env=environment, capture_output=True, text=True, check=False
@@ -139,7 +139,7 @@ def test_the_branch_that_changed_the_target_wins_and_two_changes_conflict(clone:
 @pytest.mark.parametrize("dropping", ["ours", "theirs"])
 def test_a_task_that_one_branch_drops_for_another_is_not_mixed_into_it(clone: Clone, dropping: str) -> None:
     clone.install()
-    # So like each other that git takes the one for the other, renamed.
+    # They are so similar that git takes one for the other, renamed.
     many = tuple((number, 1e-6 * (number + 1), "znver4") for number in range(5))
     clone.commit(task_file(SHARED, *many))
     clone.git("branch", "theirs")

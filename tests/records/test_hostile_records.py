@@ -1,4 +1,4 @@
-"""Wrong record files through the whole path, file → read → elect → replay: no crash, and nothing unchecked is used."""
+"""Wrong record files on the whole path, file → read → elect → replay: no crash, and no unchecked data is used."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def test_no_edit_of_a_files_values_is_a_crash_of_a_command(shipped: list[TaskFil
 
 
 def put_edited(folder: Path, file: TaskFile, rng: random.Random) -> bool:
-    """Write the file with a hostile record that claims to be the fastest; say whether a reader accepts it."""
+    """Write the file with a hostile record that claims to be the fastest; return whether a reader accepts it."""
     trace = canonical_json(edit_trace(file.records[0].trace, rng))
     hostile = Record(trace, 1e-12, file.records[0].measured_on, 1, "0.27.0")
     path = record_path(folder, file.key)
     try:
         write_task_file(path, replace(file, records=(hostile, *file.records[:2])))
         return read_task_file(path) is not None
-    except (TvmbuildError, TypeError, KeyError):  # the writer needs the form as well
+    except (TvmbuildError, TypeError, KeyError):  # the writer needs the form too
         path.unlink(missing_ok=True)
         return False
 
@@ -118,7 +118,7 @@ def test_no_edited_trace_crashes_or_is_used_unchecked(shipped: list[TaskFile], t
             assert winner is not None
             assert keep_good(folder, kept, [winner]) == (winner,)
     assert reasons["refused"] > 150
-    assert reasons["crash"] > 0  # else the isolation would not have been tried
+    assert reasons["crash"] > 0  # otherwise the isolation was not tested
     assert any(list_faults(folder, file.key, shipped[0].target) for file in shipped)
 
 

@@ -1,4 +1,4 @@
-"""The journal of a search that is not over: every line that was written is read, whatever happened to the last."""
+"""The journal of an unfinished search: every written line is read, whatever happened to the last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging is a set union: properties over many files, and the three-way cases that git meets."""
+"""The merge is a set union: properties over many files, and the three-way cases of git."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tvmbuild.records.task_file import BEST, Record, TaskFile, keep_best
 
 HERE, THERE = '{"attributes":{"num-cores":2},"host":{},"kind":"llvm"}', '{"attributes":{},"host":{},"kind":"llvm"}'
 BESIDE = HERE.replace('"host":{}', '"host":{"num-cores":9}')
-"""The same code with another CPU beside it, as cards have."""
-patient = settings(deadline=None)  # a busy machine is no failure
+"""The same code with another CPU beside it, as GPU targets have."""
+patient = settings(deadline=None)  # a busy machine must not fail it
 N = TypeVar("N", int, float)
 CLASSES = ("cortex-a72", "emeraldrapids", "znver4")
 VERSIONS = st.sampled_from(["0.27.0", "0.27.0.post1", "0.9.0", "0.28.dev0"])
@@ -30,7 +30,7 @@ def trace(number: int) -> str:
     return canonical_json({"decisions": [], "instructions": [["Seed", [], [number], []]]})
 
 
-# Few values, so that equal traces, equal times and full classes all happen.
+# Few values, so that equal traces, equal times and full classes all occur.
 records = st.builds(
     Record,
     trace=st.integers(0, 9).map(trace),

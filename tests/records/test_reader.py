@@ -1,4 +1,4 @@
-"""A run reads each record file once, and again where another process has written it."""
+"""A run reads each record file once, and again after another process has written it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_is_damaged_is_said_each_time_and_read_once(tmp_path: Path, read_pa
 
 
 def test_what_changed_just_now_is_not_kept(tmp_path: Path) -> None:
-    """Two changes within a tick of the clock, of one size and in place, would look like one."""
+    """Two changes within one tick of the clock, of one size and in place, would look like one."""
     path, reader = tmp_path / f"{FILE.key}.json", RecordReader()
     write_task_file(path, FILE)
     assert reader.read(path) == FILE

@@ -1,4 +1,4 @@
-"""schedule.json: what is written is what is read."""
+"""The file schedule.json: reading returns the written value."""
 
 from __future__ import annotations
 

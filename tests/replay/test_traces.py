@@ -1,4 +1,4 @@
-"""Real traces of a real search space, there and back."""
+"""Real traces of a real search space, written and read again."""
 
 from __future__ import annotations
 

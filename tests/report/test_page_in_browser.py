@@ -1,4 +1,4 @@
-"""The page in a real browser: no complaint on the console, nothing wider than a phone, and all of it by keyboard."""
+"""The page in a real browser: no errors on the console, nothing wider than a phone, everything works by keyboard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _no_complaints(browser: Browser) -> Iterator[None]:
     browser.resize(1280, 900)
     browser.complaints.clear()
     yield
-    browser.evaluate("sessionStorage.clear()")  # what the page keeps for when it is loaded again
+    browser.evaluate("sessionStorage.clear()")  # the page's memory across loads
     assert browser.complaints == []
 
 

@@ -179,7 +179,7 @@ def test_damaged_files_are_as_if_absent(tmp_path: Path, content: bytes) -> None:
 
 
 class Tags(HTMLParser):
-    """Collects the tags, and checks that they are closed in order; links lead within the page or to a record file."""
+    """Collects the tags; checks that they close in order, and that links lead within the page or to a record file."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The user's own function as a source: real scripts in real processes, the good and the bad."""
+"""The user's own function as a source: real scripts in real processes, good and bad ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(project: Path) -> Callable[..., Source]:
-    """Write the text behind HEAD as a script and return the source that calls its function `make`."""
+    """Return a function that writes the text behind HEAD as a script and returns the source that calls its `make`."""
 
     def source(text: str, /, *files: ExportFile, name: str = "net.py", **arguments: Any) -> Source:
         path = project / name

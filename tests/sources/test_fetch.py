@@ -29,7 +29,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def offline_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of distributions that is all that pip knows."""
+    """A folder of distributions, the only one that pip knows."""
     folder = tmp_path / "index"
     folder.mkdir()
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
@@ -81,7 +81,7 @@ def test_a_missing_path_lists_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_download_goes_on_after_a_run_that_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no beginning of the file is fetched again; nothing half is ever found under the digest."""
+    """A part that is not the file's beginning is fetched again; no partial file ever lies under the digest."""
     seen: list[bytes] = []
     partial = downloads_dir() / f".{SHA}.part.tmp"
 

@@ -79,7 +79,7 @@ def server() -> Iterator[str]:
 
 
 def ask(server: str, folder: Path, *source: str | None, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Fetch in a process of its own: the library reads its variables when it is imported."""
+    """Fetch in a separate process, because the library reads its variables when it is imported."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_ENDPOINT", server)

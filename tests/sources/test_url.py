@@ -1,4 +1,4 @@
-"""Servers and connections that misbehave: the answer is a message, never a traceback."""
+"""Servers and connections that misbehave: the result is a message, never a traceback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WHOLE = bytes(range(256)) * 8
 
 class Handler(BaseHTTPRequestHandler):
     asked: ClassVar[list[str | None]] = []
-    """What parts of `/parts…` were asked for."""
+    """The requested parts of `/parts…`."""
 
     def do_GET(self) -> None:
         if self.path.startswith("/parts"):
@@ -42,7 +42,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def send_part(self) -> None:
-        """Send the next 700 bytes at most of `/parts`, all of them after one refusal of `/parts-busy`."""
+        """Send at most the next 700 bytes of `/parts`, and all of them after one refusal for `/parts-busy`."""
         part = self.headers["Range"]
         self.asked.append(part)
         self.close_connection = True
@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A server of ANSWERS; plain HTTP is let through, because a certificate is not what these tests are about."""
+    """A server of ANSWERS over plain HTTP, because certificates are not tested here."""
     monkeypatch.setattr(module, "_check_scheme", lambda _url: None)
     monkeypatch.setattr(module, "RETRIES_S", (0.0, 0.0))
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):

@@ -22,12 +22,12 @@ MakeStep = Callable[..., Step[SimplifyStep]]
 
 @pytest.fixture(autouse=True)
 def _own_folders(own_folders: None) -> None:
-    """Have steps that run in the test's process leave the user's cache and locks alone."""
+    """Keep steps that run in the test's process away from the user's cache and locks."""
 
 
 @pytest.fixture
 def simplify_step(tmp_path: Path) -> MakeStep:
-    """Make the Step that simplifies ``model`` (a ModelProto, or a path) into tmp_path/out."""
+    """Return a function that makes the Step which simplifies ``model`` (a ModelProto, or a path) into tmp_path/out."""
 
     def make(
         model: onnx.ModelProto | Path, *inputs: InputSpec, options: SimplifyOptions = NO_OPTIONS
@@ -50,7 +50,7 @@ def simplify_step(tmp_path: Path) -> MakeStep:
 
 @pytest.fixture
 def dense() -> Callable[..., Any]:
-    """Make y = relu(x @ w + 0), with an Identity and a dead branch to simplify away."""
+    """Return a function that makes y = relu(x @ w + 0), with an Identity and a dead branch to simplify away."""
 
     def make(shape: tuple[Any, ...] = ("N", 4), dtype: int = TensorProto.FLOAT) -> onnx.ModelProto:
         weight = np.random.RandomState(0).uniform(-1, 1, (4, 3)).astype(helper.tensor_dtype_to_np_dtype(dtype))

@@ -106,7 +106,7 @@ def test_a_right_package_is_measured(cell: Path) -> None:
     (rival,) = result.rivals
     assert (rival.name, rival.version) == ("onnxruntime", version("onnxruntime"))
     for latency in (result.latency, rival.latency):
-        assert latency.repeat == 20  # 12 were asked for: one a round
+        assert latency.repeat == 20  # 12 were requested: one a round
         assert 0 < latency.min <= latency.median.low <= latency.median.high
         assert latency.median.value <= latency.p95
     assert rival.ratio.value == pytest.approx(result.latency.median.value / rival.latency.median.value, rel=0.01)

@@ -135,7 +135,7 @@ def test_labels_that_are_no_text_are_refused(make_step: MakeStep) -> None:
 
 
 def compile_in_fresh_processes(step: Step[CompileStep], folder: Path) -> bytes:
-    """Return the package that two processes with other hash seeds and folders make alike."""
+    """Return the package that two processes with other hash seeds and folders both make."""
     (folder / "step.pickle").write_bytes(pickle.dumps(step))
     packages = []
     for name, seed in (("a", "1"), ("another-folder", "2")):

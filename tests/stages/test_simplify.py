@@ -165,7 +165,7 @@ def test_simplification_can_be_switched_off(simplify_step: MakeStep, dense: Make
 
 @pytest.fixture
 def shadow_onnxsim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Put a module that takes onnxsim's place on the child process's path, so that the child really fails."""
+    """Put a module in onnxsim's place on the child process's path, so that the child really fails."""
 
     def shadow(program: str) -> None:
         (tmp_path / "onnxsim.py").write_text(program)

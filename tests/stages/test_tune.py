@@ -1,4 +1,4 @@
-"""The tune stage on a real model: the small network, whose matmul alone is searched."""
+"""The tune stage on a real model, the small network; only its matmul is searched."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_strict_asks_for_no_records_of_a_kind_that_cannot_be_searched(step: Step
 
 
 def quarantine(step: Step[TuneStep]) -> list[dict[str, str]]:
-    """Return what tune.json says of the quarantine, after a run that may not search."""
+    """Return the quarantine in tune.json after a run that may not search."""
     from tvmbuild.stages import tune
 
     tune.run(replace(step, settings=Settings(tune="never")))
@@ -158,7 +158,7 @@ def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
     (path,) = Layout(step.root).records("pc").glob("*.json")
     good, schedule = path.read_text(), step.output("schedule").read_bytes()
     assert quarantine(step) == []
-    with monkeypatch.context() as patch:  # what was good once is not checked again
+    with monkeypatch.context() as patch:  # a schedule that was good once is not checked again
         patch.setattr(verification, "_CHILD", "no.such.module")
         assert quarantine(step) == []
 
@@ -175,7 +175,7 @@ def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
         assert find_outdated(never) is None
     path.write_text(conflicted := f"<<<<<<< ours\n{good}=======\n{good}>>>>>>> theirs\n")
     with pytest.raises(TvmbuildError, match="git has left both sides of a merge in it"):
-        tune.run(step)  # and neither is lost
+        tune.run(step)  # neither is lost
     assert path.read_text() == conflicted
     path.write_text("")
     tune.run(step)  # a damaged file is measured anew
@@ -216,13 +216,13 @@ def test_a_winner_that_does_not_replay_gives_way_to_the_next(step: Step[TuneStep
     tune.run(step)
     reasons = [fault["reason"] for fault in read(step, "info")["quarantined"]]  # type: ignore[attr-defined]
     assert len(reasons) == len(hostile)
-    assert path.read_bytes() == before  # what this clone found wrong is its own business
+    assert path.read_bytes() == before  # this clone's findings stay in this clone
     assert step.output("schedule").read_bytes() == schedule
     assert find_outdated(step) is None
 
     write_task_file(path, replace(file, records=tuple(hostile)))
     assert find_outdated(replace(step, settings=Settings(tune="never"))) == Outdated("other records win now")
-    tune.run(step)  # with no record left it is searched again, and the hostile ones go
+    tune.run(step)  # without a record it is searched again, and the hostile ones go
     assert read(step, "info")["measured_now"] == 4
     again = read_task_file(path)
     assert again is not None
@@ -284,7 +284,7 @@ def test_kill_9_in_the_middle_of_a_batch_loses_no_measurement(step: Step[TuneSte
     record = Layout(step.root).records("pc") / f"{journal.stem}.json"
     ended = read_task_file(record)
     assert ended is not None  # the batch of the rules
-    assert ended.most_searched < len(entries)  # the next had not ended: the journal alone has it
+    assert ended.most_searched < len(entries)  # the next had not ended: only the journal has it
 
     from tvmbuild.stages import tune
 

@@ -1,4 +1,4 @@
-"""The tune stage with boards behind a tracker, which run on this machine: the small network's matmul is searched."""
+"""The tune stage with boards behind a tracker, which run on this machine; the small network's matmul is searched."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def step(place: Place, tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyP
 
 
 def do_when_measured(step: Step[TuneStep], do: Callable[[], None]) -> threading.Thread:
-    """Do it on another thread as soon as one candidate was measured."""
+    """Call ``do`` on another thread as soon as one candidate was measured."""
     journal = Layout(step.root).journal("pc", "any").parent
 
     def run() -> None:
@@ -66,7 +66,7 @@ def do_when_measured(step: Step[TuneStep], do: Callable[[], None]) -> threading.
 
 
 def kill_when_measured(step: Step[TuneStep], boards: list[psutil.Process]) -> threading.Thread:
-    """Kill the boards, sessions and all, then."""
+    """Kill the boards, including their sessions, at that moment."""
 
     def kill() -> None:
         for each in boards:

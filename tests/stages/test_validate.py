@@ -172,7 +172,7 @@ def test_scalars_and_code_that_tvm_has_for_gpus_alone(simplify_step: MakeStep, t
 
 @pytest.fixture
 def on_vulkan(step: Step[ValidateStep], tmp_path: Path) -> Step[ValidateStep]:
-    """A step whose package the driver of this machine runs."""
+    """A step whose package runs on this machine's driver."""
     package = build_package(step.input("model"), tmp_path, INTEL, "vulkan", X86)
     options = ValidateStep("nuc", "vulkan", INTEL, X86, Tolerance(), stand_in="llvmpipe")
     return replace(step, options=options, inputs=FrozenMap({**step.inputs, "package": package}))

@@ -1,4 +1,4 @@
-"""Results of benchmarks that never ran, for what reads them."""
+"""Results of benchmarks that never ran, for tests of code that reads results."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _Any = TypeVar("_Any")
 
 
 def find_browser() -> str | None:
-    """Return the program, or None: there is none."""
+    """Return the program; None if there is none."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
@@ -35,18 +35,18 @@ class Browser:
     def __init__(self, loop: asyncio.AbstractEventLoop, connection: WebSocketClientConnection) -> None:
         self._loop, self._connection, self._number = loop, connection, 0
         self.complaints: list[str] = []
-        """What the console was told as a warning or an error, and exceptions that nobody caught."""
+        """The warnings and errors on the console, and uncaught exceptions."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
 
     def open(self, url: str) -> None:
-        """Go there, and wait until it is loaded."""
+        """Open the address, and wait until it is loaded."""
         self._call("Page.navigate", url="about:blank")  # a change of the fragment alone would load nothing
         self._call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def evaluate(self, expression: str) -> Any:
-        """Return what the JavaScript expression gives, as JSON can hold it."""
+        """Return the value of the JavaScript expression, as JSON can hold it."""
         answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
@@ -68,7 +68,7 @@ class Browser:
         self.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))")
 
     def resize(self, width: int, height: int, *, dark: bool = False) -> None:
-        """Give the window that size in CSS pixels, and the colours that its user prefers."""
+        """Set the window's size in CSS pixels, and the colours that its user prefers."""
         self._call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
@@ -76,16 +76,16 @@ class Browser:
         self._call("Emulation.setEmulatedMedia", features=[scheme])
 
     def forbid_scripts(self, *, forbidden: bool) -> None:
-        """Let no page run its scripts from now on, or let them; `evaluate` always does."""
+        """Forbid or allow the scripts of pages from now on; `evaluate` always runs."""
         self._call("Emulation.setScriptExecutionDisabled", value=forbidden)
 
     def list_accessible(self) -> list[dict[str, Any]]:
-        """Return the nodes that screen readers are told of."""
+        """Return the nodes that screen readers see."""
         nodes: list[dict[str, Any]] = self._call("Accessibility.getFullAXTree")["nodes"]
         return [node for node in nodes if not node["ignored"]]
 
     def shoot(self, path: Path, *, whole: bool = False) -> None:
-        """Write a screenshot, of the whole page or of what the window shows."""
+        """Write a screenshot, of the whole page or of the window's part."""
         self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         data = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))

@@ -1,4 +1,4 @@
-"""Bundles for machines that have all packages already, and what such a machine is."""
+"""Bundles for machines that have all packages already, and a model of such a machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmbuild.cli.bundle.site import list_needed
 
 
 def everything() -> str:
-    """Return what --have says of a machine where all but tvmbuild is installed."""
+    """Return the value of --have for a machine where all packages except tvmbuild are installed."""
     return ",".join(line.split("==")[0] for line in list_needed(frozenset())) or "numpy"
 
 
@@ -25,7 +25,7 @@ def unpack(bundle: Path, folder: Path) -> None:
 
 
 def make_bare_python(folder: Path) -> Path:
-    """Return a Python that has what this one has, but no tvmbuild and no compiler of C++."""
+    """Return a Python with this one's packages, but without tvmbuild and a C++ compiler."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
     absent = re.compile(r"(__editable__|tvmbuild|ziglang|pip\b|__pycache__)|.*\.pth$")

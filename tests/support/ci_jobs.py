@@ -1,8 +1,8 @@
-"""The jobs of the example CI files as the platforms see them, run on machines of their own: each a fresh git clone,
-but for the jobs of a machine that stays.
+"""The jobs of the example CI files as the platforms see them. Each runs on its own machine, that is a fresh git clone;
+only the jobs of a permanent machine share theirs.
 
-No YAML runner: the commands are the files' own, run by bash in order; what the platforms do between them (artefacts and
-caches) is done here. Commands that need a platform or a package index are left out.
+This is not a YAML runner: the commands are the files' own, run by bash in order; the platforms' work between them
+(artefacts and caches) is done here. Commands that need a platform or a package index are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT_S = 400
 
 @dataclass(frozen=True)
 class Ran:
-    """What one job did."""
+    """The result of one job."""
 
     code: int
     output: str
@@ -43,7 +43,7 @@ class Ran:
 
 @dataclass
 class Platform:
-    """What outlives a job's machine."""
+    """The state of a platform that outlives a job's machine."""
 
     origin: Path
     """The bare repository."""
@@ -51,11 +51,11 @@ class Platform:
     artifacts: dict[str, Path] = field(default_factory=dict)
     caches: dict[str, Path] = field(default_factory=dict)
     kept: Path | None = None
-    """The checkout of the machine that stays."""
+    """The checkout of the permanent machine."""
     count: int = 0
 
     def check_out(self, branch: str, clean: str) -> Path:
-        """Return the checkout of the machine that stays, cleaned with these flags of git's; none: not at all."""
+        """Return the checkout of the permanent machine, cleaned with these git flags; not cleaned without flags."""
         self.kept = root = self.kept or self.clone()
         commands = [["fetch", "--prune", "origin"], ["checkout", "--force", "-B", branch, f"origin/{branch}"]]
         commands += [["clean", clean]] if clean else []
@@ -90,7 +90,7 @@ class Platform:
 
 
 def run_script(platform: Platform, root: Path, lines: Iterable[str], variables: Mapping[str, object]) -> Ran:
-    """Run the commands in one bash, as both platforms do: the first that fails ends them."""
+    """Run the commands in one bash, as both platforms do; the first failure ends them."""
     script = "\n".join(line for line in lines if not LEFT_OUT.search(line))
     done = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", script],
@@ -106,7 +106,7 @@ def run_script(platform: Platform, root: Path, lines: Iterable[str], variables: 
 
 
 def find_paths(root: Path, patterns: Iterable[str]) -> list[Path]:
-    """Return what the patterns match."""
+    """Return the paths that match the patterns."""
     return [Path(found) for pattern in patterns for found in sorted(glob.glob(str(root / pattern)))]  # noqa: PTH207
 
 
@@ -119,7 +119,7 @@ def _copy(source: Path, to: Path) -> None:
 
 
 def _fill(value: object, context: Mapping[str, str]) -> str:
-    """Return the text with its expressions replaced: of `a || b` the first that has a value."""
+    """Return the text with its expressions replaced; `a || b` takes the first one with a value."""
 
     def find(found: re.Match[str]) -> str:
         return next((context[name] for name in found[1].split(" || ") if name in context), found[0])
@@ -137,7 +137,7 @@ class GitHub:
         self.outputs: dict[str, str] = {}
 
     def run(self, name: str, matrix: Mapping[str, str] | None = None, branch: str = "main") -> Ran:
-        """Run a job: of an event on ``branch``."""
+        """Run a job for an event on ``branch``."""
         job = self.workflow["jobs"][name]
         context = {"github.event.repository.default_branch": "main", "github.ref_name": branch}
         context |= {f"matrix.{key}": text for key, text in (matrix or {}).items()}
@@ -173,7 +173,7 @@ class GitHub:
         return Ran(code, output, root)
 
     def _check_out(self, job: Mapping[str, Any], context: Mapping[str, str]) -> Path:
-        """Do what actions/checkout does, on a fresh machine or on that which stays."""
+        """Do the work of actions/checkout, on a fresh machine or on the permanent one."""
         if "self-hosted" not in job["runs-on"]:
             return self.platform.clone()
         options = next(step["with"] for step in job["steps"] if "actions/checkout@" in step.get("uses", ""))
@@ -183,7 +183,7 @@ class GitHub:
     def _use(
         self, action: str, options: Mapping[str, Any], root: Path, context: Mapping[str, str]
     ) -> list[tuple[str, str]]:
-        """Do what the action does with files; return what is to be cached at the end: (key, path)."""
+        """Do the action's work on files; return (key, path) of the files to be cached at the end."""
         values = {key: _fill(value, context) for key, value in options.items()}
         if action.startswith("actions/cache@"):
             if values["key"] in self.platform.caches:
@@ -216,7 +216,7 @@ class GitLab:
         self.platform = platform
 
     def run(self, name: str, **given: str) -> Ran:
-        """Run a job: one with tags on the machine that stays."""
+        """Run a job; a job with tags runs on the permanent machine."""
         job = self.pipeline[name]
         variables = {"CI_DEFAULT_BRANCH": "main", **self.pipeline["variables"], **job.get("variables", {}), **given}
         clean = variables.get("GIT_CLEAN_FLAGS", "-ffdx")

@@ -2,7 +2,7 @@
 
     PYTHONPATH=.:tests/support python tests/support/compiler_page.py
 
-Writes the section anew; tests/docs/test_compiler_page.py sees that it is what this would write.
+Rewrites the section; tests/docs/test_compiler_page.py checks that the page agrees with it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write_section() -> str:
 
 
 def read_section() -> str:
-    """Return the section as the page has it."""
+    """Return the section of the present page."""
     text = PAGE.read_text(encoding="utf-8")
     return text[text.index(BEGIN) : text.index(END) + len(END)]
 

@@ -22,7 +22,7 @@ from tvmbuild.package.runtime.session import Session
 SUPPORT = Path(__file__).parent
 SOURCES = Path(tvmbuild.package.__file__).parent / "cpp"
 PROGRAMS = {"run_model": ("run_model", "read_picture"), "bench_model": ("bench_model",)}
-"""Of which sources each is made, besides the library."""
+"""Program → its sources, besides the library."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def install_programs() -> Path:
 
 
 def build_by_zig(folder: Path, flags: tuple[list[str], list[str] | None], target: str | None = None) -> Path:
-    """Build both programs with the compiler that tvmbuild depends on; return the folder with them and their objects.
+    """Build both programs with tvmbuild's own C++ compiler; return the folder with them and their objects.
 
-    ``flags`` are to compile and to link with; None: objects alone.
+    ``flags`` are those to compile and those to link; None builds only objects.
     """
     compiler = [sys.executable, "-m", "ziglang", "c++", *(["-target", target] if target else [])]
     for source in SOURCES.glob("*.cpp"):
@@ -73,7 +73,7 @@ def build_by_zig(folder: Path, flags: tuple[list[str], list[str] | None], target
 
 
 def read_flags(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:
-    """Return what `tvmbuild config` says to compile and to link with."""
+    """Return the flags of `tvmbuild config` to compile and to link."""
     told = []
     for option in ("--cflags", "--libs"):
         assert main(["config", option]) == 0
@@ -82,7 +82,7 @@ def read_flags(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]
 
 
 def run_program(program: Path | str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run it; a death by a signal is a failure of the test whatever it expects."""
+    """Run the program; a death by a signal always fails the test."""
     command = [str(program), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode in (0, 1, 2), f"exit code {done.returncode}: {done.stderr[-3000:]}"
@@ -104,7 +104,7 @@ def read_range(output: str) -> tuple[float, float]:
 
 
 def expect_pythons_ranking(output: str, package: Path, picture: Path) -> None:
-    """Compare what run_model printed with what Python makes of the same picture."""
+    """Compare the classes that run_model printed with Python's for the same picture."""
     with Session(package) as session:
         (tensor_name,) = (each.name for each in session.inputs)
         tensor = session.preprocess(picture)

@@ -1,4 +1,4 @@
-"""The CUDA source that a scheduled function becomes."""
+"""The CUDA source of a scheduled function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvmbuild.compiler.codegen.generators import pass_config
 
 
 def write_source(mod: tvm.IRModule, target: tvm.target.Target) -> str:
-    """Return it, made as packages make it; no card and no compiler of CUDA is asked."""
+    """Return the source as packages make it, without a GPU or a CUDA compiler."""
     with tvm.transform.PassContext(config=pass_config(target)):
         built = tvm.tirx.build(mod, target=target)
     source = find_source(built.mod if hasattr(built, "mod") else built)

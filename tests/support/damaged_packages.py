@@ -63,7 +63,7 @@ def _altered(metadata: bytes, alter: Callable[[dict[str, Any]], object]) -> byte
 
 
 def _consistent(members: Members) -> Members:
-    """Give mod.json the digests of what is there: damage that only loading can find."""
+    """Give mod.json the digests of the present files, so that only loading can find the damage."""
 
     def alter(value: dict[str, Any]) -> None:
         for name in ("mod.so", "mod.params"):

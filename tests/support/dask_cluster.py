@@ -26,11 +26,11 @@ STEP = "tvmbuild.stages"
 
 @dataclass
 class DaskCluster:
-    """What runs; ``folder`` has each process's log."""
+    """The running processes; ``folder`` has the log of each."""
 
     folder: Path
     quick: bool = False
-    """The workers' steps compute nothing: tests/support/quick."""
+    """Whether the workers' steps compute nothing: tests/support/quick."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -82,7 +82,7 @@ class DaskCluster:
 
 @contextlib.contextmanager
 def run_cluster(folder: Path, workers: int, quick: bool = False) -> Iterator[DaskCluster]:
-    """Run a scheduler and so many workers."""
+    """Run a scheduler and ``workers`` workers."""
     folder.mkdir(parents=True, exist_ok=True)
     cluster = DaskCluster(folder, quick)
     try:

@@ -1,4 +1,4 @@
-"""Every kind of target, for tests that ask the same of all, and what of this machine each builds for."""
+"""Every kind of target, for tests that put the same questions to all, and the attributes for this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CARD = {"max_shared_memory_per_block": 49152, "max_threads_per_block": 1024, "t
 
 
 def attributes_of(kind: str) -> Attributes:
-    """Return what a target of that kind states to run here."""
+    """Return the attributes of a target of that kind that runs here."""
     made: Mapping[str, Callable[[], Attributes]] = {
         "llvm": lambda: ANY_X86,
         "cuda": lambda: FrozenMap({"arch": read_arch(), **_CARD}),
@@ -28,6 +28,6 @@ def attributes_of(kind: str) -> Attributes:
 
 
 def read_arch() -> str:
-    """Return the architecture of this machine's card."""
+    """Return the architecture of this machine's GPU."""
     device = find_device("cuda")
     return "sm_" + str(call("runtime.GetDeviceAttr", device.dlpack_device_type(), 0, 4)).replace(".", "")

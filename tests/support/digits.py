@@ -1,4 +1,4 @@
-"""The network that most tests build: small, and of the operators that the first networks for pictures have."""
+"""The small network that most tests build, with the operators of early picture networks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def write_digits(path: Path) -> Path:
     """Write a classifier of 28 x 28 pixels, ten classes: the ONNX model zoo's mnist-8 with random weights.
 
     Names, shapes and attributes are those of that file, as CNTK exported it in 2018: weights among the graph's inputs,
-    opset 8, `auto_pad`, a constant that is reshaped. So are its Tasks, which every test of tuning searches.
+    opset 8, `auto_pad`, a constant that is reshaped. Its Tasks, which every test of tuning searches, are the same too.
     """
     random = np.random.RandomState(8)
 

@@ -50,21 +50,21 @@ DOIT_CONFIG, task_steps = load_doit_file(__file__)
 TIMEOUT_S = 240
 QUICK_STAGES = Path(__file__).parent / "quick"
 REAL = (pytest.mark.nightly, pytest.mark.compiler)
-"""Of the variant of a test whose project has the real stages."""
+"""The marks of a test's variant whose project has the real stages."""
 QUICK = pytest.mark.parametrize("quick", ["quick"], indirect=True, scope="session")
-"""On a module whose tests have nothing to do with what stages compute: not run with the real ones."""
+"""The mark of a module whose tests do not depend on the stages' results: they never run with the real ones."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What one doit did."""
+    """The result of one doit."""
 
     code: int
     output: str
 
     @property
     def steps(self) -> list[str]:
-        """Steps that ended well, in order."""
+        """The successful steps, in order."""
         return re.findall(r"^ok (\S+)", self.output, re.MULTILINE)
 
     @property
@@ -74,12 +74,12 @@ class Ran:
 
 @dataclass(frozen=True)
 class DoitProject:
-    """The folder of a project, and a runtime folder of its own so that no other build on the machine is waited for."""
+    """The folder of a project, with its own runtime folder so that it waits for no other build on the machine."""
 
     root: Path
     runtime: Path
     quick: bool = False
-    """Its steps compute nothing: tests/support/quick."""
+    """Whether its steps compute nothing: tests/support/quick."""
 
     def environment(self, **extra: str) -> dict[str, str]:
         kept = {
@@ -112,7 +112,7 @@ class DoitProject:
         return Ran(done.returncode, done.stdout)
 
     def start(self, *arguments: str, tool: Sequence[str] = ("doit",), **extra: str) -> subprocess.Popen[str]:
-        """Start it in a process group of its own, as a terminal does; it ends with the test at the latest."""
+        """Start it in its own process group, as a terminal does; it ends with the test at the latest."""
         process = subprocess.Popen(
             self.command(*arguments, tool=tool),
             cwd=self.root,
@@ -144,7 +144,7 @@ _STARTED: list[subprocess.Popen[str]] = []
 
 
 def end_started() -> None:
-    """Kill what a test has started and, because it failed, not waited for: it would disturb those that follow."""
+    """Kill the processes that a failed test has started and not waited for: they would disturb the next tests."""
     while _STARTED:
         with _STARTED.pop() as process:
             if process.poll() is None:
@@ -184,7 +184,7 @@ def wait_for_line(process: subprocess.Popen[str], start: str) -> list[str]:
 
 
 def start_in_step(project: DoitProject, step: str, *arguments: str, delay: float = 0.7) -> subprocess.Popen[str]:
-    """Start doit, and return it in the middle of this step: quick ones have an output half written for a minute."""
+    """Start doit, and return it in the middle of this step: quick steps hold a half-written output for a minute."""
     process = project.start(*arguments, QUICK_STAGE_SECONDS="60")
     wait_for_line(process, f".  {step}")
     if project.quick and delay:
@@ -199,7 +199,7 @@ def start_in_step(project: DoitProject, step: str, *arguments: str, delay: float
 
 
 def wait_until_gone(root: Path, seconds: float = 10.0) -> list[str]:
-    """Return the processes that still work in ``root`` when the time is up; an empty list is what one hopes for."""
+    """Return the processes that still work in ``root`` after that time; the tests hope for an empty list."""
     end = time.monotonic() + seconds
     while (left := _processes_in(root)) and time.monotonic() < end:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Attention as exporters write it, drawn: sizes, layouts of heads, grouped queries, scales, masks, what follows."""
+"""Drawn attention as exporters write it: sizes, layouts of heads, grouped queries, scales, masks, later nodes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ HIDES = (-np.inf, float(np.finfo(np.float32).min), -1e9, -1e4)
 
 @dataclass
 class Drawn:
-    """A model, and values for its inputs."""
+    """A model, with values for its inputs."""
 
     random: np.random.Generator
     batch: int = 1
     heads: int = 1
     groups: int = 1
-    """Queries' heads to one of the keys'."""
+    """The number of query heads to one key head."""
     rows: int = 1
     keys: int = 1
     depth: int = 1
@@ -131,7 +131,7 @@ def _score(drawn: Drawn, query: str, key: str) -> str:
 
 
 def _mask(drawn: Drawn, scores: str) -> str:
-    """Add a mask to the scores, or choose by one."""
+    """Add a mask to the scores, or choose by a mask."""
     kind, hides = drawn.pick("none", "causal", "some", "lengths", "bias", "both"), drawn.pick(*HIDES)
     if kind in {"bias", "both"}:
         shape = drawn.pick((1, drawn.heads, drawn.rows, drawn.keys), (drawn.rows, drawn.keys), (drawn.keys,))
@@ -161,7 +161,7 @@ def _select(drawn: Drawn, scores: str, shown: str, hides: float) -> str:
 
 
 def draw_attention(seed: int, *, most: int = 70) -> Drawn:
-    """Draw one, of at most so many tokens."""
+    """Draw one model with a limited number of tokens."""
     drawn = Drawn(np.random.default_rng(seed))
     tokens = [each for each in (1, 2, 7, 8, 16, 17, 33, 50, 67, 197) if each <= most]
     drawn.rows = rows = drawn.pick(*tokens)

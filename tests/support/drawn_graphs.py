@@ -1,4 +1,4 @@
-"""Small graphs of the operators that are rewritten on the way to code, drawn by hypothesis, with weights that fit."""
+"""Small graphs, drawn by hypothesis with fitting weights, of the operators that the compiler rewrites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Shape: TypeAlias = tuple[int, int, int, int]
 
 @dataclass
 class Graph:
-    """A graph as it grows: values of four dimensions in NCHW, each with its shape."""
+    """A growing graph: values of four dimensions in NCHW, each with its shape."""
 
     draw: st.DrawFn
     random: np.random.Generator
@@ -42,7 +42,7 @@ class Graph:
         return name
 
     def add(self, operator: str, *inputs: str, shape: Shape | None = None, **attributes: Any) -> str:
-        """Add a node with one output; one without ``shape`` is no value that others may take."""
+        """Add a node with one output; without ``shape`` other nodes may not take it."""
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
         if shape is not None:
@@ -160,7 +160,7 @@ def _over_channels(graph: Graph, x: str) -> None:
 
 
 def _take_rows(graph: Graph, _x: str) -> None:
-    """Rows of a table as the product of a one-hot matrix, numbered by the input: what is computed may round apart."""
+    """Take rows of a table by the product of a one-hot matrix; the input gives the rows, so roundings may differ."""
     height, width = graph.shapes["x"][2:]
     rows, out = graph.pick(3, 5), graph.pick(3, 8)
     largest = graph.add("ReduceMax", graph.add("Transpose", "x", perm=[0, 2, 3, 1]), axes=[3], keepdims=1)

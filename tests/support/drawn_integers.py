@@ -1,4 +1,4 @@
-"""Integer expressions drawn by hypothesis: as TensorIR, and as what Python makes of them."""
+"""Integer expressions drawn by hypothesis, in TensorIR and as Python computes them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tvm import tirx
 
 DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 NUMBERS = ("block", "thread", "loop")
-"""Leaves whose bounds are known."""
+"""The leaves with known bounds."""
 Values = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """An expression: an operation on others, or a leaf, whose ``of`` is its value or its name."""
+    """An expression: an operation on others, or a leaf with its value or name in ``of``."""
 
     name: str
     dtype: str
@@ -28,7 +28,7 @@ class Drawn:
         return f"{self.name}.{self.dtype}({', '.join(map(str, self.of)) or self.leaf})"
 
     def write(self, leaves: Mapping[str, Any]) -> Any:
-        """Return it in TensorIR."""
+        """Return the expression in TensorIR."""
         if self.name == "constant":
             return tirx.const(self.leaf, self.dtype)
         if self.name == "load":
@@ -38,7 +38,7 @@ class Drawn:
         return _WRITE[self.name](self.dtype, *(each.write(leaves) for each in self.of))
 
     def compute(self, values: Values) -> int:
-        """Return its value; sums that overflow wrap."""
+        """Return the expression's value; sums that overflow wrap."""
         if self.name == "constant":
             return int(self.leaf)
         if self.name == "load":
@@ -173,7 +173,7 @@ def _draw_operands(draw: st.DrawFn, kind: str, dtype: str, depth: int) -> tuple[
         return draw(part), draw(part | constants(dtype))
     if kind == "divide":
         return draw(part), draw(divisors | part.map(_make_divisor))
-    if kind == "floor":  # of leaves: TVM lowers these, and believes that nothing wraps
+    if kind == "floor":  # of leaves: TVM lowers these, and assumes that nothing wraps
         return draw(_leaves(dtype)), draw(divisors | st.just(_make_divisor(Drawn("load", dtype))))
     if kind == "one":
         return (draw(part),)
@@ -185,7 +185,7 @@ def _draw_operands(draw: st.DrawFn, kind: str, dtype: str, depth: int) -> tuple[
 
 
 def _make(name: str, dtype: str, *of: Drawn) -> Drawn:
-    """Return an operation; not one of constants alone, which TVM computes while it is written."""
+    """Return an operation; never of constants alone, which TVM would compute at once."""
     if all(each.name == "constant" for each in of):
         of = (Drawn("load", of[0].dtype), *of[1:])
     return Drawn(name, dtype, of)

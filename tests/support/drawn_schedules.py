@@ -12,7 +12,7 @@ from tvmbuild.compiler.tasks import Task
 
 
 def draw_schedules(task: Task, target: tvm.target.Target) -> Iterator[tvm.s_tir.Schedule]:
-    """Yield some of the search space's schedules, those that its own postprocessors take."""
+    """Yield some schedules of the search space that its own postprocessors accept."""
     skip_tensor_intrinsics()
     context = ms.TuneContext(
         mod=task.mod,

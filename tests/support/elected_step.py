@@ -1,4 +1,4 @@
-"""A tune step with a record of its one Task."""
+"""A tune step with a record of its single Task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy of one of the examples, beside what it shares with tvmbuild's own project, built by real doit."""
+"""A copy of an example, beside the files that it shares with tvmbuild's own project, built by real doit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def copy_example(project_root: Path, to: Path, name: str) -> Path:
-    """Return the copy's folder; its `build` is empty, whatever the original has."""
+    """Return the copy's folder; its `build` is empty, whatever the original's holds."""
     for shared in ("models", "records"):
         (to / shared).symlink_to(project_root / shared)
     (to / "locks").mkdir(mode=0o700)
@@ -21,7 +21,7 @@ def copy_example(project_root: Path, to: Path, name: str) -> Path:
 
 
 def run_in_example(copy: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with these arguments in the folder; its output has both streams."""
+    """Run Python with these arguments in the folder; the output combines both streams."""
     environment = dict(os.environ, XDG_RUNTIME_DIR=str(copy.parents[1] / "locks"))
     return subprocess.run(
         [sys.executable, *command],
@@ -35,7 +35,7 @@ def run_in_example(copy: Path, *command: str) -> subprocess.CompletedProcess[str
 
 
 def build_example(copy: Path, *arguments: str) -> str:
-    """Build it without measuring anything and return what doit said."""
+    """Build it without measuring anything and return doit's output."""
     done = run_in_example(copy, "-m", "tvmbuild", *arguments, "tune=never")
     assert done.returncode == 0, done.stdout
     return done.stdout

@@ -81,7 +81,7 @@ def tune_options(project: DoitProject, step_id: str = "tune:first@v3") -> TuneSt
 
 
 def write_finished_project(folder: Path, tasks: Mapping[str, Sequence[TaskId]] = TASKS) -> DoitProject:
-    """Return two models on v3, of which the first is on v2 too: all searched on v3, up to date with tune=never."""
+    """Return two models on v3, the first also on v2: all searched on v3, up to date with tune=never."""
     model = folder / "net.onnx"
     model.write_bytes(b"a model")
     project = write_project(folder, model, MODELS, TARGETS)

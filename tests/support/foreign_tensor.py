@@ -1,4 +1,4 @@
-"""A tensor of another library's, which says that it lies on a device that this machine need not have."""
+"""A tensor of another library, which claims a device that this machine need not have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Tensor(ctypes.Structure):
 
 
 class ForeignTensor:
-    """float32 of that shape on a device by DLPack's number; its memory is none."""
+    """A float32 tensor of that shape on a device by DLPack's number, without memory."""
 
     def __init__(self, shape: tuple[int, ...], kind: int, index: int) -> None:
         self._device = (kind, index)

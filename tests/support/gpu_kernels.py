@@ -1,4 +1,4 @@
-"""Kernels that multiply by a constant, and what a timer of them must do."""
+"""Kernels that multiply by a constant, and a check of their timers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmbuild.devices.local.gpu_timer import GpuTimer
 
 
 def build_product(path: Path, target: Any, factor: float, elements: int) -> str:
-    """Build y = x * factor; on a GPU by its default schedule."""
+    """Build y = x * factor; for a GPU by its default schedule."""
     from tvm import te
 
     from tvmbuild.compiler.machine.target import is_gpu
@@ -29,7 +29,7 @@ def build_product(path: Path, target: Any, factor: float, elements: int) -> str:
 
 
 def check_timer(timer: GpuTimer, folder: Path, target: Any, elements: int) -> list[float]:
-    """Have kernels timed and compared, good ones, a wrong one and a missing one; return the samples, in seconds."""
+    """Time and compare good kernels, a wrong one and a missing one; return the samples, in seconds."""
     twice, thrice = (build_product(folder / f"{factor}.so", target, factor, elements) for factor in (2, 3))
     want = build_product(folder / "c.so", target.host, 2, elements)
     arguments: tuple[Argument, ...] = (("float32", (elements,)), ("float32", (elements,)))

@@ -79,4 +79,4 @@ def _get(value: Any, place: tuple[Any, ...]) -> Any:
 
 
 def _put(value: Any, place: tuple[Any, ...], new: Any) -> None:
-    _get(value, place[:-1])[place[-1]] = copy.deepcopy(new)  # or a later edit may put it into itself
+    _get(value, place[:-1])[place[-1]] = copy.deepcopy(new)  # else a later edit may put it into itself

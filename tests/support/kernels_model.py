@@ -1,4 +1,4 @@
-"""A model for profiles of devices: functions that are called twice, and one of several kernels."""
+"""A model for profiles of devices: functions that are called twice, and one function of several kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One node of ai.onnx.ml beside ONNX Runtime: a model of it, what goes in, and both sides' numbers."""
+"""One node of ai.onnx.ml beside ONNX Runtime: a model of it, its inputs, and both sides' numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quantized_nodes import run_built, run_onnx
 
 DOMAIN = "ai.onnx.ml"
 TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
-"""Values of ``post_transform``. PROBIT takes a number near 0.5 to the difference of two near ones."""
+"""The values of ``post_transform``. PROBIT turns a number near 0.5 into the difference of two near ones."""
 
 
 def make_model(
@@ -23,7 +23,7 @@ def make_model(
     outputs: Sequence[str] = ("y",),
     version: int = 3,
 ) -> onnx.ModelProto:
-    """Return the model of one node, whose first output is text where its classes are."""
+    """Return the model of one node, whose first output is text if its classes are."""
     node = helper.make_node(operator, list(fed), list(outputs), "node", domain=DOMAIN, **attributes)
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
@@ -60,7 +60,7 @@ def draw_rows(seed: int, shape: Sequence[int] = (7, 5), dtype: str = "float32") 
 
 
 def check(model: onnx.ModelProto, fed: Mapping[str, np.ndarray], cpu: tvm.target.Target, rtol: float = 1e-4) -> None:
-    """Assert that what is built gives what ONNX Runtime gives, integers exactly."""
+    """Assert that the built model gives ONNX Runtime's outputs, integers exactly."""
     for got, want in zip(run_built(model, fed, cpu), run_onnx(model, fed), strict=True):
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
         np.testing.assert_allclose(got, want, rtol=0 if want.dtype.kind in "iu" else rtol, atol=rtol / 10)

@@ -1,4 +1,4 @@
-"""Matrices of cells that were never built, with everything that a report can show: for its layout and its size."""
+"""Matrices of cells that were never built, with everything that a report can show, to test its layout and size."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_matrix(models: int, targets: int, history: int = 12) -> list[CellReport
 def make_timed(
     model: str, target: str, times_ms: tuple[float, float] = (2.0, 3.0), history: int = 12, tasks: int = 8
 ) -> CellReport:
-    """Return a cell of which everything is known; its latency and its first baseline's in ms."""
+    """Return a cell with all facts; its latency and its first baseline's are in ms."""
     result = _make_result(f"{model}@{target}", *times_ms)
     return CellReport(
         model=model,
@@ -56,7 +56,7 @@ def make_timed(
 
 
 def _make_tuning(target: str, tasks: int) -> Tuning:
-    """Return Tasks whose courses are known but for the last one's."""
+    """Return Tasks with known courses, except for the last Task's."""
     found = []
     for index in range(tasks):
         key = f"{index:016x}"
@@ -95,7 +95,7 @@ def _make_result(cell: str, ms: float, baseline_ms: float) -> Result:
 
 
 def _make_history(result: Result, runs: int) -> tuple[Entry, ...]:
-    """Return runs that become faster but for one, the last of which is the result."""
+    """Return runs that become faster except one; the last is the result."""
     entries = []
     for index in range(runs):
         factor = 1 + 0.08 * (runs - 1 - index) + (0.4 if index == runs // 2 else 0.0)
@@ -122,7 +122,7 @@ def _make_cell(name: tuple[str, str], i: int, j: int, history: int, tasks: int) 
 
 
 def _vary(timed: CellReport, kind: int) -> CellReport:
-    """Return the cell as one that was not timed, that an emulated board ran, or whose latency is doubtful."""
+    """Return the cell as not timed, run on an emulated board, or with a doubtful latency."""
     result = timed.result
     if result is None or kind == 5:
         reason = f"{timed.target} has `device: none`"

@@ -1,4 +1,4 @@
-"""What several tests build alike, built once in a run of pytest, whichever of its worker processes comes first."""
+"""Files that several tests need, built once in a run of pytest by the first of its worker processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDER = "TESTS_MADE_ONCE"
 
 
 def begin_run() -> bool:
-    """Make the run's folder, and say whether this process did: then it is to end the run, too."""
+    """Make the run's folder; return whether this process made it, which then must end the run too."""
     if FOLDER in os.environ:
         return False
     os.environ[FOLDER] = tempfile.mkdtemp(prefix="tvmbuild-tests-")
@@ -28,7 +28,7 @@ def end_run() -> None:
 
 
 def make_once(key: object, make: Callable[[Path], object]) -> Path:
-    """Return the folder that ``make`` filled for this key. Only to be read: others have the same."""
+    """Return the folder that ``make`` filled for this key; others share it, so it must only be read."""
     name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
     folder = Path(os.environ[FOLDER]) / name
     with folder.with_suffix(".lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""Products of matrices as Relax writes them, and what they compute on the CPU."""
+"""Matrix products as Relax writes them, and their results on the CPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Shape = tuple[int, ...]
 
 
 def write_product(left: Shape, right: Shape, after: str) -> tvm.IRModule:
-    """Return the product, and ``after`` it a bias and an activation, or (half) operands and output of float16.
+    """Return the product, followed by a bias and an activation if ``after`` is "bias".
 
-    Or (bytes) one of words of four bytes.
+    With "half" its operands and output are float16, with "bytes" it multiplies words of four bytes.
     """
     dtype = {"half": "float16", "bytes": "int32"}.get(after, "float32")
     a = te.placeholder([tvm.tirx.IntImm("int64", size) for size in left], dtype, "a")
@@ -44,7 +44,7 @@ def write_product(left: Shape, right: Shape, after: str) -> tvm.IRModule:
 
 
 def run(mod: tvm.IRModule) -> np.ndarray:
-    """Return what it computes of fixed numbers on the CPU."""
+    """Return its result for fixed numbers on the CPU."""
     random = np.random.RandomState(1)
     *inputs, output = [([int(size) for size in each.ty.shape], str(each.ty.dtype)) for each in mod["main"].params]
     most = 1 << 31 if {kind for _, kind in inputs} == {"int32"} else 1

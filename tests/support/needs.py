@@ -1,4 +1,4 @@
-"""What a test may need that pip does not bring: a marker each, and why this machine lacks it."""
+"""The needs of tests that pip does not install: a marker for each, and the reason why this machine lacks it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nights import OTHER_NIGHT
 from tvmbuild.planning.detection import detect_capabilities
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
-"""Data that is not the project's to copy."""
+"""Data that the project must not copy."""
 
 
 def _explain_toolchain() -> str | None:
@@ -45,7 +45,7 @@ print(call("runtime.GetDeviceAttr", 7, 0, 0))
 
 
 def _explain_vulkan() -> str | None:
-    # In a process of its own: what it loads would be there for tests of machines that have no Vulkan.
+    # In its own process, because loaded libraries would be there for tests of machines without Vulkan.
     asked = subprocess.run([sys.executable, "-c", _ASK_VULKAN], check=False, capture_output=True, text=True)
     if asked.returncode != 0:
         return asked.stderr.strip().rpartition("\n")[2]
@@ -115,18 +115,18 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "browser": ("Debian's chromium", _explain_browser),
     "shared": ("networks and pictures that may not be copied", _explain_shared),
 }
-"""Marker → what it stands for, and a function that says why it is not here."""
+"""Marker → its meaning, and a function that returns the reason for its absence."""
 OTHERS = "other reasons (-rs lists them)"
 
 
 @functools.cache
 def explain_absent(marker: str) -> str | None:
-    """Return why tests with this marker cannot run here, or None."""
+    """Return why tests with this marker cannot run here; None if they can."""
     return NEEDS[marker][1]()
 
 
 def summarise_absent(reasons: Iterable[str]) -> str:
-    """Return one line for the end of a run, of the reasons of all skipped tests."""
+    """Return one line for the end of a run, with the reasons of all skipped tests."""
     counts: Counter[str] = Counter()
     for reason in reasons:
         name, _, why = reason.partition(": ")

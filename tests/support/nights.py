@@ -1,7 +1,7 @@
-"""What is too much for one night and is shared out among several: all of it is tested, a part each night.
+"""Tests that are too long for one night and are shared out among several: each night runs its part.
 
-TESTS_NIGHT names the night, a number; without it the day does. TESTS_NIGHT=all: every part.
-TESTS_SHARED_BY=3 shares out all tests, not only those that say so.
+TESTS_NIGHT names the night, a number; without it the day does. TESTS_NIGHT=all runs every part.
+TESTS_SHARED_BY=3 shares out all tests, not only the marked ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Item = TypeVar("_Item")
 
 
 def begin_night() -> str:
-    """Return the night as TESTS_NIGHT has it from now on; pytest's workers inherit it, so that midnight parts none."""
+    """Set TESTS_NIGHT and return it; pytest's workers inherit it, so that midnight does not separate them."""
     return os.environ.setdefault(VARIABLE, str(int(time.time()) // _DAY_S))
 
 
@@ -35,7 +35,7 @@ def share(items: Iterable[_Item], nights: int) -> list[_Item]:
 
 
 def skip_other_nights(tests: Iterable[pytest.Item]) -> None:
-    """Mark as skipped what is not for this night, of the tests that say `nights`, or of all."""
+    """Mark as skipped the tests of other nights: those with the mark `nights`, or of all tests."""
     by_nights: defaultdict[int, list[pytest.Item]] = defaultdict(list)
     least = int(os.environ.get(SHARED_BY, "1"))
     for test in tests:

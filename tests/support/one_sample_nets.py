@@ -1,4 +1,4 @@
-"""Small graphs of one sample, as exporters write them: those that have a batch in them, and those that cannot."""
+"""Small graphs of one sample, as exporters write them: some can have a batch, some cannot."""
 
 from __future__ import annotations
 

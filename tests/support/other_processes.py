@@ -1,4 +1,4 @@
-"""Other processes, which may end between any two looks at them."""
+"""Other processes, which may end between two looks at them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find_below(
 
 
 def is_gone(process: psutil.Process) -> bool:
-    """Return whether it has ended, were it that nobody has asked for its exit code."""
+    """Return whether the process has ended, even if nobody has read its exit code."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -30,7 +30,7 @@ def is_gone(process: psutil.Process) -> bool:
 
 
 def is_gone_by_number(pid: int) -> bool:
-    """Say the same of a process's number, which another may have had since."""
+    """Return the same for a process's number, which another process may have taken since."""
     try:
         return is_gone(psutil.Process(pid))
     except psutil.NoSuchProcess:

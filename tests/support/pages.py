@@ -1,4 +1,4 @@
-"""The project's pages: all Markdown but what was built or installed."""
+"""The project's pages: all Markdown except built or installed files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def list_pages(root: Path) -> Iterator[Path]:
-    """Yield them in order."""
+    """Yield the pages in order."""
     for path in sorted(root.rglob("*.md")):
         folders = path.relative_to(root).parts[:-1]
         if not any(folder in {"build", "site"} or folder.startswith(".") for folder in folders):

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
-"""A few lines of a network before a pass, for those passes whose effect can be seen in a few lines.
+"""A few lines of a network before a pass, for passes whose effect a few lines can show.
 
-`docs/explanation/compiler.md` shows each with what the pass makes of it; tests/compiler/test_pass_examples.py compares.
+`docs/explanation/compiler.md` shows each with the result of the pass; tests/compiler/test_pass_examples.py compares.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ EXAMPLES: dict[str, tvm.ir.IRModule] = {
 
 
 def find_lowering(name: str) -> Lowering:
-    """Return a lowering that the pass is part of."""
+    """Return a lowering that contains the pass."""
     if name in ON_GPU:
         return Lowering(tvm_target("cuda", FrozenMap({"arch": "sm_87"}), HOST))
     return Lowering(tvm_target("llvm", HOST, FrozenMap()), "NHWC each" if name == "ConvertEachLayout" else "NHWC")

@@ -1,4 +1,4 @@
-"""Relax modules down to explicit tensors at planned places, as the virtual machine's passes bring them there."""
+"""Relax modules lowered to explicit tensors at planned places, by the virtual machine's passes."""
 
 from __future__ import annotations
 

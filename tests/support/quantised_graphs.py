@@ -19,7 +19,7 @@ from tvmbuild.compiler.pipeline import lower
 
 Arrays = dict[str, np.ndarray]
 Case = tuple[bytes, tuple[int, ...]]
-"""A model x → y, and the shape of x."""
+"""(a model x → y, the shape of x)."""
 IN_SCALE, OUT_SCALE = 0.02, 0.11
 _KINDS = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "float32": TensorProto.FLOAT}
 
@@ -30,7 +30,7 @@ class Network:
 
     random: np.random.RandomState
     activations: str = "uint8"
-    """The type that activations are rounded to."""
+    """The type of rounded activations."""
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: Arrays = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class Network:
         return name
 
     def round(self, tensor: str, scale: float, zero: int) -> str:
-        """Quantise and dequantise; zero is as of uint8."""
+        """Quantise and dequantise; ``zero`` is given as for uint8."""
         zero = zero - (128 if self.activations == "int8" else 0)
         steps = [self.keep(np.float32(scale)), self.keep(np.array(zero, self.activations))]
         return self.add("DequantizeLinear", [self.add("QuantizeLinear", [tensor, *steps]), *steps])
@@ -128,7 +128,7 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 
 
 def product(random: np.random.RandomState, activations: str, transposed: int) -> Case:
-    """Return a network of one product, of 50 numbers a row to 10."""
+    """Return a network of one product, from 50 numbers a row to 10."""
     net = Network(random, activations)
     weights, scales = net.weigh((10, 50) if transposed else (50, 10), axis=0 if transposed else 1)
     bias = net.offset(10, scales, IN_SCALE)
@@ -148,7 +148,7 @@ def moved(random: np.random.RandomState) -> Case:
 
 
 def run_optimized(model: bytes, inputs: Arrays) -> Arrays:
-    """Return what ONNX Runtime computes in integers."""
+    """Return ONNX Runtime's outputs, computed in integers."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.add_session_config_entry("session.x64quantprecision", "1")  # without VNNI its sums of 16 bits saturate
@@ -158,7 +158,7 @@ def run_optimized(model: bytes, inputs: Arrays) -> Arrays:
 
 
 def compute(model: bytes, x: np.ndarray, target: tvm.target.Target | None = None) -> np.ndarray:
-    """Return what a network of one input computes as built by rule, for this CPU or for such a target."""
+    """Return the outputs of a network of one input as built by rule, for this CPU or for the target."""
     target = target or host_target(threads=2)
     outputs: Arrays = build_here(lower(import_onnx(model), target), target)({"x": x})
     return outputs["y"]

@@ -1,4 +1,4 @@
-"""A small network of what onnxruntime.quantization knows, quantised in either format."""
+"""A small network of operators that onnxruntime.quantization knows, quantised in either format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INPUT, SIZE = "x", (1, 3, 16, 16)
 
 @dataclass
 class Net:
-    """A graph of floats as it grows."""
+    """A growing graph of floats."""
 
     random: np.random.Generator
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -74,7 +74,7 @@ def write_float_net(path: Path, seed: int = 0) -> Path:
 
 
 def quantize_net(source: Path, path: Path, **options: Any) -> Path:
-    """Write the network quantised by what random inputs make of it, in silence."""
+    """Write the network, quantised with ranges from random inputs, in silence."""
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
     random = np.random.default_rng(1)
@@ -96,7 +96,7 @@ def quantize_net(source: Path, path: Path, **options: Any) -> Path:
 
 
 def find_steps(model: onnx.ModelProto) -> list[float]:
-    """Return the scale that each output is dequantised with."""
+    """Return the scale of each output's dequantisation."""
     known = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     made_by = {node.output[0]: node for node in model.graph.node}
     return [float(known[made_by[value.name].input[1]]) for value in model.graph.output]

@@ -24,7 +24,7 @@ BYTES = ("uint8", "int8")
 
 @dataclass
 class Drawn:
-    """What a node takes, as it is drawn: fed arrays and constants by name."""
+    """The inputs of a node while they are drawn: fed arrays and constants by name."""
 
     random: np.random.Generator
     draw: st.DrawFn | None = None
@@ -33,7 +33,7 @@ class Drawn:
 
     @classmethod
     def start(cls, draw: st.DrawFn) -> Drawn:
-        """Return an empty one."""
+        """Return an empty draw."""
         return cls(np.random.default_rng(draw(st.integers(0, 9999))), draw)
 
     def pick(self, *choices: Any) -> Any:
@@ -42,7 +42,7 @@ class Drawn:
         return self.draw(st.sampled_from(choices))
 
     def tensor(self, name: str, shape: tuple[int, ...], kind: str, *, known: bool = False) -> str:
-        """Add a tensor of random numbers, or of an extreme alone; ``known`` ones are constants."""
+        """Add a tensor of random numbers, or of one extreme; ``known`` ones are constants."""
         limits, style = np.iinfo(kind), self.pick("random", "random", "random", "lowest", "highest")
         low, high = {"lowest": (limits.min,) * 2, "highest": (limits.max,) * 2}.get(style, (limits.min, limits.max))
         values = self.random.integers(low, high, shape, dtype=kind, endpoint=True)
@@ -55,11 +55,11 @@ class Drawn:
         return name
 
     def scale(self, name: str, shape: tuple[int, ...] = (), most: float = 0.1) -> str:
-        """Add a scale, or one a channel."""
+        """Add a scale, or one for each channel."""
         return self.constant(name, self.random.uniform(most / 50, most, shape).astype("float32"))
 
     def zero_point(self, name: str, kind: str, shape: tuple[int, ...] = ()) -> str:
-        """Add a zero point, or one a channel."""
+        """Add a zero point, or one for each channel."""
         limits = np.iinfo(kind)
         low, high = self.pick((0, 0), (limits.min, limits.max), (limits.min, limits.min), (limits.max, limits.max))
         return self.constant(name, self.random.integers(low, high, shape, endpoint=True), kind)
@@ -92,7 +92,7 @@ def run_onnx(model: onnx.ModelProto, fed: Mapping[str, np.ndarray]) -> list[np.n
 
 
 def run_built(model: onnx.ModelProto, fed: Mapping[str, np.ndarray], cpu: tvm.target.Target) -> list[np.ndarray]:
-    """Compute what is built of the model."""
+    """Compute the outputs of the built model."""
     return list(build_here(lower(import_model(model, "node"), cpu), cpu)(fed).values())
 
 
@@ -102,9 +102,9 @@ def check(
     steps: int = 0,
     allowed: np.ndarray | None = None,
 ) -> None:
-    """Assert that each output is ONNX Runtime's, or, of one in a hundred elements, ``steps`` from it.
+    """Assert that each output is ONNX Runtime's, or, for one in a hundred elements, ``steps`` from it.
 
-    ``allowed`` is how far each number of a sum of floats may be from it.
+    ``allowed`` is the distance that each number of a sum of floats may have from it.
     """
     for got, want in zip(run_built(*drawn, cpu), run_onnx(*drawn), strict=True):
         assert (got.dtype, got.shape) == (want.dtype, want.shape)

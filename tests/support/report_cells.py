@@ -1,4 +1,4 @@
-"""Cells of a project that were never built, for what reports them."""
+"""Cells of a project that were never built, for tests of the code that reports them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write_built(layout: Layout, model: str, target: str, uncovered: tuple[str, .
 def write_built_for(
     layout: Layout, model: str, target: PackageTarget, uncovered: tuple[str, ...] = (), note: str = ""
 ) -> None:
-    """Write a package, with a quarter of the weights where it computes in int8."""
+    """Write a package, with a quarter of the weights if it computes in int8."""
     tensor = TensorInfo("x", (1,), "float32")
     info = PackageInfo(
         model=model,

@@ -21,7 +21,7 @@ from tvmbuild.devices.rpc.tracker import list_boards
 from tvmbuild.errors import TvmbuildError
 
 CPU = "testboard"
-"""What boards started here say that their CPU is."""
+"""The CPU name that boards started here report."""
 START_S = 120.0
 OLD = """
 import sys
@@ -29,7 +29,7 @@ from tvmbuild.devices.rpc import server
 server.find_tvm = lambda: "0.24.0"
 sys.exit(server.main(sys.argv[1:]))
 """
-"""A board's server whose TVM says that it is another."""
+"""A board's server whose TVM reports another version."""
 
 
 def free_port() -> int:
@@ -60,7 +60,7 @@ def count_free(tracker: str, key: str) -> int:
 
 @dataclass(frozen=True)
 class Python:
-    """This machine's, or an emulated board's."""
+    """The Python of this machine, or of an emulated board."""
 
     program: str = sys.executable
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ HERE = Python()
 
 @contextmanager
 def running(arguments: list[str], log: Path, python: Python = HERE) -> Iterator[psutil.Process]:
-    """Run Python with these arguments until the context ends, then kill it and all that it has started."""
+    """Run Python with these arguments until the context ends, then kill it and all processes that it has started."""
     command, environment = [python.program, *arguments], {**os.environ, **python.variables}
     with log.open("ab") as stream:
         popen = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)

@@ -1,4 +1,4 @@
-"""The commands that a page shows, run in one shell, and what the page says that they print."""
+"""The commands that a page shows, run in one shell, and the output that the page shows for them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _NUMBER = re.compile(r"\b\d{4}-\d\d-\d\d\b|(?<![\w@/-])[\d.]+(?:e[-+]\d+)?")
-"""Days, and not the numbers of names: `mobilenet_v2@x86-64-v3`."""
+"""Matches days and numbers, but not the numbers in names: `mobilenet_v2@x86-64-v3`."""
 _VERDICT = re.compile(r"[▲▼≈]\?? |[\d.]+x (?:faster|slower)|no difference")
-"""Which of two is faster may differ from machine to machine."""
+"""Matches comparisons, because the faster of two may differ from machine to machine."""
 
 
 def list_blocks(text: str, language: str) -> Iterator[tuple[str, str]]:
-    """Yield the blocks of a language, each with the reason that the comment before it gives for not running it."""
+    """Yield the blocks of a language, each with the reason in the comment before it for not running it."""
     for block in _BLOCK.finditer(text):
         if block["language"] == language:
             yield block["reason"] or "", block["text"]
 
 
 def list_shown(text: str) -> Iterator[str]:
-    """Yield the lines that blocks of no language, right after a command that is run, say to be printed."""
+    """Yield the lines of blocks without a language right after a command that is run: its shown output."""
     before: re.Match[str] | None = None
     for block in _BLOCK.finditer(text):
         follows = before is not None and not text[before.end() : block.start()].strip()
@@ -36,7 +36,7 @@ def list_shown(text: str) -> Iterator[str]:
 
 
 def find_unseen(shown: Iterable[str], output: str) -> list[str]:
-    """Return the lines that the output has not in this order; spaces, numbers and who is faster may be others."""
+    """Return the lines missing from the output in this order; spaces, numbers and comparisons may differ."""
     printed = iter(output.splitlines())
     return [line for line in shown if not _comes(_normalise(line), printed)]
 
@@ -46,12 +46,12 @@ def _comes(line: str, printed: Iterator[str]) -> bool:
 
 
 def _normalise(line: str) -> str:
-    """Return the line without what differs between machines; `~0.93x` is a ratio that shows no difference."""
+    """Return the line without the parts that differ between machines; `~0.93x` is a ratio that shows no difference."""
     return " ".join(_NUMBER.sub("#", _VERDICT.sub("! ", line)).replace("~#x", "#x").split())
 
 
 def run_shell(script: str, folder: Path, project_root: Path) -> subprocess.CompletedProcess[str]:
-    """Run bash in the folder, with this tvmbuild's commands and nothing of the user's; both streams are the output."""
+    """Run bash in the folder, with this tvmbuild's commands and none of the user's settings; output is both streams."""
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
     who = {f"GIT_{part}_{what}": "someone" for part in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     environment = {"PATH": path, "PYTHONPATH": str(project_root), "HOME": str(folder), "COLUMNS": "200", **who}

@@ -1,4 +1,4 @@
-"""Packages of small models, compiled in a process of their own, so that the test's own may hold TVM's runtime alone."""
+"""Packages of small models, compiled in a separate process, so that the test's own may hold TVM's runtime alone."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tvmbuild.base.specs import Attributes
 from tvmbuild.package.archive import read_package, write_package
 
 TAR_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-"""Arguments of `extractall`: Debian 12's Python has no filters, later ones warn where none is named."""
+"""The arguments of `extractall`: Debian 12's Python has no filters, later ones warn if none is named."""
 ANY_X86: Attributes = FrozenMap({"mcpu": "x86-64", "num-cores": 2})
 
 
 def build_package(
     model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = FrozenMap()
 ) -> Path:
-    """Compile the ONNX file without records; return the package, `net.tar` in ``folder``. The same is built once."""
+    """Compile the ONNX file without records, equal packages once; return the package, `net.tar` in ``folder``."""
     key = ("package", sha256_file(model), attributes, kind, host)
     made = make_once(key, lambda empty: compile_package(model, empty, attributes, kind, host))
     return Path(shutil.copy(made / "net.tar", folder))
@@ -35,7 +35,7 @@ def build_package(
 def compile_package(
     model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = FrozenMap()
 ) -> Path:
-    """Do what `build_package` does, whatever has been built before."""
+    """Compile the package as `build_package` does, even if it was built before."""
     folder.chmod(0o700)
     program = f"""
 from pathlib import Path
@@ -53,7 +53,7 @@ write_package(Path({str(folder / "net.tar")!r}), package)
 
 
 def change_package(package: Path, path: Path, **changes: Any) -> Path:
-    """Write the package with another mod.json."""
+    """Write the package to ``path`` with changes in its mod.json."""
     old = read_package(package)
     write_package(path, replace(old, info=replace(old.info, **changes)))
     return path

@@ -1,4 +1,4 @@
-"""Attention as exporters spell it, drawn by hypothesis: a form says how each part is written, and makes a model."""
+"""Attention as exporters spell it, drawn by hypothesis: a form gives the spelling of each part, and makes a model."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ OPSETS = (11, 12, 13, 14, 16, 17, 18, 20, 21, 23)
 SCALES = ("none", "query", "keys", "both", "scores", "divided", "after the mask")
 SOFTMAXES = ("operator", "written out", "other axis", "guarded")
 PRODUCTS = ("MatMul", "MatMul", "batched", "Einsum")
-"""Batched: batch and heads as one axis, as PyTorch's `bmm` has it."""
+"""The spellings of a product; batched: batch and heads as one axis, as for PyTorch's `bmm`."""
 SEEN = ("nothing", "nothing", "nothing", "scores", "weights", "scaled")
-"""What of the inside is an output as well."""
+"""The inner values that are outputs too."""
 OPERATORS = ("written", "written", "written", "ONNX", "com.microsoft")
-"""Written out in products, or one operator."""
+"""The operators: written out in products, or a single one."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a model of attention is written."""
+    """The spelling of a model of attention."""
 
     seed: int
     opset: int
     batch: int
     groups: int
-    """Heads of keys and values."""
+    """The number of heads of keys and values."""
     each: int
-    """Heads of queries for one of keys."""
+    """The number of query heads for each key head."""
     tokens: int
     keys: int
     size: int
@@ -48,17 +48,17 @@ class Form:
     seen: str
     cap: bool
     projected: bool
-    """What comes out goes through a product with weights."""
+    """Whether the result is multiplied by weights."""
     operator: str
 
     @property
     def heads(self) -> int:
-        """Of queries."""
+        """The number of query heads."""
         return self.groups * self.each
 
 
 class Model(Masks, Operands):
-    """A model as it grows."""
+    """A growing model."""
 
     form: Form
 
@@ -81,7 +81,7 @@ class Model(Masks, Operands):
         return helper.make_model(graph, opset_imports=imports, ir_version=8 if form.opset < 21 else 11)
 
     def operator(self, query: str, keys: str, values: str) -> str:
-        """Return what attention makes, [batch, heads, tokens, size], of operands of that form."""
+        """Return the result of attention, [batch, heads, tokens, size], for operands of that form."""
         form = self.form
         if form.operator == "ONNX":
             return self._in_onnx(query, keys, values)
@@ -171,7 +171,7 @@ class Model(Masks, Operands):
         return self.add("Add", self.add("MatMul", self.join(mixed), self.weight(width, 24)), self.weight(24))
 
     def show(self, what: str, value: str) -> None:
-        """Make the value an output where the form wants it seen."""
+        """Make the value an output if the form includes it."""
         if self.form.seen == what:
             self.output(what, value)
 
@@ -183,7 +183,7 @@ def make_model(form: Form) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 
 def fit(form: Form) -> Form:
-    """Return the nearest form that there is: what excludes each other is left out."""
+    """Return the nearest possible form, without choices that exclude each other."""
     if form.operator == "ONNX":
         form = replace(
             form,

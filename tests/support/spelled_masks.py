@@ -1,4 +1,4 @@
-"""What drawn attention adds to its scores, or puts in their place."""
+"""The masks and biases that drawn attention adds to its scores, or puts in their place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Masks(Operands):
     """The ways to write a mask of scores [batch, heads, tokens, keys]."""
 
     def mask(self, scores: str) -> str:
-        """Return the scores behind the form's mask; every token sees one key at least."""
+        """Return the scores after the form's mask; every token sees at least one key."""
         kind = self.form.mask
         if kind in ("causal", "padding"):
             seen = self.constant(~self._ahead[None, None], "bool") if kind == "causal" else self.make_seen()
@@ -59,12 +59,12 @@ class Masks(Operands):
         return np.asarray(np.arange(form.keys) > np.arange(form.tokens)[:, None] + form.keys - form.tokens)
 
     def make_seen(self) -> str:
-        """Return which keys are seen: an input of booleans [batch, 1, 1 or tokens, keys]."""
+        """Return the visible keys, an input of booleans [batch, 1, 1 or tokens, keys]."""
         self.data["seen"] = self._visible()
         return "seen"
 
     def make_bias(self) -> str:
-        """Return numbers that spread over [batch, heads, tokens, keys], computed, given or constant."""
+        """Return numbers that broadcast over [batch, heads, tokens, keys], computed, given or constant."""
         form = self.form
         shapes = [(form.heads, form.tokens, form.keys), (1, 1, form.heads, form.tokens, form.keys)[1:]]
         shape = shapes[int(self.random.integers(2))]

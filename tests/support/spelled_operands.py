@@ -1,4 +1,4 @@
-"""Where drawn attention has its queries, keys and values from."""
+"""The sources of the queries, keys and values of drawn attention."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Operands:
         return self.add_many(operator, 1, *inputs, **attributes)[0]
 
     def add_many(self, operator: str, outputs: int, *inputs: str, **attributes: Any) -> list[str]:
-        """Add a node with so many outputs."""
+        """Add a node with ``outputs`` outputs."""
         names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
         return names
@@ -49,7 +49,7 @@ class Operands:
         return self.constant(value if self.random.integers(2) else [value])
 
     def integers(self, *values: int) -> str:
-        """Add whole numbers, for shapes and axes."""
+        """Add integers, for shapes and axes."""
         return self.constant(values, "int64")
 
     def weight(self, *shape: int) -> str:
@@ -67,13 +67,13 @@ class Operands:
         self.outputs.append(name)
 
     def unsqueeze(self, value: str, axis: int) -> str:
-        """Add a dimension of one, as the opset has it."""
+        """Add a dimension of one, in the opset's form."""
         if self.form.opset < 13:
             return self.add("Unsqueeze", value, axes=[axis])
         return self.add("Unsqueeze", value, self.integers(axis))
 
     def squeeze(self, value: str, axis: int) -> str:
-        """Remove a dimension of one, as the opset has it."""
+        """Remove a dimension of one, in the opset's form."""
         if self.form.opset < 13:
             return self.add("Squeeze", value, axes=[axis])
         return self.add("Squeeze", value, self.integers(axis))
@@ -91,7 +91,7 @@ class Operands:
         return self.add_many("Split", len(sizes), value, self.integers(*sizes), axis=axis)
 
     def reduce(self, operator: str, value: str) -> str:
-        """Reduce the last axis, as the opset has it."""
+        """Reduce the last axis, in the opset's form."""
         if self.form.opset >= (13 if operator == "ReduceSum" else 18):
             return self.add(operator, value, self.integers(-1), keepdims=1)
         return self.add(operator, value, axes=[-1], keepdims=1)
@@ -186,7 +186,7 @@ class Operands:
         return query, keys, values
 
     def _channels(self) -> tuple[str, str, str]:
-        """Return those of pixels: convolutions, channels before pixels."""
+        """Return query, keys and values of pixels: convolutions, channels before pixels."""
         form, channels = self.form, 6
         picture = self.input("x", form.batch, channels, form.tokens, 1)
         found = []
@@ -198,7 +198,7 @@ class Operands:
         return found[0], found[1], found[2]
 
     def _extended(self, tokens: str, width: int) -> tuple[str, str]:
-        """Return keys and values of which the first are a cache's, and tell what the cache is from now on."""
+        """Return keys and values with a cache's in front, and make the new cache an output."""
         form, found = self.form, []
         for name, size in (("k", form.size), ("v", form.value_size)):
             past = self.input(f"past_{name}", form.batch, form.groups, form.keys - form.tokens, size)

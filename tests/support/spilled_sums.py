@@ -1,4 +1,4 @@
-"""Machine code by rule: its sums, and the vectors it writes to the stack because sums take the registers."""
+"""Machine code by rule: its sums, and the vectors that it spills to the stack because sums take the registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This machine as a board without Python: OpenSSH's server on loopback, and an `ssh` that knows it as `board`."""
+"""This machine as a board without Python: OpenSSH's server on loopback, and an `ssh` that calls it `board`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SBIN = "/usr/sbin:/sbin"
 
 @dataclass(frozen=True)
 class SshBoard:
-    """A running server; ``path`` has the `ssh` to be used, and ``temporary`` is what the board has for /tmp."""
+    """A running server; ``path`` has the `ssh` to use, and ``temporary`` is the board's /tmp."""
 
     path: str
     temporary: Path
@@ -31,7 +31,7 @@ class SshBoard:
         return find_below(self.process, lambda each: each.name().startswith("sshd"))
 
     def find_programs(self) -> list[psutil.Process]:
-        """Return what runs packages for the board's connections."""
+        """Return the processes that run packages for the board's connections."""
         return find_below(self.process, lambda each: each.name() == "serve_model")
 
 
@@ -39,7 +39,7 @@ def _find_programs() -> tuple[str, str, str]:
     path = f"{os.environ.get('PATH', '')}:{_SBIN}"
     sshd, ssh, keygen = (shutil.which(name, path=path) or name for name in ("sshd", "ssh", "ssh-keygen"))
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # which the system's service makes
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # the system's service makes it otherwise
     return sshd, ssh, keygen
 
 
@@ -49,7 +49,7 @@ def ssh_board(
 ) -> Iterator[SshBoard]:
     """Yield a running server; other names of the client's configuration are boards that cannot be reached.
 
-    ``programs`` are scripts of sh that the board has in the place of its own, ``variables`` its environment's.
+    ``programs`` are sh scripts that replace the board's own, ``variables`` are its environment's.
     """
     sshd, ssh, keygen = _find_programs()
     for name in ("host", "user", "stranger"):

@@ -1,6 +1,7 @@
-"""Networks of examples/ and benchmarks/networks that lie here, or are made here, without a download.
+"""The networks of examples/ and benchmarks/networks that are here, or are made here, without a download.
 
-Left out: what is fetched, and what PyTorch exports or ONNX Runtime calibrates, whose numbers are the machine's.
+Left out are downloads, and networks that PyTorch exports or ONNX Runtime calibrates, whose numbers depend on the
+machine.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def find_file(name: str) -> bytes:
 
 
 def _quantise() -> onnx.ModelProto:
-    """Return mobilenet_v2 with 8-bit weights and activations, in the QDQ form, of scales that no calibration found."""
+    """Return mobilenet_v2 with 8-bit weights and activations, in the QDQ form, with scales without a calibration."""
     model = onnx.load(find_network("mobilenet_v2"))
     weights = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
     rounded, nodes, constants = dict[str, str](), list[onnx.NodeProto](), dict[str, np.ndarray]()

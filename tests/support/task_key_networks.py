@@ -1,4 +1,4 @@
-"""Small networks, one for each pass that few real networks need: `task_keys` lowers them for every target."""
+"""Small networks, one for each pass that few real networks need; `task_keys` lowers them for every target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from quantised_graphs import CONVOLUTIONS, convolution, moved, product
 
 Constants: TypeAlias = dict[str, "tuple[int, ...] | np.ndarray"]
-"""Name → values, or the shape of weights that are drawn."""
+"""Name → values, or the shape of weights to draw."""
 Make: TypeAlias = Callable[[], onnx.ModelProto]
 
 
@@ -27,7 +27,7 @@ def _write(inputs: str, body: str, constants: Constants, opset: int = 17, output
         for output in model.graph.output:
             output.type.tensor_type.ClearField("shape")  # written without one it is a number
         for name, given in constants.items():
-            # In 256ths: whatever is folded of them is exact, on any machine.
+            # In 256ths, so that folded values are exact on any machine.
             drawn = random.randint(-64, 64, given).astype(np.float32) / 256 if isinstance(given, tuple) else given
             model.graph.initializer.append(numpy_helper.from_array(drawn, name))
         return model

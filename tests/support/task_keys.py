@@ -1,9 +1,9 @@
-"""The Task keys of networks for six targets, beside those that `tests/compiler/task_keys.json` holds.
+"""The Task keys of networks for six targets, compared with those in `tests/compiler/task_keys.json`.
 
     PYTHONPATH=.:benchmarks:benchmarks/networks/made python tests/support/task_keys.py [NETWORK …]
 
-Writes the file anew, or these networks' part of it, and says what changed.
-A Task's record is found by its key: what changes a key orphans the records of every user, so a change needs a reason.
+Rewrites the file, or these networks' part of it, and prints the changes.
+A Task's record is found by its key: a changed key orphans the records of every user, so a change needs a reason.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tvmbuild.targets.vulkan_families import FAMILIES
 KEPT = Path(__file__).resolve().parents[1] / "compiler" / "task_keys.json"
 COMMAND = "PYTHONPATH=.:benchmarks:benchmarks/networks/made python tests/support/task_keys.py"
 SHORT, NAME = 8, 40
-"""Hexadecimal digits of a key, and letters of a Task's name, that the file holds; its digest is of whole keys."""
+"""The hexadecimal digits of a key, and the letters of a Task's name, in the file; its digest is of whole keys."""
 
 _HOST: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
 _ORIN: Attributes = FrozenMap(
@@ -70,30 +70,30 @@ TARGETS: Mapping[str, PackageTarget] = {
         PackageTarget("nuc-vulkan", "vulkan", FrozenMap(FAMILIES["intel-iris-xe"]), _HOST),
     )
 }
-"""Every branch of the pipeline is some target's: dot instructions of both signs, GPUs in NCHW and in NHWC, plain ones.
+"""Together they take every branch of the pipeline: dot instructions of both signs, GPUs in NCHW and NHWC, plain ones.
 
-Nothing of this machine is among their attributes.
+No attribute depends on this machine.
 """
 
 
 @dataclass(frozen=True)
 class Keys:
-    """What is kept of a network lowered for a target."""
+    """The kept facts of a network lowered for a target."""
 
     tasks: Mapping[str, str]
     """Whole key → name."""
     module: str
-    """Digest of the whole module's structure: calls, their order, shapes; the weights' numbers apart."""
+    """The digest of the whole module's structure: calls, their order, shapes; without the weights' numbers."""
     notes: str
 
     @property
     def digest(self) -> str:
-        """Return the digest of the whole keys."""
+        """The digest of the whole keys."""
         return hashlib.sha256(" ".join(sorted(self.tasks)).encode()).hexdigest()[:16]
 
     @property
     def line(self) -> str:
-        """Return what the file holds: the keys' digest, the module's, notes, and each key's beginning."""
+        """The line in the file: the keys' digest, the module's, notes, and each key's beginning."""
         shown = sorted(key[:SHORT] for key in self.tasks)
         return " ".join([self.digest, self.module, self.notes, *shown])
 
@@ -101,7 +101,7 @@ class Keys:
 def is_refused(network: str, target: str) -> bool:
     """Return whether a network is not for a target.
 
-    What is quantised has no 16-bit floats, and only CPUs choose an algorithm, or a layout by what was measured.
+    Quantised networks have no 16-bit floats, and only CPUs choose an algorithm or a layout by measurement.
     """
     name, _, way = network.partition("+")
     if way == "tf32":
@@ -111,14 +111,14 @@ def is_refused(network: str, target: str) -> bool:
 
 @cache
 def read_network(name: str) -> bytes:
-    """Return a network, simplified as `tvmbuild` does it where it is a real one."""
+    """Return a network; a real one is simplified as `tvmbuild` does it."""
     if name in NETWORKS:
         return bytes(onnx.shape_inference.infer_shapes(NETWORKS[name]()).SerializeToString(deterministic=True))
     return find_file(name)
 
 
 def find_keys(network: str, target: str) -> Keys:
-    """Lower a network as compiling does: by rule, or as ``NETWORK+winograd4`` or ``NETWORK+NCHW`` says."""
+    """Lower a network as compiling does: by rule, or with the variant in ``NETWORK+winograd4`` or ``NETWORK+NCHW``."""
     name, _, way = network.partition("+")
     wanted = replace(TARGETS[target], precision="tf32") if way == "tf32" else TARGETS[target]
     own = make_target(wanted)
@@ -146,12 +146,12 @@ def read_kept() -> dict[str, Any]:
 
 
 def list_targets(network: str) -> list[str]:
-    """Return the targets that a network is lowered for."""
+    """Return the names of the targets for which a network is lowered."""
     return [target for target in TARGETS if not is_refused(network, target)]
 
 
 def explain_changes(network: str, targets: Iterable[str] | None = None) -> list[str]:
-    """Return what is otherwise than the file has it, a paragraph for each target."""
+    """Return the differences from the file, a paragraph for each target."""
     return [
         told
         for target in targets or list_targets(network)
@@ -160,7 +160,7 @@ def explain_changes(network: str, targets: Iterable[str] | None = None) -> list[
 
 
 def compare(cell: str, got: Keys, kept: Mapping[str, Any]) -> str | None:
-    """Return which Tasks of a cell appeared and disappeared, or None."""
+    """Return the Tasks of a cell that appeared and disappeared; None without changes."""
     line = kept["cells"].get(cell)
     if line == got.line:
         return None
@@ -178,7 +178,7 @@ def compare(cell: str, got: Keys, kept: Mapping[str, Any]) -> str | None:
 
 
 def explain_versions() -> str:
-    """Return which of the libraries that simplify and import are others than those that the file was made with."""
+    """Return the libraries for simplifying and importing whose versions differ from the file's."""
     made, here = read_kept()["made_with"], _list_versions()
     others = [f"{name} {here[name]} (was {made.get(name)})" for name in here if here[name] != made.get(name)]
     return f"not the same libraries: {', '.join(others)}" if others else ""
@@ -189,7 +189,7 @@ def _list_versions() -> dict[str, str]:
 
 
 def list_small() -> list[str]:
-    """Return the small networks, some of them in other ways too."""
+    """Return the names of the small networks, some of them also in variants."""
     return [*NETWORKS, *(f"large_convolution+{way}" for way in (*TILES, "NCHW", "tf32")), "int8_moved+NCHW"]
 
 

@@ -1,4 +1,4 @@
-"""What is shared out among nights is done: each part in one of them, and all of it where that is asked."""
+"""Shared-out tests are run: each part in one of the nights, and all of them on request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFTEST = "from nights import skip_other_nights\ndef pytest_collection_modifyit
 
 
 def run(folder: Path, **variables: str) -> list[str]:
-    """Return what ran in that night."""
+    """Return the tests that ran in that night."""
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_some.py").write_text(FILE)
     done = subprocess.run(

@@ -16,7 +16,7 @@ TYPES = {"float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "int8":
 
 @dataclass
 class TfliteFile:
-    """One subgraph under construction; tensors are told by their index."""
+    """One subgraph under construction; tensors are named by their index."""
 
     tensors: list[Any] = field(default_factory=list)
     buffers: list[Any] = field(default_factory=list)

@@ -12,7 +12,7 @@ import tvm_ffi
 from tvmbuild.package.runtime.vulkan.plugin import load_plugin
 
 GROUP = 32
-"""Threads of a group; arrays are whole groups."""
+"""The number of threads of a group; arrays are whole groups."""
 FLOAT32, FLOAT64 = 32, 64
 
 
@@ -69,7 +69,7 @@ def scale_and_add(group: int = GROUP) -> list[int]:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of a module; by default the one that is right."""
+    """One kernel of a module; the defaults make a valid one."""
 
     name: str = "scale_and_add"
     flags: Sequence[int] = (1, 1, 0)
@@ -97,13 +97,13 @@ class Kernel:
 
 
 def write_blob(*kernels: Kernel, count: int | None = None) -> bytes:
-    """Return a module's bytes; ``count`` is a lie about how many kernels there are."""
+    """Return a module's bytes; ``count`` claims a wrong number of kernels."""
     body = struct.pack("<I", len(kernels) if count is None else count) + b"".join(each.write() for each in kernels)
     return seal_blob(body)
 
 
 def seal_blob(body: bytes) -> bytes:
-    """Put the header, with its checksum, before what it is for."""
+    """Put the header, with its checksum, before the body."""
     return b"tvmbSPV\x01" + struct.pack("<II", len(body) + 16, zlib.crc32(body)) + body
 
 

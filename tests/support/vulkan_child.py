@@ -1,4 +1,4 @@
-"""What children of the Vulkan runtime's tests begin with: the runtime, tensors, and what an error says."""
+"""The prelude of children in the Vulkan runtime's tests: the runtime, tensors, and error messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ load_plugin()
 
 
 def catch(function: Callable[[], object]) -> str | None:
-    """Return what the error of a call says; None: there was none."""
+    """Return the error message of a call; None if it succeeds."""
     try:
         function()
     except RuntimeError as error:
@@ -50,11 +50,11 @@ def catch(function: Callable[[], object]) -> str | None:
 
 
 def describe_devices() -> Any:
-    """Return what the runtime says of its devices."""
+    """Return the runtime's description of its devices."""
     return json.loads(call("tvmbuild_vulkan.devices"))
 
 
 def memory_of_device(index: int = 0) -> tuple[int, int]:
-    """Return the bytes of a device's memory, all and free."""
+    """Return the total and the free bytes of a device's memory."""
     kind = vulkan_device().dlpack_device_type()
     return call("runtime.GetDeviceAttr", kind, index, 14), call("runtime.GetDeviceAttr", kind, index, 15)

@@ -38,18 +38,18 @@ _SPLIT = tvm.transform.Sequential(
     ]
 )
 Body = Callable[..., None]
-"""Gets the buffers, then the threads' numbers, and emits statements."""
+"""A function that takes the buffers and the threads' numbers, and emits statements."""
 
 
 def lavapipe(**changes: AttributeValue) -> tvm.target.Target:
-    """Return the target, with some attributes that are others."""
+    """Return the target, with the given attributes changed."""
     return tvm_target("vulkan", FrozenMap(sorted({**FAMILIES["lavapipe"], **changes}.items())), HOST)
 
 
 def write_kernel(
     buffers: Sequence[tuple[tuple[int, ...], str]], threads: Sequence[tuple[str, Any]], body: Body, noalias: bool = True
 ) -> tvm.IRModule:
-    """Return a module whose `main` has such buffers, and threads of such tags and numbers."""
+    """Return a module whose `main` has these buffers and threads, by tag and number."""
     with IRBuilder() as builder, script.prim_func():
         script.func_name("main")
         script.func_attr({"tirx.noalias": noalias})
@@ -68,7 +68,7 @@ def build(mod: tvm.IRModule, target: tvm.target.Target | None = None) -> Any:
 
 
 def build_as_written(mod: tvm.IRModule) -> Any:
-    """Return the built `main`, whose expressions none of TVM's passes has simplified."""
+    """Return the built `main` whose expressions no pass of TVM has simplified."""
     target = lavapipe()
     bound = tirx.transform.BindTarget(target)(mod)
     host, devices = _build.split_host_device_mods(_SPLIT(bound))
@@ -87,7 +87,7 @@ def run(function: Any, *arrays: np.ndarray) -> list[np.ndarray]:
 
 
 def generate(mod: tvm.IRModule, target: tvm.target.Target | None = None) -> list[Kernel]:
-    """Return the kernels that are generated of a scheduled module."""
+    """Return the kernels that are generated from a scheduled module."""
     target = target or lavapipe()
     with target:
         passes, _, finish = tirx.get_default_tir_pipeline(target)
@@ -97,7 +97,7 @@ def generate(mod: tvm.IRModule, target: tvm.target.Target | None = None) -> list
 
 
 def explain_invalid(kernel: Kernel, folder: Path) -> str:
-    """Return what spirv-val says against it: nothing."""
+    """Return spirv-val's errors about the kernel; empty if it is valid."""
     path = folder / "kernel.spv"
     path.write_bytes(struct.pack(f"<{len(kernel.words)}I", *kernel.words))
     command = ["spirv-val", "--target-env", "vulkan1.1", str(path)]

@@ -1,4 +1,4 @@
-"""Projects with a target for lavapipe, and one product of matrices: the least that takes a GPU's whole way."""
+"""Projects with a target for lavapipe, and one matrix product, the smallest model for all stages of a GPU."""
 
 from __future__ import annotations
 

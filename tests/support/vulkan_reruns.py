@@ -1,4 +1,4 @@
-"""The Vulkan runtime's tests, run again where a device, a driver or a setting is another."""
+"""The Vulkan runtime's tests, run again with another device, driver or setting."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ NEEDS_LAYER = pytest.mark.skipif(
 )
 LAYER = {
     "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
-    "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",  # barriers that are missing
+    "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",  # missing barriers
 }
 
 
 def run_tests(*names: str, **environment: str) -> str:
-    """Run files of tests/package/runtime/vulkan; return all that they print."""
+    """Run files of tests/package/runtime/vulkan; return all their output."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-s", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *(f"tests/package/runtime/vulkan/test_{name}.py" for name in names)],
-        env={**os.environ, **environment, VARIABLE: ALL},  # what runs tonight runs all of them
+        env={**os.environ, **environment, VARIABLE: ALL},  # a rerun tonight runs all of them
         cwd=PROJECT,
         capture_output=True,
         text=True,
@@ -40,11 +40,11 @@ def run_tests(*names: str, **environment: str) -> str:
 
 
 def run_checked_tests(*names: str, **environment: str) -> None:
-    """Do so under the layer that checks every call of Vulkan's: it has nothing to say."""
+    """Run them under the layer that checks every call of Vulkan, and assert that it reports nothing."""
     errors = list_layer_errors(run_tests(*names, **{**environment, **LAYER}))
     assert not errors, "\n".join(errors[:10])
 
 
 def list_layer_errors(told: str) -> list[str]:
-    """Return the lines in which the layer speaks of an error."""
+    """Return the lines in which the layer reports an error."""
     return [line for line in told.splitlines() if re.match("(VUID|UNASSIGNED|SYNC-HAZARD)-", line.lstrip("."))]

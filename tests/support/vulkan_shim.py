@@ -1,4 +1,4 @@
-"""Devices and faults that this machine has not: children whose Vulkan loader is vulkan_shim.cpp."""
+"""Devices and faults that this machine lacks: children whose Vulkan loader is vulkan_shim.cpp."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shim_environment(**options: str) -> dict[str, str]:
 
 
 def run_child(code: str, environment: dict[str, str]) -> str:
-    """Run a program that ends as it should; return what it prints."""
+    """Run a program that ends without an error; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=300
     )

@@ -18,7 +18,7 @@ def vulkan_device(index: int = 0) -> Any:
 
 
 def launch_on(index: int) -> None:
-    """Let this thread's kernels run on that device, as host code says before its launches."""
+    """Let this thread's kernels run on that device, as host code does before its launches."""
     call("__tvm_set_device", vulkan_device().dlpack_device_type(), index)
 
 
@@ -45,7 +45,7 @@ def address(tensor: Any, offset: int = 0) -> ctypes.c_void_p:
 
 
 class ScaleAndAdd:
-    """`out = a * scale + b`, on the device."""
+    """The kernel `out = a * scale + b`, on the device."""
 
     def __init__(self, blob: bytes | None = None) -> None:
         self.module = load_module(blob or write_blob(Kernel()))

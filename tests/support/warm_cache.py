@@ -1,4 +1,4 @@
-"""A project whose steps are all in a cache folder, for clones to restore them from."""
+"""A project with all its steps in a cache folder, from which clones restore them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCES = ("digits.onnx", "models.yaml", "targets.yaml", "dodo.py", "records")
 
 @dataclass(frozen=True)
 class Warm:
-    """A project that was built, and the cache that it filled."""
+    """A built project, and the cache that it filled."""
 
     project: DoitProject
     cache: Path

@@ -1,4 +1,4 @@
-"""Sums over windows as networks have them: convolutions and pooling, lowered for a card."""
+"""Sums over windows as in networks: convolutions and pooling, lowered for a GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Layout = Literal["NCHW", "NHWC"]
 LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
 CARD = tvm_target("cuda", FrozenMap({"arch": "sm_90", **LIMITS}), HOST)
 BUSY = (24, 24, 112)
-"""Pictures, channels and size of a function with threads enough for neighbours."""
+"""Pictures, channels and size of a function with enough threads for neighbours."""
 
 
 def sum_windows(
@@ -29,7 +29,7 @@ def sum_windows(
 ) -> tvm.IRModule:
     """Return the function of a convolution with a bias and a bound, depthwise by default, or of pooling.
 
-    ``shape`` is of square pictures: how many, their channels and their size.
+    ``shape`` describes square pictures: their number, channels and size.
     """
     batch, channels, size = shape
     kept: list[Any] = []

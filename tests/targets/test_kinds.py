@@ -1,4 +1,4 @@
-"""Every kind of target answers every question, and a new one needs no more than its row."""
+"""Every kind of target answers every question, and a new kind needs only its row."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def test_the_cpu_of_a_target_and_of_its_package_are_one() -> None:
         assert target.cpu == PackageTarget("a", name, ATTRIBUTES[name], host).cpu == CPU
 
 
-# --------------------------------------------------------------------------- a kind that nobody knows
+# --------------------------------------------------------------------------- an unknown kind
 
 
 class Metal(Gpu):
-    """GPUs that TVM has no generator for."""
+    """GPUs for which TVM has no generator."""
 
     name = "metal"
 

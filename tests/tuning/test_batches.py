@@ -1,4 +1,4 @@
-"""How the searches of a step share its trials."""
+"""The way in which the searches of a step share its trials."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def search(row: Row) -> Any:
         ([(10, 64, 0, False), (10, 64, 0, False)], 10),  # the other has a right to its share
         ([(10, 64, 4, False), (10, 64, 0, False)], 6),
         ([(10, 64, 10, False), (10, 64, 0, False)], 0),
-        ([(10, 64, 10, False), (10, 64, 3, True)], 7),  # what an ended search leaves
+        ([(10, 64, 10, False), (10, 64, 3, True)], 7),  # the rest of an ended search
         ([(10, 64, 15, False), (10, 64, 3, True)], 2),
-        ([(10, 64, 0, False), (10, 64, 12, False)], 8),  # the other has had two of ours, by what a third left
+        ([(10, 64, 0, False), (10, 64, 12, False)], 8),  # the other has had two of ours, from the rest of a third
         ([(0, 64, 0, False), (10, 64, 0, False)], 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""The tune stage on one convolution that can be computed in three ways, and the package that comes of it."""
+"""The tune stage on one convolution with three possible algorithms, and the resulting package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How cores are shared between timing and building."""
+"""The split of cores between timing and building."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ STORES, FEATURES = 3, 164
 
 
 def batch(rng: Any, size: int) -> tuple[list[np.ndarray], list[float]]:
-    """Candidates whose time grows with their first feature."""
+    """Return candidates whose time grows with their first feature."""
     features = [rng.uniform(size=(STORES, FEATURES)).astype("float32") for _ in range(size)]
     return features, [1e-3 * (1 + float(feature[:, 0].sum())) for feature in features]
 

@@ -1,4 +1,4 @@
-"""Attention comes with its loops written out: TVM's search refuses it, and what it is, is measured and recorded."""
+"""Attention comes with its loops written out: TVM's search refuses it, so it is measured and recorded as it is."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_before_the_first_search_a_usual_core_counts(tmp_path: Path) -> None:
     assert shared is not None
     assert cheap is not None
     assert alone.low < 100 * USUAL["conv2d"] < alone.high
-    assert 3 < alone.middle / shared.middle < 8  # timing is no faster
+    assert 3 < alone.middle / shared.middle < 8  # timing does not become faster
     assert alone.middle / cheap.middle == pytest.approx(USUAL["conv2d"] / OTHERS)
 
 

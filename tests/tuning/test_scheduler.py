@@ -1,4 +1,4 @@
-"""Which Task is searched next, as a table of values."""
+"""The Task that is searched next, as a table of values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_task_without_a_batch_comes_first_in_the_order_given() -> None:
         ([curve(1, [3.0]), curve(1, [1.0])], 0),  # takes longer
         ([curve(1, [1.0], [1.0]), curve(1, [1.0], [0.7])], 1),  # still improves
         ([curve(1, [1.0], seconds=30.0), curve(1, [1.0])], 1),  # the same gain for less
-        ([curve(1, [INF]), curve(1, [1e-6])], 1),  # nothing of it runs: no gain in sight
+        ([curve(1, [INF]), curve(1, [1e-6])], 1),  # no candidate runs: no gain in sight
         ([curve(1, [1.0], [1.0], [1.0]), curve(1, [0.9])], 1),  # searched for long
         ([curve(1, [1.0]), curve(1, [1.0])], 0),  # the first of equals
     ],

@@ -11,7 +11,7 @@ UNLINKED = "build failed: Traceback\n  …\nOSError: [Errno 28] No space left on
 
 
 def batch(errors: tuple[str, ...], ran: int = 0) -> Any:
-    """Return a Batch of a Task with so many candidates that failed and ran."""
+    """Return a Batch of a Task with that many candidates that failed and that ran."""
     from types import SimpleNamespace
 
     from tvmbuild.compiler.tasks import Task

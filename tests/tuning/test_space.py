@@ -1,4 +1,4 @@
-"""What MetaSchedule may propose for a card; no card is needed to see that."""
+"""The candidates that MetaSchedule may propose for a GPU; no GPU is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def card(arch: str) -> Any:
 
 
 def matmul(dtype: str) -> Any:
-    """64 x 64 x 64, added up in float32."""
+    """Return a product of 64 x 64 x 64, added up in float32."""
     from tvm import te
 
     from tvmbuild.compiler.tasks import normalised

@@ -16,7 +16,7 @@ Searched = tuple[Any, Any, list[Any], list[Any], list[float | None]]
 
 
 class Listener:
-    """Keeps what it is told."""
+    """Keeps the reported measurements."""
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -147,7 +147,7 @@ def test_a_candidate_that_cannot_be_built_or_run_is_a_failure_with_a_reason(tmp_
 
 
 class Drawing:
-    """A search of MetaSchedule's that fails so many times first."""
+    """A MetaSchedule search that fails that many times first."""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures

@@ -1,4 +1,4 @@
-"""Records are checked on the workload that they were made for, whatever an equal Task calls its blocks."""
+"""Records are checked on the workload that they were made for, whatever block names an equal Task uses."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def test_an_equal_task_whose_blocks_have_other_names_uses_them(shipped: tuple[Ta
     assert elect_all(files, measured_on).traces.keys() == {task.key}
     assert len(files[task.key].records) == len(file.records)
 
-    # A search of it goes on in the names of the file.
+    # A search of it keeps the names of the file.
     assert list_blocks(dump_workload(as_recorded(book, task).mod)) == list_blocks(file.workload)
     assert as_recorded(book, replace(task, mod=load_workload(file.workload))).mod is not other

@@ -1,4 +1,4 @@
-"""`tvmbuild …`: our own commands by argparse; everything else is doit's."""
+"""The command `tvmbuild …`: our own commands by argparse; doit handles everything else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMANDS: dict[str, str] = {
     "config": "tvmbuild.cli.config",
     "device": "tvmbuild.cli.device.command",
 }
-"""Each module has ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``; only the one asked for is imported."""
+"""Command → module with ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``; only the used one is imported."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "one model, no project": ("compile", "check"),
@@ -41,16 +41,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "use a package": ("run", "bench", "config", "bundle"),
     "know the hardware, and what was measured on it": ("target", "device", "records"),
 }
-"""How help lists the commands."""
+"""The groups of commands in the help."""
 
 INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit code; an error that the user can act on is a message, no traceback."""
+    """Run the command and return the exit code; an error that the user can fix is a message without a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     ensure_home()
-    if "_ARGCOMPLETE" in os.environ:  # the shell asks what may follow
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
         importlib.import_module("tvmbuild.cli.completion").answer(COMMANDS)
     try:
         return _dispatch(arguments)

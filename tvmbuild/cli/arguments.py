@@ -1,4 +1,4 @@
-"""Types of arguments that several commands take."""
+"""Argument types that several commands use."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 
 def positive(text: str) -> int:
-    """Return a number over 0."""
+    """Return the positive integer in the text."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not over 0")
     return value
 
 
-positive.__name__ = "positive integer"  # argparse's message has it
+positive.__name__ = "positive integer"  # shown in argparse's message
 
 
 def address(text: str) -> str:
-    """Return an address of the form host:port."""
+    """Return the text, which must have the form host:port."""
     host, separator, port = text.rpartition(":")
     if not (host and separator and port.isdecimal() and 0 < int(port) < 1 << 16):
         raise argparse.ArgumentTypeError(f"{text} is not HOST:PORT")
@@ -32,7 +32,7 @@ address.__name__ = "HOST:PORT"
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what `inputs:` in models.yaml would."""
+    """Add the options that correspond to `inputs:` in models.yaml."""
     parser.add_argument(
         "--shape",
         dest="shapes",
@@ -54,7 +54,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def named_shape(text: str) -> tuple[str, list[int]]:
-    """Return an input's name and its shape, of NAME=1,3,224,224."""
+    """Parse NAME=1,3,224,224 into an input's name and its shape."""
     name, _, sizes = text.partition("=")
     try:
         shape = [int(size) for size in sizes.split(",")]
@@ -66,7 +66,7 @@ def named_shape(text: str) -> tuple[str, list[int]]:
 
 
 def named_value(text: str) -> tuple[str, str]:
-    """Return an input's name and what it always is, as JSON, of NAME=16000."""
+    """Parse NAME=16000 into an input's name and its constant value, as JSON."""
     name, _, value = text.partition("=")
     try:
         json.loads(value)
@@ -76,7 +76,7 @@ def named_value(text: str) -> tuple[str, str]:
 
 
 class ActionParser(argparse.ArgumentParser):
-    """A parser that imports its action's ``module`` when it is used: git starts the merge driver once a file."""
+    """A parser that imports its action's ``module`` on use, because git starts the merge driver once for each file."""
 
     module = ""
 

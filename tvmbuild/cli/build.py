@@ -1,4 +1,4 @@
-"""`tvmbuild build`: what doit does, here or on the workers of a Dask cluster."""
+"""The command `tvmbuild build`: the work of doit, here or on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmbuild.errors import TvmbuildError
 
 HELP = "build as plain `tvmbuild` does, or with --scheduler on the machines of a Dask cluster"
 AT_ONCE = "128"
-"""Steps that wait for a worker; Dask says which of them runs where and when."""
+"""The number of steps that may wait for a worker; Dask decides when and where each runs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +36,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_installed() -> None:
-    """Raise TvmbuildError where Dask is not installed."""
+    """Raise TvmbuildError if Dask is not installed."""
     if installed_version("distributed") is None:
         raise TvmbuildError("Dask is not installed", "`pip install 'tvmbuild[dask]'`, on all machines alike.")

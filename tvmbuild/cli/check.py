@@ -1,4 +1,4 @@
-"""`tvmbuild check MODEL.onnx …`: before anything is built, what cannot be, what will be slow, and how large it is."""
+"""The command `tvmbuild check MODEL.onnx …`: before a build, list what is impossible or slow, and how large it is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what is found; 1 when a model cannot be built."""
+    """Print the findings; return 1 if a model cannot be built."""
     found = {path: _examine(path, args) for path in args.models}
     unknown = {name for name, _ in (*args.shapes, *args.values)}.difference(
         *(facts["names"] for facts in found.values())
@@ -68,7 +68,7 @@ def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def describe(path: Path, facts: dict[str, Any]) -> list[str]:
-    """Return the lines for people; of a model that cannot be built, what is known all the same."""
+    """Return the lines for people; for a model that cannot be built, the facts known all the same."""
     lines = [f"{path}: {'cannot be built' if facts['problem'] else 'nothing stands in the way'}"]
     if facts["problem"]:
         lines += [f"  {facts['problem']}", *([f"  hint: {facts['hint']}"] if facts["hint"] else [])]

@@ -1,4 +1,4 @@
-"""`tvmbuild config`: where a C++ program finds what it needs to run packages."""
+"""The command `tvmbuild config`: the paths and flags that a C++ program needs to run packages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was asked for in one line."""
+    """Print the requested value in one line."""
     if args.cmake_dir:
         print(_CPP)
         return 0
@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(found))
     elif args.cflags:
-        # Pictures become the very numbers of Python: no products and sums in one rounding.
+        # Pictures must become the same numbers as in Python: products and sums are rounded separately.
         print("-std=c++17 -ffp-contract=off", *(f"-I{folder}" for folder in includes))
     else:
         paths = ",".join(f"-rpath,{library.parent}" for library in libraries)
-        # Nothing of libtvm_runtime is called by name, so that a linker would leave it out.
+        # Nothing of libtvm_runtime is called by name, so a linker would leave it out.
         print("-Wl,--no-as-needed", *libraries, f"-Wl,--as-needed,{paths}", "-lpthread -ldl")
     return 0

@@ -1,4 +1,4 @@
-"""`tvmbuild explain STEP`: why the step would run, the steps that it waits for, and the Tasks that it would search."""
+"""The command `tvmbuild explain STEP`: why the step would run, which steps it waits for, which Tasks it searches."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _explain(planned: Planned, step: AnyStep) -> list[str]:
 
 
 def _list_tasks(price: CellPrice) -> list[str]:
-    """Return what tune would search, the Task with most trials first."""
+    """Return the Tasks that tune would search, the one with most trials first."""
     if price.tasks is None:
         searched = "not known before simplify and tune have run" if price.searches else "none"
         return [f"Tasks to tune: {searched}"]
@@ -85,7 +85,7 @@ def _list_tasks(price: CellPrice) -> list[str]:
     return lines
 
 
-# `tvmbuild explain kernel MODEL@TARGET [OPERATOR]`: which record or rule made each kernel's schedule.
+# The command `tvmbuild explain kernel MODEL@TARGET [OPERATOR]`: the record or rule behind each kernel's schedule.
 
 _ORIGINS = {
     "record": "a record",
@@ -94,7 +94,7 @@ _ORIGINS = {
 
 
 def explain_kernels(plan: Plan, words: Sequence[str]) -> int:
-    """Print, for each kernel of a cell whose name has the operator's in it, where its schedule comes from."""
+    """Print where the schedule of each kernel of a cell comes from, if its name contains the operator's."""
     if not 1 <= len(words) <= 2:
         raise TvmbuildError("which kernels?", "`tvmbuild explain kernel MODEL@TARGET [OPERATOR]`.")
     cell, *operators = words

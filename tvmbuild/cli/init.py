@@ -1,4 +1,4 @@
-"""`tvmbuild init`: a working project in an empty folder."""
+"""The command `tvmbuild init`: a working project in an empty folder."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tvmbuild.errors import TvmbuildError
 HELP = "write a working project: both YAML files for a small model, with its records, or for yours"
 
 RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "dodo.txt": "dodo.py"}
-"""Kept under other names in the package: git would obey two of them, and the third is no module of ours."""
+"""Template files with other names in the package: git would obey two of them, and the third is not our module."""
 THIS_PC = "this-pc"
 IGNORED = frozenset({".git", ".venv"})
-"""What an empty folder may hold."""
+"""Files that an empty folder may hold."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Copy the template, into an empty folder; or write the project of a model, where there is none yet."""
+    """Copy the template into an empty folder, or write the project of a model into a folder without one."""
     folder: Path = args.folder
     if args.model is None:
         if any((args.target, args.precision, args.shapes, args.values, args.labels, args.preprocess)):
@@ -82,9 +82,9 @@ def _print_written(folder: Path, written: Sequence[Path], *more: str) -> None:
 
 
 def write_for(folder: Path, model: ModelWords, target: TargetWords) -> list[Path]:
-    """Write the project of one model and one target: what `tvmbuild compile` builds, to be kept.
+    """Write the project of one model and one target: the project of `tvmbuild compile`, to be kept.
 
-    A model that lies elsewhere is copied. TvmbuildError where one of the files is there: nothing is overwritten.
+    A model from elsewhere is copied. If one of the files exists, TvmbuildError: nothing is overwritten.
     """
     texts = {name: (_template() / kept).read_text(encoding="utf-8") for kept, name in RENAMED.items()}
     texts |= {f"schemas/{name}.schema.json": schema_text(name) for name in SCHEMAS}
@@ -109,7 +109,7 @@ def write_for(folder: Path, model: ModelWords, target: TargetWords) -> list[Path
 
 
 def _bring(path: Path, folder: Path) -> list[str]:
-    """Copy a file from outside the folder, with its external data, into `models/`; return what is new there."""
+    """Copy a file from outside the folder, with its external data, into `models/`; return the new files there."""
     if path.is_relative_to(folder):
         return []
     data = list_external_data(path) if path.suffix == ".onnx" else []

@@ -1,4 +1,4 @@
-"""Ask the compiler, in a process of its own, for `--dump-ir`, `--print-passes` and `explain kernel`."""
+"""Questions to the compiler, in its own process, for `--dump-ir`, `--print-passes` and `explain kernel`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmbuild.planning.plan import Plan
 
 
 def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that show what the compiler's passes do."""
+    """Add the options that show the compiler's passes."""
     parser.add_argument(
         "--dump-ir", type=Path, metavar="DIR", help="write the module after each pass that changed it, numbered"
     )
@@ -26,18 +26,18 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def show_passes(plan: Plan, cell: str, folder: Path | None = None) -> list[str]:
-    """Compile the cell once more and return the lines of a table of its passes; a folder gets the module after each.
+    """Compile the cell once more and return the lines of a table of its passes; write each pass's module to a folder.
 
-    Nothing of the project is written. TvmbuildError as of `list_kernels`.
+    The project stays unchanged. Raises TvmbuildError as `list_kernels` does.
     """
     shown: list[str] = _inspect(plan, cell, {"folder": None if folder is None else str(prepare_folder(folder))})
     return shown
 
 
 def list_kernels(plan: Plan, cell: str) -> list[dict[str, Any]]:
-    """Schedule the cell once more and return its kernels, each with where its schedule comes from.
+    """Schedule the cell once more and return its kernels, each with the source of its schedule.
 
-    TvmbuildError where there is no such cell, where tune has not run for it yet, and where it cannot be compiled.
+    TvmbuildError if there is no such cell, if tune has not run for it yet, or if it cannot be compiled.
     """
     kernels: list[dict[str, Any]] = _inspect(plan, cell, {})
     return kernels
@@ -70,7 +70,7 @@ def _inspect(plan: Plan, cell: str, wish: Mapping[str, object]) -> Any:
 
 
 def prepare_folder(folder: Path) -> Path:
-    """Make the folder for a dump and return its absolute path; TvmbuildError where it cannot be made."""
+    """Make the folder for a dump and return its absolute path; TvmbuildError if it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A plan with each step's status and each cell's price: what `plan` and `explain` show."""
+"""A plan with each step's status and each cell's price, for `plan` and `explain`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Planned:
 
 
 def plan_work(plan: Plan, chosen: Sequence[AnyStep]) -> Planned:
-    """Return what running the chosen steps would do; nothing is run or written."""
+    """Return the plan of running the chosen steps; nothing is run or written."""
     wanted = {step.id for step in (*chosen, *list_ancestors(plan, chosen))}
     part = Plan(plan.root, tuple(step for step in plan.steps if step.id in wanted))
     statuses = tuple(list_statuses(part, open_state(plan.root).recall))
@@ -42,7 +42,7 @@ def price_statuses(statuses: Sequence[Status]) -> tuple[CellPrice, ...]:
 
 
 def list_ancestors(plan: Plan, steps: Sequence[AnyStep]) -> list[AnyStep]:
-    """Return the steps that write what these read, and theirs, in the plan's order."""
+    """Return the steps that write the inputs of ``steps``, and their ancestors, in the plan's order."""
     wanted = {path for step in steps for path in step.inputs.values()}
     found = []
     for candidate in reversed(plan.steps):

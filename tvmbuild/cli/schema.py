@@ -1,4 +1,4 @@
-"""`tvmbuild schema`: print the JSON Schema of a YAML file."""
+"""The command `tvmbuild schema`: print the JSON Schema of a YAML file."""
 
 from __future__ import annotations
 

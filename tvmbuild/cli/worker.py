@@ -1,4 +1,4 @@
-"""`tvmbuild worker`: offer this machine to the scheduler of a Dask cluster."""
+"""The command `tvmbuild worker`: offer this machine to the scheduler of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             f"answering on {host}: without TLS, whoever reaches it can run any program here, as this user",
             file=sys.stderr,
         )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # systemd's stop is Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # systemd's stop acts like Ctrl-C
     try:
         asyncio.run(_serve(args.scheduler, host, resources))
     except KeyboardInterrupt:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def choose_host(scheduler: str, host: str | None) -> str:
-    """Return the address to answer on; TvmbuildError when the scheduler does not answer, or could not reach it."""
+    """Return the address to answer on; TvmbuildError if the scheduler does not answer, or could not reach it."""
     from tvmbuild.cluster.address import check_scheduler  # noqa: PLC0415 - Dask is an extra
 
     there = check_scheduler(scheduler, "worker")
@@ -75,11 +75,11 @@ async def _serve(scheduler: str, host: str, resources: dict[str, int]) -> None:
     import dask  # noqa: PLC0415 - Dask is an extra
     from distributed import Nanny  # noqa: PLC0415 - as above
 
-    # Dask's own variables would have steps compute with other threads than at home.
+    # Dask's own variables would make steps compute with other threads than at home.
     with dask.config.set({"distributed.nanny.pre-spawn-environ": {}, "distributed.nanny.environ": {}}):
         async with Nanny(
             scheduler,
-            nthreads=resources[STEPS],  # no more: Dask moves steps that wait to idle workers by counting threads
+            nthreads=resources[STEPS],  # no more: Dask moves waiting steps to idle workers by counting threads
             resources=resources,
             host=host,
             name=f"{platform.node()}-{os.getpid()}",

@@ -1,1 +1,1 @@
-"""Steps on the workers of a Dask cluster; all that knows Dask, besides `tvmbuild worker`."""
+"""Steps on the workers of a Dask cluster; the only code that uses Dask, besides `tvmbuild worker`."""

@@ -1,4 +1,4 @@
-"""The address of Dask's scheduler, looked at before Dask is: its own errors come late, as tracebacks."""
+"""A check of the Dask scheduler's address before Dask uses it, because Dask's own errors come late, as tracebacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMEOUT_S = 10.0
 
 
 def check_scheduler(address: str, role: Literal["client", "worker"]) -> str:
-    """Return its host; TvmbuildError when it is no address, has no TLS for this role, or nobody answers there."""
+    """Return its host; TvmbuildError if the address is invalid, has no TLS for this role, or nobody answers there."""
     match = re.fullmatch(r"(tcp|tls)://([^/]+):(\d{1,5})", address)
     if match is None:
         raise TvmbuildError(f"{address} is no address of a scheduler", "Write tcp://HOST:8786, or tls://HOST:8786.")
@@ -32,7 +32,7 @@ def check_scheduler(address: str, role: Literal["client", "worker"]) -> str:
 
 
 def explain_silence(address: str, error: Exception) -> TvmbuildError:
-    """Return what to say where no scheduler is."""
+    """Return the error for an address without a scheduler."""
     return TvmbuildError(
         f"no scheduler answers at {address}: {error}",
         "`dask scheduler --host 127.0.0.1` starts one and says its address.",

@@ -1,4 +1,4 @@
-"""Our side of a Dask cluster: what its workers have, and steps sent there and back."""
+"""The client of a Dask cluster: its workers' capabilities, and steps sent there and back."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from tvmbuild.planning.detection import detect_capabilities
 CONNECT_S = 10.0
 POLL_S = 2.0
 GRACE_S = 15.0
-"""A worker that was killed is back by then."""
+"""The seconds within which a killed worker is back."""
 SETTINGS = {
-    "distributed.admin.large-graph-warning-threshold": "4GiB",  # a model is what we send
+    "distributed.admin.large-graph-warning-threshold": "4GiB",  # a model is sent
 }
 
 
 @contextmanager
 def connect(address: str) -> Iterator[Cluster]:
-    """Yield the cluster; afterwards nothing of ours runs there, and nothing more is written here."""
+    """Yield the cluster; afterwards none of our steps runs there, and nothing more is written here."""
     check_scheduler(address, "client")
     cpu = detect_capabilities().host_cpu
-    for logger in ("distributed", "distributed.client"):  # what they warn of, we say in one message
+    for logger in ("distributed", "distributed.client"):  # one message of ours replaces their warnings
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     with dask.config.set(SETTINGS):
         try:
@@ -61,13 +61,13 @@ def connect(address: str) -> Iterator[Cluster]:
 
 
 class Cluster:
-    """Runs steps on the workers that `tvmbuild worker` has started. Many threads may do so at once."""
+    """Runs steps on the workers that `tvmbuild worker` has started; many threads may use it at once."""
 
     def __init__(self, client: Client, address: str, cpu: str) -> None:
         self._client = client
         self._address = address
         self._cpu = cpu
-        """LLVM's name of this machine's: `device: local` means one like it, where the target names none."""
+        """LLVM's name of this machine's CPU; `device: local` means one like it if the target names none."""
         self._topic = f"tvmbuild-{uuid.uuid4().hex}"
         self._here = OneAtATime()
         self._home = threading.Lock()
@@ -84,7 +84,7 @@ class Cluster:
         return False
 
     def list_machines(self, commands: Sequence[str]) -> list[Capabilities]:
-        """Return what the workers' machines can do; TvmbuildError when there is none, or one has other versions."""
+        """Return the workers' capabilities; TvmbuildError if there is no worker, or one with other versions."""
         workers = [address for address, offer in self._list_offers().items() if STEPS in offer]
         if not workers:
             raise TvmbuildError(
@@ -100,9 +100,9 @@ class Cluster:
         return [machine for _, machine in answers.values()]
 
     def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:
-        """Run the step on a worker that has what it needs, and bring its files home; raises as `run_process` does.
+        """Run the step on a worker that has its needs, and bring its files home; raises as `run_process` does.
 
-        One without needs is run here, one at a time.
+        A step without needs is run here, one at a time.
         """
         needs = list_needs(step, self._cpu)
         if not needs:
@@ -123,17 +123,17 @@ class Cluster:
                 self._tuned.append(step)
 
     def is_outdone(self) -> bool:
-        """Return whether a tune step's Schedule lost to records that another one of the same target brought home later."""
+        """Return whether a tune step's Schedule lost to records that a later step of the same target brought home."""
         never = (replace(step, settings=replace(step.settings, tune="never")) for step in self._tuned)
         return any(find_outdated(step) is not None for step in never)
 
     def close(self) -> None:
-        """Leave the cluster: what still runs there ends, and what comes home is no longer written."""
+        """Leave the cluster: our steps there end, and results that still come home are not written."""
         self._home.acquire()  # for good: doit's threads may outlive its run
         self._client.close()
 
     def _send(self, data: bytes) -> Future:
-        """Return the data as a task that anyone can do: as Dask needs it, where it needs it, again if it is lost."""
+        """Return the data as a task that any worker can do, where Dask needs it and again if it is lost."""
         return self._client.submit(bytes, data, key=f"tvmbuild-{hashlib.sha256(data).hexdigest()}")
 
     def _wait(self, needs: Amounts, parcel: Parcel, contents: Sequence[Future]) -> Outcome:
@@ -155,7 +155,7 @@ class Cluster:
         return outcome
 
     def _await_worker(self, needs: Amounts) -> None:
-        """Return when a worker has all of it; TvmbuildError when there was none for a while."""
+        """Return when a worker has all of it; TvmbuildError if there was none for a while."""
         end = time.monotonic() + GRACE_S
         while lack := explain_lack(needs, self._list_offers().values()):
             if time.monotonic() > end:
@@ -168,7 +168,7 @@ class Cluster:
             time.sleep(POLL_S)
 
     def _list_offers(self) -> dict[str, dict[str, float]]:
-        """Return the resources of each worker by its address, as they were at most POLL_S ago."""
+        """Return the resources of each worker by its address, at most POLL_S old."""
         with self._asking:
             if time.monotonic() - self._asked > POLL_S:
                 try:
@@ -186,7 +186,7 @@ class Cluster:
 
 
 def _check_versions(worker: str, version: str, machine: Capabilities) -> None:
-    """Raise TvmbuildError where both sides have a tool in different versions: the state would be true on one only."""
+    """Raise TvmbuildError if both sides have a tool in different versions: the state would be true on one only."""
     if version != __version__:
         raise _explain_mismatch(worker, f"tvmbuild {version}", __version__)
     for name in TOOLS:

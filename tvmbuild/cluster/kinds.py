@@ -1,6 +1,6 @@
 """Tables of the resources that kinds of targets and devices take of a Dask worker, and that its machine offers.
 
-A kind that is in neither table here has the defaults, and knows nothing of clusters. Pure; imports no Dask.
+A kind missing from both tables has the defaults, and knows nothing of clusters. Pure; imports no Dask.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ Amounts = dict[str, int]
 Spec = TypeVar("Spec", bound=DeviceSpec)
 
 TIMING = "device:local"
-"""What times on the machine itself has it alone."""
+"""The resource of the worker's own machine for timing, used by one step at a time."""
 COMPILER = "nvcc"
-"""What compiles CUDA kernels; or NVRTC."""
+"""The resource of a compiler of CUDA kernels, nvcc or NVRTC."""
 
 
 class TargetResources:
-    """A kind of target: its code generator, and one device at a time."""
+    """The resources of a kind of target: its code generator, and one device at a time."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
     def list_build_needs(self, *, compiles: bool) -> Amounts:  # noqa: ARG002 - as Cuda is asked
-        """List the resources that building for the kind takes; ``compiles``: down to machine code."""
+        """List the resources that building for the kind takes; ``compiles`` if it goes down to machine code."""
         return {f"build:{self._kind}": 1}
 
     def list_device_needs(self, _cpu: str, _threads: int, /) -> Amounts:
@@ -44,56 +44,56 @@ class TargetResources:
 
 
 class Llvm(TargetResources):
-    """Its devices are cores."""
+    """The resources of CPU targets, whose devices are cores."""
 
     def list_device_needs(self, cpu: str, threads: int, /) -> Amounts:
-        """Return as many cores of that CPU."""
+        """Return as many cores of that CPU as there are threads."""
         return {f"cpu:{cpu}": threads}
 
     def list_device_offers(self, machine: Capabilities) -> Amounts:
-        """Return the cores."""
+        """Return the machine's cores."""
         return {f"cpu:{machine.host_cpu}": machine.cores}
 
 
 class Cuda(TargetResources):
-    """Its kernels are compiled by a compiler besides TVM."""
+    """The resources of CUDA targets, which need a kernel compiler besides TVM."""
 
     def list_build_needs(self, *, compiles: bool) -> Amounts:
-        """Add the compiler of kernels."""
+        """Add the kernel compiler."""
         return {**super().list_build_needs(compiles=compiles), **({COMPILER: 1} if compiles else {})}
 
     def list_build_offers(self, machine: Capabilities, steps: int) -> Amounts:
-        """Add the compiler of kernels."""
+        """Add the kernel compiler."""
         compiler = {COMPILER: steps} if machine.nvcc or machine.nvrtc else {}
         return {**super().list_build_offers(machine, steps), **compiler}
 
 
 class DeviceResources(Generic[Spec]):
-    """A kind of device: one at a time, which a worker is told that it has, by `--has device:KIND`."""
+    """The resources of a kind of device: one at a time, which a worker gets by `--has device:KIND`."""
 
     def list_needs(self, spec: Spec, _own: Amounts, /) -> Amounts:
-        """List the resources that a step on the device takes; ``own``: those of timing on the worker's own machine."""
+        """List the resources that a step on the device takes; ``own`` are those of timing on this worker's machine."""
         return {f"device:{spec.kind}": 1}
 
     def list_offers(self, _machine: Capabilities, /) -> Amounts:
-        """Return what a worker on the machine offers without being told."""
+        """Return the resources that a worker on the machine offers by itself."""
         return {}
 
 
 class Local(DeviceResources[LocalDevice]):
-    """The worker's own machine."""
+    """The resources of the worker's own machine."""
 
     def list_needs(self, _spec: LocalDevice, own: Amounts, /) -> Amounts:
-        """Return the machine alone, and its cores or its GPU."""
+        """Return the machine's exclusive use, and its cores or its GPU."""
         return {TIMING: 1, **own}
 
     def list_offers(self, _machine: Capabilities, /) -> Amounts:
-        """Return that one step at a time has the machine alone."""
+        """Return the machine's exclusive use, for one step at a time."""
         return {TIMING: 1}
 
 
 class Qemu(DeviceResources[QemuDevice]):
-    """Emulated boards, those that are made."""
+    """The resources of the emulated boards that are made."""
 
     def list_needs(self, spec: QemuDevice, _own: Amounts, /) -> Amounts:
         """Return the board of that architecture."""
@@ -105,15 +105,15 @@ class Qemu(DeviceResources[QemuDevice]):
 
 
 class Rpc(DeviceResources[RpcDevice]):
-    """Boards behind a tracker, which a worker is told by `--tracker`."""
+    """The resources of boards behind a tracker, which a worker gets by `--tracker`."""
 
     def list_needs(self, spec: RpcDevice, _own: Amounts, /) -> Amounts:
-        """Return a board of the key."""
+        """Return a board with that key."""
         return {f"device:{spec.key}": 1}
 
 
 class Ssh(DeviceResources[SshDevice]):
-    """Boards behind ssh."""
+    """The resources of boards behind ssh."""
 
     def list_needs(self, spec: SshDevice, _own: Amounts, /) -> Amounts:
         """Return the board at the address."""
@@ -125,10 +125,10 @@ DEVICE_ROWS: Mapping[str, DeviceResources[Any]] = {"local": Local(), "rpc": Rpc(
 
 
 def target_resources(kind: str) -> TargetResources:
-    """Return the answers of a kind of target."""
+    """Return the resources of a kind of target."""
     return TARGET_ROWS.get(kind, TargetResources)(kind)
 
 
 def device_resources(kind: str) -> DeviceResources[Any]:
-    """Return the answers of a kind of device."""
+    """Return the resources of a kind of device."""
     return DEVICE_ROWS.get(kind, DeviceResources())

@@ -1,4 +1,4 @@
-"""Compute Dask resources: those that a step takes of its worker, and those that a worker has.
+"""The computation of Dask resources: those that a step takes of its worker, and those that a worker has.
 
 Pure; imports no Dask.
 """
@@ -26,13 +26,13 @@ from tvmbuild.planning.stages.quantize import NNCF
 from tvmbuild.targets.table import TARGETS
 
 STEPS = "tvmbuild"
-"""Steps at once."""
+"""The resource that counts the steps a worker runs at once."""
 
 
 def list_needs(step: AnyStep, host_cpu: str) -> Amounts:
-    """Return amounts by name; none for a step that runs in the user's own environment only.
+    """Return amounts by name; empty for a step that must run in the user's own environment.
 
-    `device: local` means a CPU called ``measured_on``; where the target does not say, one called ``host_cpu``.
+    `device: local` means a CPU called ``measured_on``; if the target does not say, one called ``host_cpu``.
     """
     ask = STAGE_ROWS.get(step.stage)
     needs = {} if ask is None else ask(step, host_cpu)
@@ -40,7 +40,7 @@ def list_needs(step: AnyStep, host_cpu: str) -> Amounts:
 
 
 def list_resources(machine: Capabilities, steps: int, others: Iterable[str] = ()) -> Amounts:
-    """Return what a worker on the machine offers to that many steps at once; ``others`` it cannot find out itself."""
+    """Return the machine's offers to that many steps at once, with ``others``, which it cannot find out itself."""
     found = {STEPS: steps}
     for name in TARGETS:
         kind = target_resources(name)
@@ -55,7 +55,7 @@ def list_resources(machine: Capabilities, steps: int, others: Iterable[str] = ()
 
 
 def explain_lack(needs: Mapping[str, int], workers: Iterable[Mapping[str, float]]) -> str | None:
-    """Return what no worker has; None where one of them has all of it."""
+    """Return the resources that no worker has; None if one of them has all."""
     offers = list(workers)
     if any(all(offer.get(name, 0) >= amount for name, amount in needs.items()) for offer in offers):
         return None
@@ -64,38 +64,38 @@ def explain_lack(needs: Mapping[str, int], workers: Iterable[Mapping[str, float]
 
 
 def _simplify(step: Step[SimplifyStep], _host_cpu: str) -> Amounts | None:
-    """Return the extras of the source; None of an export, which imports what only its user has."""
+    """Return the extras of the source; None for an export, whose imports only its user has."""
     source = step.options.source
     return None if source.kind == "export" else {extra.name: 1 for extra in source.list_extras()}
 
 
 def _quantize(step: Step[QuantizeStep], _host_cpu: str) -> Amounts:
-    """Return the library of the method, where not every worker has it."""
+    """Return the library of the method, if not every worker has it."""
     return {NNCF: 1} if step.options.quantize.method == NNCF else {}
 
 
 def _tune(step: Step[TuneStep], host_cpu: str) -> Amounts:
-    """Return what a search takes, or the election alone."""
+    """Return the resources of a search, or of the election alone."""
     searches = step.options.device.is_timed and step.settings.tune != "never"
     needs = target_resources(step.options.kind).list_build_needs(compiles=searches)
     return needs | _list_device_needs(step.options, host_cpu) if searches else needs
 
 
 def _compile(step: Step[CompileStep], _host_cpu: str) -> Amounts:
-    """Return what the build takes, with the linker that the target names."""
+    """Return the resources of a build, with the linker that the target names."""
     needs, link = target_resources(step.options.kind).list_build_needs(compiles=True), step.options.link
     return needs if link == "auto" else {**needs, f"linker:{link}": 1}
 
 
 def _validate(step: Step[ValidateStep], host_cpu: str) -> Amounts:
-    """Return what generating code takes, down to no machine code of a GPU; and the device that runs it."""
+    """Return the resources of generating code, without a GPU's machine code, and the device that runs it."""
     kind = target_resources(step.options.kind)
     device = {} if step.options.stand_in is None else kind.list_device_needs(host_cpu, 1)
     return {**kind.list_build_needs(compiles=False), **device}
 
 
 def _benchmark(step: Step[BenchmarkStep], host_cpu: str) -> Amounts:
-    """Return what the device takes."""
+    """Return the resources of the device."""
     return _list_device_needs(step.options, host_cpu)
 
 
@@ -114,4 +114,4 @@ STAGE_ROWS: Mapping[str, Callable[[Step[Any], str], Amounts | None]] = {
     "validate": _validate,
     "benchmark": _benchmark,
 }
-"""A stage that is not here takes a place, and no more."""
+"""Stage → its needs; a stage missing here takes a place and nothing more."""

@@ -1,4 +1,4 @@
-"""A step on its way to another machine and back: its files as bytes, by their paths relative to the project."""
+"""A step in transit to another machine and back: its files as bytes, by their paths relative to the project."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Parcel:
-    """The step as the project has it, and the paths of its inputs, whose bytes travel beside it in this order."""
+    """The step as in the project, and the paths of its inputs, whose bytes travel beside it in this order."""
 
     step: AnyStep
     paths: tuple[str, ...]
     topic: str = ""
-    """Of Dask's, for progress."""
+    """The Dask topic for progress."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What comes back."""
+    """The returned result of a step."""
 
     outputs: Files = field(default_factory=dict)
-    """By role; none of a step that failed, unless by a VerdictError."""
+    """The outputs by role; empty for a failed step, unless the failure is a VerdictError."""
     changed: Files = field(default_factory=dict)
-    """Other files that it has written."""
+    """The other files that it has written."""
     removed: tuple[str, ...] = ()
     log: bytes = b""
     error: TvmbuildError | None = None
 
 
 def name_of(path: Path, step: AnyStep) -> str:
-    """Return the path relative to the step's project; one outside begins with `..`."""
+    """Return the path relative to the step's project; an outside path begins with `..`."""
     return os.path.relpath(path, step.root)
 
 
 def unpack(parcel: Parcel, contents: Iterable[bytes], folder: Path) -> AnyStep:
-    """Write the inputs into a project below ``folder``; return the step as it is there."""
+    """Write the inputs into a project below ``folder``; return the step with its paths there."""
     depth = max((Path(name).parts.count("..") for name in parcel.paths), default=0)
     root = folder.joinpath(*["outside"] * depth, "project")
     step = parcel.step
@@ -62,7 +62,7 @@ def unpack(parcel: Parcel, contents: Iterable[bytes], folder: Path) -> AnyStep:
 
 
 def write_files(root: Path, files: Files) -> None:
-    """Write the files below ``root``, which nobody else looks at yet."""
+    """Write the files below ``root``, which nobody else reads yet."""
     for name, data in files.items():
         path = Path(os.path.normpath(root / name))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,10 +86,10 @@ def publish_outputs(step: AnyStep, outputs: Files) -> None:
 
 
 def compress(files: Files) -> bytes:
-    """Return the files as one piece of data: equal files are equal bytes."""
+    """Return the files as one byte string; equal files give equal bytes."""
     return zlib.compress(pickle.dumps(sorted(files.items())), level=1)
 
 
 def decompress(data: bytes) -> dict[str, bytes]:
-    """Return what `compress` was given."""
+    """Return the files of `compress`."""
     return dict(pickle.loads(zlib.decompress(data)))  # noqa: S301 - from our own other side

@@ -1,4 +1,4 @@
-"""What runs on a worker: one step, in a folder of its own, by the same process as at home."""
+"""The worker's side: one step, in its own folder, run by the same process as at home."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.planning.detection import detect_capabilities
 
 INTERVAL_S = 5.0
-"""Between two lines of progress."""
+"""The seconds between two lines of progress."""
 COMPILERS = ("llvm", "nvcc", "nvrtc")
 
 
 class _UnwantedError(Exception):
-    """Nobody waits for the step any more."""
+    """The error that nobody waits for the step any more."""
 
 
 def describe_machine(commands: tuple[str, ...]) -> tuple[str, Capabilities]:
-    """Return the version of tvmbuild on the worker, and what can be done there."""
+    """Return the worker's version of tvmbuild, and its machine's capabilities."""
     return __version__, detect_capabilities(commands)
 
 
 def run_parcel(parcel: Parcel, side: bytes, *contents: bytes) -> Outcome:
-    """Run the step and return what it wrote; its outcome is worth nothing once the task is cancelled."""
+    """Run the step and return its result, which is worthless once the task is cancelled."""
     worker, sent = get_worker(), decompress(side)
     try:
         _check_tools(parcel.step, worker.address)
@@ -64,7 +64,7 @@ def _run(step: AnyStep, home: Path, sent: Files, attendant: Attendant) -> Outcom
 
 
 def _attend(worker: Worker, parcel: Parcel) -> Attendant:
-    """Tell the step's progress to whoever waits for it, and end it when nobody does: Dask does not stop a thread."""
+    """Report the step's progress to the waiting client, and end it when nobody waits: Dask does not stop a thread."""
     key, last = worker.get_current_task(), 0.0
 
     def show(text: str) -> None:
@@ -83,7 +83,7 @@ def _attend(worker: Worker, parcel: Parcel) -> Attendant:
 
 
 def _check_tools(step: AnyStep, address: str) -> None:
-    """Raise TvmbuildError unless the tools here are those that the step's result is kept under."""
+    """Raise TvmbuildError unless the tools here are the tools that the step's result is kept under."""
     commands = [name for name in step.tools if name not in {*TOOLS, *COMPILERS}]
     found = list_tools(detect_capabilities(commands))
     for name, version in step.tools.items():
@@ -95,6 +95,6 @@ def _check_tools(step: AnyStep, address: str) -> None:
 
 
 def list_tools(machine: Capabilities) -> Mapping[str, str]:
-    """Return the versions of the machine's tools by the names that steps call them."""
+    """Return the versions of the machine's tools by the names that steps use."""
     compilers = {name: getattr(machine, name) or "absent" for name in COMPILERS}
     return {**compilers, **machine.versions, **machine.linkers}

@@ -1,4 +1,4 @@
-"""What a stage reads and writes besides its declared files: records and what this clone knows of them, the history."""
+"""The files that a stage uses besides its declared ones: records, this clone's notes on them, and the history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.records.task_file import TaskFile
 
 
 def list_places(step: AnyStep) -> tuple[Path, ...]:
-    """Return those files and folders. Other targets' records are what a search may start from."""
+    """Return the files and folders. Other targets' records are included because a search may start from them."""
     layout = Layout(step.root)
     if isinstance(step.options, SimplifyStep | QuantizeStep | CompileStep):
         return ()
@@ -24,26 +24,26 @@ def list_places(step: AnyStep) -> tuple[Path, ...]:
         model, target = step.subject.split("@", 1)
         return (layout.cell_file(model, target, "schedule.json"), layout.history)
     name = step.options.target
-    # A journal, or a course, is a file a Task: its folder is named by that of any.
+    # A journal, or a course, is one file for each Task; its folder is the parent of any Task's path.
     of_tasks = (layout.journal(name, "").parent, layout.course(name, "").parent)
     local = (layout.quarantine(name), layout.verified(name), *of_tasks)
     return (layout.records("" if step.settings.tune != "never" else name), *local)
 
 
 def read_sent(step: AnyStep) -> dict[str, bytes]:
-    """Return the side files that travel with the step; the history does not, it only grows by what comes back."""
+    """Return the side files that travel with the step; the history stays, because a step only adds to it."""
     return read_files(step.root, (place for place in list_places(step) if place != Layout(step.root).history))
 
 
 def compare(step: AnyStep, sent: Files) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Return what the step has changed of the side files, and what it has removed."""
+    """Return the side files that the step has changed, and the names of those it has removed."""
     now = read_files(step.root, list_places(step))
     changed = {name: data for name, data in now.items() if sent.get(name) != data}
     return changed, tuple(sorted(sent.keys() - now.keys()))
 
 
 def take_home(step: AnyStep, sent: Files, outcome: Outcome) -> None:
-    """Put the changes into the project; where another step was faster, both count."""
+    """Put the changes into the project; if another step was faster, both count."""
     for name, data in outcome.changed.items():
         path = step.root / name
         if path == Layout(step.root).history:
@@ -51,7 +51,7 @@ def take_home(step: AnyStep, sent: Files, outcome: Outcome) -> None:
         elif path.parent.parent == Layout(step.root).records("") and _read(path) not in {sent.get(name), data}:
             _unite_records(path, sent.get(name), data)
         else:
-            write_bytes(path, data)  # of two memories, or measured choices, the later is as good
+            write_bytes(path, data)  # the later of two memories, or of two measured choices, is as good
     for name in outcome.removed:
         if _read(step.root / name) == sent[name]:
             (step.root / name).unlink()
@@ -72,7 +72,7 @@ def _append(path: Path, data: bytes) -> None:
 
 
 def _unite_records(path: Path, before: bytes | None, data: bytes) -> None:
-    """Merge two files of one Task as git's merge of two branches does; a damaged one is no side."""
+    """Merge two files of one Task as git's merge of two branches does; a damaged file counts as absent."""
     with TemporaryDirectory(prefix="tvmbuild-merge-") as folder:
         write_files(Path(folder), {f"theirs/{path.name}": data} | ({f"before/{path.name}": before} if before else {}))
         theirs, ancestor = (_read_sound(Path(folder, side, path.name)) for side in ("theirs", "before"))

@@ -104,7 +104,7 @@ def format_table(ran: list[Ran]) -> list[str]:
             phase = each.phase
             lines.append(f"{phase}:")
         lines.append(f"  {number:03} {each.name:{width}} {each.seconds * 1000:8.1f} ms  {each.changed or '-'}")
-        lines += [f"      left as it was, {number} times: {reason}" for reason, number in sorted(each.missed.items())]
+        lines += [f"      missed {number}: {reason}" for reason, number in sorted(each.missed.items())]
     fired, total = sum(bool(each.changed) for each in ran), sum(each.seconds for each in ran)
     return [*lines, f"{len(ran)} passes, {fired} changed something, {total:.2f} s"]
 

@@ -60,12 +60,13 @@ from tvmbuild.compiler.passes.fuse_normalization import fuse_normalization
 from tvmbuild.compiler.passes.int8.byte_lookup_tables import use_byte_lookup_tables
 from tvmbuild.compiler.passes.int8.lower_dot_products import lower_dot_products
 from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import lower_qdq_to_int8
+from tvmbuild.compiler.passes.int8.lower_recurrences import lower_recurrences
 from tvmbuild.compiler.passes.int8.lower_to_dp4a import lower_to_dp4a
 from tvmbuild.compiler.passes.int8.pad_int8_channels import pad_int8_channels
 from tvmbuild.compiler.passes.interleave_conv_transpose_phases import interleave_conv_transpose_phases, is_interleaved
 from tvmbuild.compiler.passes.join_residuals import join_residuals
 from tvmbuild.compiler.passes.one_hot_to_take import one_hot_to_take
-from tvmbuild.compiler.passes.pad_conv_channels import CHOICES, pad_conv_channels
+from tvmbuild.compiler.passes.pad_conv_channels import pad_conv_channels
 from tvmbuild.compiler.passes.pad_matmul_columns import pad_matmul_columns
 from tvmbuild.compiler.passes.patch_conv_transpose_to_conv import patch_conv_transpose_to_conv
 from tvmbuild.compiler.passes.precision import sum_products_in_float32
@@ -78,6 +79,7 @@ from tvmbuild.compiler.passes.split_wide_functions import split_concatenations, 
 from tvmbuild.compiler.passes.widen_conv1d import widen_conv1d
 from tvmbuild.compiler.passes.winograd.apply_winograd import ConvolutionCall, apply_winograd, read_convolutions
 from tvmbuild.compiler.passes.winograd.attach_epilogues import attach_epilogues
+from tvmbuild.compiler.passes.winograd.choices import CHOICES
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
 _NHWC = {
@@ -245,6 +247,7 @@ PRODUCTS = Phase(
             before={"LowerDotProducts": "it takes the table's place after a convolution into account"},
         ),
         of_target("LowerDotProducts", lower_dot_products, before={"SeparateGroups": "groups of bytes are its own"}),
+        of_target("LowerRecurrences", lower_recurrences, on_cpu),
         of_target("SeparateGroups", separate_groups, on_cpu, in_nhwc),
         of_target("PadConvChannels", pad_conv_channels, on_cpu, in_nhwc),
         of_target("LowerToDp4a", lower_to_dp4a, on_gpu),

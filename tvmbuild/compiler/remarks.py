@@ -7,7 +7,7 @@ keeps the rewrite from it; the operators that a pass is not made for are none of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -26,6 +26,17 @@ def missed(reason: str) -> Made | None:
     if collected is not None:
         collected[reason] += 1
     return None
+
+
+def is_missed(obstacles: Iterable[str]) -> bool:
+    """Remark on the first of what keeps a rewrite from a call, if anything does; say whether it does.
+
+    A rewrite begins with it: ``if is_missed(_list_obstacles(call)): return None``.
+    """
+    reason = next(iter(obstacles), None)
+    if reason is not None:
+        missed(reason)
+    return reason is not None
 
 
 @contextmanager

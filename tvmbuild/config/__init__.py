@@ -1,4 +1,4 @@
-"""models.yaml and targets.yaml: read, checked, turned into values."""
+"""The configuration: models.yaml and targets.yaml are read, checked and turned into values."""
 
 from tvmbuild.config.load import load_project
 

@@ -1,4 +1,4 @@
-"""targets.yaml's `cache:` → CacheSpec."""
+"""The conversion of `cache:` in targets.yaml to a CacheSpec."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tvmbuild.base.specs import CacheSpec
 from tvmbuild.config.document import Document
 
 SIZE = re.compile(r"[0-9]+(\.[0-9]+)? ?[MGT]B")
-"""Also the schema's."""
+"""The form of a size, which the schema repeats."""
 _UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def make_cache(document: Document, root: Path) -> CacheSpec | None:
-    """Return the cache that targets.yaml names, or None."""
+    """Return the cache that targets.yaml names; None without one."""
     if not isinstance(document.data, dict):
         return None
     data = document.part((), "cache", None)

@@ -1,11 +1,11 @@
-"""`defaults` under what a model or a target says itself."""
+"""The merge of `defaults` with the keys of a model or a target itself."""
 
 from __future__ import annotations
 
 from typing import Any
 
 WHOLE = frozenset({"device"})
-"""Keys whose maps are alternatives: one replaces the other, key by key would mix them."""
+"""The keys whose maps are alternatives: one replaces the other, because a merge by key would mix them."""
 
 
 def merge_maps(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

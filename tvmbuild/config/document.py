@@ -1,7 +1,7 @@
 """One YAML file as plain data that remembers where every key and value stands.
 
-Scalars follow YAML 1.2's core schema, as editors read them: `no` and `1_000` are text and `1e-3` is a number,
-where PyYAML's 1.1 says otherwise.
+Scalars follow YAML 1.2's core schema, as editors read them: `no` and `1_000` are text and `1e-3` is a number, unlike in
+PyYAML's 1.1.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tvmbuild.config.mistakes import KeyPath, Mistake, Position, show_value
 from tvmbuild.config.syntax import MAX_DEPTH, SyntaxMistake, compose
 
 MAX_VALUES = 200_000
-"""Aliases that expand to more values than this are refused."""
+"""The most values after the expansion of aliases."""
 
 MAX_DIGITS = 300
-"""Longer integers are floats: Python refuses to convert thousands of digits."""
+"""The most digits of an integer; longer ones become floats, since Python refuses to convert thousands of digits."""
 
 _TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 _MERGE = "<<"
@@ -36,14 +36,14 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\
 
 @dataclass(frozen=True)
 class Document:
-    """``data`` is made of dict, list, str, int, float, bool and None; ``file`` is how messages name the file."""
+    """The data of a file as dict, list, str, int, float, bool and None; messages name the file ``file``."""
 
     file: str
     data: Any = None
     keys: dict[KeyPath, Position] = field(default_factory=dict)
     values: dict[KeyPath, Position] = field(default_factory=dict)
     texts: dict[KeyPath, str] = field(default_factory=dict)
-    """Numbers as they are written: 2.30 is not 2.3 where a version is meant."""
+    """Numbers as they are written, because a version 2.30 is not 2.3."""
     mistakes: list[Mistake] = field(default_factory=list)
 
     def report(self, path: KeyPath, what: str, expected: str | None = None, nearest: str | None = None) -> None:
@@ -55,11 +55,11 @@ class Document:
         self.mistakes.append(Mistake(self.file, self.key_position(path), path, what, expected, nearest))
 
     def value_position(self, path: KeyPath) -> Position:
-        """Return where the value stands."""
+        """Return the position of the value."""
         return self.values[path] if path in self.values else self.key_position(path)
 
     def key_position(self, path: KeyPath) -> Position:
-        """Return where the key stands, or the item of a list, or what holds it."""
+        """Return the position of the key, of the list's item, or of the containing value."""
         while path:
             if path in self.keys:
                 return self.keys[path]
@@ -69,7 +69,7 @@ class Document:
         return Position()
 
     def part(self, path: KeyPath, key: str, default: Any) -> Any:
-        """Return what the map at ``path`` has under ``key``; the default when it has none, or one with mistakes."""
+        """Return the value of ``key`` in the map at ``path``; the default if it is absent or has mistakes."""
         if not self.is_sound((*path, key)):
             return default
         value = self.data
@@ -83,7 +83,7 @@ class Document:
 
 
 def read_document(path: Path, name: str) -> Document:
-    """Return the file's data, or a Document whose data is None and whose mistakes say why."""
+    """Return the file's data, or a Document without data whose mistakes give the reason."""
     document = Document(name)
     try:
         node = compose(path)
@@ -136,7 +136,7 @@ class _Reader:
         return _WORDS[text] if text in _WORDS else self.read_number(text, path)
 
     def read_number(self, text: str, path: KeyPath) -> int | float | str:
-        """Return the number, or the text itself when it is none."""
+        """Return the number, or the text itself if it is not a number."""
         number: int | float
         if _INTEGER.fullmatch(text) and len(text) < MAX_DIGITS:
             number = int(text, 0) if text[:2] in ("0x", "0o") else int(text)
@@ -158,7 +158,7 @@ class _Reader:
         return data
 
     def collect_pairs(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-        """Return the mapping's keys, then those of the mappings that it merges and that it lacks."""
+        """Return the mapping's keys, then those of merged mappings that it lacks."""
         pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         merged: list[yaml.Node] = []
         for key, value in node.value:

@@ -1,4 +1,4 @@
-"""What is wrong in a YAML file, where, and what was probably meant."""
+"""The mistakes in a YAML file: the place, the fault, and the word that was probably meant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Mistake:
     nearest: str | None = None
 
     def __str__(self) -> str:
-        """Return one line: where: key: what is wrong; expected …; did you mean "…"?."""
+        """Return one line: where: key: the fault; expected …; did you mean "…"? (if there is one)."""
         where = f"{self.file}:{self.position.line}:{self.position.column}: "
         key = f"{show_path(self.path)}: " if self.path else ""
         expected = f"; expected {self.expected}" if self.expected else ""

@@ -1,4 +1,4 @@
-"""models.yaml's data → ModelSpecs, with the checks that a schema cannot make."""
+"""The conversion of models.yaml's data to ModelSpecs, with the checks that a schema cannot make."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
 
 
 def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple[ModelSpec, ...]:
-    """Return the models that are right and report what is wrong with the others.
+    """Return the valid models and report the mistakes of the others.
 
-    ``targets`` are the names of all targets, for globs that match none; empty: unknown, not checked.
+    ``targets`` are the names of all targets, to find globs without a match; if empty, nothing is checked.
     """
     if not isinstance(document.data, dict):
         return ()
@@ -50,7 +50,7 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
 
 
 def _check_files(document: Document, root: Path, path: KeyPath, own: dict[str, Any]) -> None:
-    """Report files that are not there; those of a model that is off may be absent."""
+    """Report missing files; those of a disabled model may be absent."""
     required = own.get("enabled", True) is not False
     check_source(document, root, (*path, "source"), own.get("source"), must_exist=required)
     labels = document.part(path, "labels", None)
@@ -81,7 +81,7 @@ def _check_preprocess(document: Document, path: KeyPath, own: dict[str, Any]) ->
 
 
 def _check_globs(document: Document, path: KeyPath, own: dict[str, Any], targets: Sequence[str]) -> None:
-    """Report a glob that matches no target: it is a misspelling, or a target that was removed."""
+    """Report a glob that matches no target: a misspelling, or a removed target."""
     if not targets or not isinstance(own.get("targets"), dict):
         return
     for side in ("include", "exclude"):

@@ -1,4 +1,4 @@
-"""Files that models.yaml names."""
+"""The files that models.yaml names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_file(document: Document, root: Path, path: KeyPath, text: str, *, must
 
 
 def list_pictures(root: Path, pattern: str) -> list[str]:
-    """Return the files that the glob matches, relative to the project's root where they lie in it, sorted."""
+    """Return the files that the glob matches, sorted; paths inside the project are relative to its root."""
     found = (Path(name) for name in glob.glob(str(root / pattern), recursive=True))  # noqa: PTH207 - that refuses absolute ones
     files = sorted(path for path in found if path.is_file())
     return [Path(os.path.relpath(path, root)).as_posix() for path in files]

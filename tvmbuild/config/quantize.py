@@ -1,4 +1,4 @@
-"""`quantize` of a model → Quantize, and whether any target asks for it."""
+"""The conversion of a model's `quantize` to Quantize, and the check that some target uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvmbuild.config.samples import find_samples
 
 
 def make_quantize(root: Path, model: dict[str, Any]) -> Quantize | None:
-    """Return how the model is quantised; None where it does not say."""
+    """Return the model's quantisation; None if it has none."""
     data = model.get("quantize")
     if data is None:
         return None
@@ -28,7 +28,7 @@ def make_quantize(root: Path, model: dict[str, Any]) -> Quantize | None:
 
 
 def check_quantised(document: Document, models: Iterable[ModelSpec], targets: Iterable[TargetSpec]) -> None:
-    """Report models that say how they are quantised where no target, enabled or not, asks for it."""
+    """Report models with a quantisation that no target, enabled or not, uses."""
     integers = [target.name for target in targets if target.precision == "int8"]
     for model in models:
         if model.quantize is not None and not any(model.includes(name) for name in integers):

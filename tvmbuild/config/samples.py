@@ -1,4 +1,4 @@
-"""Real inputs that models.yaml names: globs of pictures, or an .npz."""
+"""The real inputs that models.yaml names: globs of pictures, or an .npz."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Kind = Literal["images", "inputs"]
 
 
 def check_samples(document: Document, root: Path, path: KeyPath, own: dict[str, Any]) -> None:
-    """Report files that are not there, and pictures of a model that does not say how they become its input.
+    """Report missing files, and pictures for a model without `preprocess`.
 
-    ``path`` is that of the map with `images` or `inputs`, in the model ``own``.
+    ``path`` is the path of the map with `images` or `inputs`, in the model ``own``.
     """
     data: Any = own
     for key in path[2:]:
@@ -33,7 +33,7 @@ def check_samples(document: Document, root: Path, path: KeyPath, own: dict[str, 
 
 
 def find_samples(root: Path, data: dict[str, Any]) -> tuple[Kind, tuple[str, ...]]:
-    """Return which of both it is, and the files, relative to the project's root."""
+    """Return the kind, and the files, relative to the project's root."""
     if "inputs" in data:
         return "inputs", (relative_path(root, data["inputs"]),)
     found = (path for glob in data["images"] for path in list_pictures(root, glob))

@@ -1,4 +1,4 @@
-"""A Document against its JSON Schema: jsonschema finds the violations, `explain` says them in words."""
+"""The check of a Document against its JSON Schema: jsonschema finds the violations, `explain` words them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SCHEMAS = {"models": "models.schema.json", "targets": "targets.schema.json"}
 
 
 def schema_text(name: str) -> str:
-    """Return the schema of models.yaml (`models`) or targets.yaml (`targets`) as it is shipped."""
+    """Return the shipped schema of models.yaml (`models`) or targets.yaml (`targets`) as text."""
     return (Path(__file__).parent / "schemas" / SCHEMAS[name]).read_text(encoding="utf-8")
 
 
 @cache
 def load_schema(name: str) -> dict[str, Any]:
-    """Return that schema with every `$ref` replaced by what it names: following them takes half of a check's time."""
+    """Return that schema with every `$ref` replaced by its content, because following them takes half of a check."""
     schema: dict[str, Any] = json.loads(schema_text(name))
     definitions = schema["$defs"]
     if "device" in definitions:
@@ -48,9 +48,9 @@ def load_schema(name: str) -> dict[str, Any]:
 
 
 def list_device_branches(words: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what the table of devices lets `device:` be: ``words`` with the kinds' names, and a map for each other.
+    """Return the branches of `device:` from the table of devices: ``words`` with the kinds' names, and maps for others.
 
-    The shipped file, which editors read, says the same.
+    The shipped file, which editors read, has the same content.
     """
     names = [name for name, kind in DEVICES.items() if kind.schema is None]
     return [
@@ -76,7 +76,7 @@ def check_schema(document: Document, name: str) -> None:
     seen = set()
     for violation in _list_violations(validator.iter_errors(document.data)):
         if violation.keyword == "required" and violation.path in seen:
-            continue  # jsonschema reports each missing key; explain says them all at the first
+            continue  # jsonschema reports each missing key; explain reports them all at the first
         if violation.keyword == "type" and violation.path in broken:
             continue  # an alias of itself has no type
         if violation.keyword == "required":
@@ -85,7 +85,7 @@ def check_schema(document: Document, name: str) -> None:
 
 
 def _list_violations(errors: Iterable[ValidationError]) -> Iterator[Violation]:
-    """Yield the violations, those of the branch that was meant for each anyOf and oneOf."""
+    """Yield the violations; for anyOf and oneOf those of the branch that was meant."""
     for error in errors:
         branches: Any = error.validator_value
         branch = _choose_branch(branches, error.instance) if error.validator in ("anyOf", "oneOf") else None
@@ -105,7 +105,7 @@ def _list_violations(errors: Iterable[ValidationError]) -> Iterator[Violation]:
 
 
 def _choose_branch(branches: list[dict[str, Any]], value: object) -> int | None:
-    """Return the branch whose leading key the map has; None when it is no map or there is no single branch."""
+    """Return the branch whose leading key the map has; None if the value is not a map or no single branch fits."""
     if not isinstance(value, dict):
         return None
     fits = [i for i, branch in enumerate(branches) if "required" in branch and branch["required"][0] in value]

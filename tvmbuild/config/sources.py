@@ -1,4 +1,4 @@
-"""`source` of a model → Source, with the checks that a schema cannot make."""
+"""The conversion of a model's `source` to a Source, with the checks that a schema cannot make."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvmbuild.config.named_files import check_file, relative_path
 
 
 def check_source(document: Document, root: Path, path: KeyPath, data: object, *, must_exist: bool) -> None:
-    """Report files that are not there, and a parameter that is given twice."""
+    """Report missing files, and a parameter that is given twice."""
     if not isinstance(data, dict) or not document.is_sound(path):
         return
     if "path" in data:
@@ -30,7 +30,7 @@ def check_source(document: Document, root: Path, path: KeyPath, data: object, *,
 
 
 def make_source(root: Path, data: dict[str, Any]) -> Source:
-    """Return the source; what a model's `source` and one of its `files` may be differs in the schema alone."""
+    """Return the source; a model's `source` and its `files` differ in the schema alone."""
     sha256 = data.get("sha256")
     sha256 = sha256.lower() if sha256 else None
     if "url" in data:

@@ -1,4 +1,4 @@
-"""YAML text → nodes, with every way in which a file is no YAML said in words."""
+"""The conversion of YAML text to nodes; each way in which a file is not YAML has its own message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class SyntaxMistake(Exception):  # noqa: N818 - a mistake of the user, not an error
-    """The file is no YAML document."""
+    """The mistake that the file is not a YAML document."""
 
     def __init__(self, position: Position, what: str, expected: str | None = None) -> None:
         super().__init__(what)
@@ -24,7 +24,7 @@ class SyntaxMistake(Exception):  # noqa: N818 - a mistake of the user, not an er
 
 
 class _Loader(_FastLoader):  # type: ignore[misc]  # the base is chosen at run time
-    """Composes nodes; leaves the meaning of plain scalars to the caller (no YAML 1.1 guesses)."""
+    """Composes nodes; the caller decides the meaning of plain scalars (no YAML 1.1 guesses)."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 - PyYAML's class attribute
 
@@ -35,7 +35,7 @@ def compose(path: Path) -> yaml.Node:
     try:
         node = _compose_with(_Loader, text)
     except yaml.YAMLError:
-        try:  # libyaml words its errors differently: always show those of the Python parser
+        try:  # libyaml words its errors differently, so always show the Python parser's
             node = _compose_with(yaml.SafeLoader, text)
         except yaml.YAMLError as error:
             raise _explain(error, text) from None
@@ -78,7 +78,7 @@ def _position_after(text: str) -> Position:
 
 
 def _may_nest_deeply(text: str) -> bool:
-    """Tell cheaply whether the depth may exceed the limit by an upper bound of it."""
+    """Return, from a cheap upper bound, whether the depth may exceed the limit."""
     brackets = text.count("[") + text.count("{")
     longest = max(len(line) for line in text.split("\n"))
     return brackets > 500 or longest > 500
@@ -87,7 +87,7 @@ def _may_nest_deeply(text: str) -> bool:
 def _refuse_deep_nesting(loader_class: Any, text: str) -> None:
     """Raise at the first value that lies too deep: PyYAML's composers recurse, the C one until the process dies.
 
-    libyaml from 0.2.6 refuses 1,000 levels within what it reads ahead, before it tells of the first of them.
+    libyaml from 0.2.6 refuses 1,000 levels within its read-ahead, before it reports the first of them.
     """
     depth = 0
     for event in yaml.parse(text, Loader=loader_class):

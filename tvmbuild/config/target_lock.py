@@ -1,4 +1,4 @@
-"""A target's lock: what `native` and `from_device` resolved to, on which machine's word."""
+"""The lock of a target: the values of `native` and `from_device`, and the machine that gave them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tvmbuild.base.specs import Attributes, freeze_attributes
 FORMAT = 1
 
 Questions = FrozenMap[str, str | int]
-"""What a target leaves to its lock: from_device, mcpu, host.mcpu; such as {"mcpu": "native"}."""
+"""The settings that a target leaves to its lock: from_device, mcpu, host.mcpu; for example {"mcpu": "native"}."""
 
 
 @dataclass(frozen=True)
 class TargetLock:
-    """Resolved attributes of the target and of its host, as TargetSpec has them."""
+    """The resolved attributes of the target and of its host, as TargetSpec has them."""
 
     attributes: Attributes = FrozenMap()
     host: Attributes = FrozenMap()
@@ -28,7 +28,7 @@ class TargetLock:
 def read_lock(path: Path, name: str, asked: Questions) -> tuple[TargetLock, str | None]:
     """Return the lock and None, or an empty lock and why the target cannot be used, with the remedy.
 
-    A lock that was made for other questions than ``asked`` does not answer.
+    A lock that was made for other questions than ``asked`` is not used.
     """
     remedy = f"run `tvmbuild target lock {name}` on the machine that has it"
     words = " and ".join(f"{key}: {value}" for key, value in asked.items())

@@ -1,4 +1,4 @@
-"""Violations of a schema in words: what was expected, and which valid word is the nearest."""
+"""The violations of a schema in words: the expected value, and the nearest valid word."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPES = {
 }
 _YAML_1_1 = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 MANY = 12
-"""A longer list of valid keys helps nobody: the documentation has it."""
+"""The number of valid keys above which a list helps nobody; the documentation has it."""
 
 _SYNONYMS = {
     "arm64": "aarch64",
@@ -50,9 +50,9 @@ class Violation:
     path: KeyPath
     value: Any
     is_name: bool
-    """The value is a key of the map at ``path``."""
+    """Whether the value is a key of the map at ``path``."""
     message: str
-    """jsonschema's own words."""
+    """The message of jsonschema itself."""
 
 
 def _explain_unknown(document: Document, violation: Violation) -> None:
@@ -79,7 +79,7 @@ def _explain_missing(document: Document, violation: Violation) -> None:
 
 
 def _as_clause(sentence: str) -> str:
-    """Return a schema's description as the end of a sentence: no full stop, no capital but of LLVM or ONNX."""
+    """Return a schema's description as the end of a sentence: no full stop, no capital except of LLVM or ONNX."""
     first = sentence[0] if sentence[1:2].isupper() else sentence[0].lower()
     return first + sentence[1:].rstrip(".")
 
@@ -149,7 +149,7 @@ def _explain_repeat(document: Document, violation: Violation) -> None:
 
 
 def _explain_branches(document: Document, violation: Violation) -> None:
-    """No branch or several fit: say which keys choose one."""
+    """Name the keys that choose a branch, if none or several fit."""
     branches = violation.wanted
     leading = [str(branch["required"][0]) for branch in branches if "required" in branch]
     words = [str(word) for branch in branches for word in branch.get("enum", ())]
@@ -175,7 +175,7 @@ def _explain_branches(document: Document, violation: Violation) -> None:
 
 
 def explain_other(document: Document, violation: Violation) -> None:
-    """Report in jsonschema's own words: for keywords that the table below does not have."""
+    """Report in jsonschema's own words, for keywords that the table below does not have."""
     document.report(violation.path, violation.message)
 
 

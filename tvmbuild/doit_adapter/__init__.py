@@ -1,1 +1,1 @@
-"""All that knows doit, besides the command line: steps as tasks, their state, what a run prints."""
+"""The adapter to doit, besides the command line: steps as tasks, their state, and the output of a run."""

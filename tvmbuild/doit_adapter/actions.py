@@ -1,4 +1,4 @@
-"""What doit calls: module functions that take a Step, so that every kind of doit's workers can run them."""
+"""The actions of doit's tasks: module functions that take a Step, so that every kind of doit's workers can run them."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from tvmbuild.engine.failure import write_failure
 from tvmbuild.errors import TvmbuildError
 
 CACHE = "cache"
-"""Key, among a task's metadata, of what the step cache did for it."""
+"""The key of the step cache's actions among a task's metadata."""
 
 
 def run_step(step: AnyStep, executor: Executor, task: Task) -> TaskFailed | None:
-    """Run the step; leave in doit's ``task`` what its up-to-date check compares next time."""
+    """Run the step; leave in doit's ``task`` the state that its up-to-date check compares next time."""
     use = CacheUse()
     task.meta = {CACHE: use}  # not among the values, which are the state: it is as if the step had run
     end = step_run.run_step(step, executor, use)
     if isinstance(end, TvmbuildError):
         return TaskFailed(str(end))
-    # Not returned: doit would keep it twice, as the task's values and as its result.
+    # Not returned, because doit would keep it twice, as the task's values and as its result.
     task.values[RECORD] = end.to_json()
     return None
 
 
 def refuse_step(step: AnyStep) -> TaskFailed:
-    """Fail: `strict=1` and the step cannot run here."""
+    """Fail the step, because of `strict=1` and because it cannot run here."""
     error = TvmbuildError(f"unavailable: {step.unavailable}", "strict=1 turns what is unavailable into an error.")
     write_failure(step, error, ran=False)
     return TaskFailed(str(error))
 
 
 def clean_step(step: AnyStep, dryrun: bool) -> None:
-    """Remove what the step has written. doit passes ``dryrun``."""
+    """Remove the step's outputs. doit passes ``dryrun``."""
     try:
         step_run.clean_step(step, dry_run=dryrun)
     except TvmbuildError as error:

@@ -1,4 +1,4 @@
-"""Step → doit's task, as the dictionary that doit wants."""
+"""The conversion of a Step to doit's task dictionary."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def list_tasks(plan: Plan, settings: Settings, executor: Executor) -> Iterator[T
 
 
 def _make_task(step: AnyStep, executor: Executor) -> TaskDict:
-    # Relative paths: the state stays true when the project is moved, and `doit build/…/x.tar` works.
+    # Relative paths, so that the state stays true when the project is moved, and `doit build/…/x.tar` works.
     return {
         "basename": step.stage,
         "name": step.subject,
@@ -48,7 +48,7 @@ def _make_task(step: AnyStep, executor: Executor) -> TaskDict:
 
 
 def _unavailable_task(step: AnyStep, settings: Settings) -> TaskDict:
-    """Make a task with nothing to do, or with `strict=1` one that fails. It declares no file, so doit checks none."""
+    """Make a task that does nothing, or with `strict=1` one that fails. It declares no file, so doit checks none."""
     return {
         "basename": step.stage,
         "name": step.subject,
@@ -65,14 +65,14 @@ def _unavailable_task(step: AnyStep, settings: Settings) -> TaskDict:
 
 
 class UpToDate:
-    """A callable of doit's; its repr, which `doit info` prints, says what changed, from what to what."""
+    """The up-to-date check of one step for doit; its repr, which `doit info` prints, lists the changes."""
 
     def __init__(self, step: AnyStep) -> None:
         self._step = step
         self.reasons: tuple[str, ...] = ()
 
     def __call__(self, task: object, values: Mapping[str, object]) -> bool:  # noqa: ARG002 - doit passes by name
-        """Return whether the step needs not run, given the values that doit kept of its last success."""
+        """Return whether the step is up to date, given the values that doit kept of its last success."""
         self.reasons = tuple(explain_changes(self._step, find_success(values)))
         return not self.reasons
 

@@ -1,4 +1,4 @@
-"""How an error ends doit itself: doit shows the traceback of any exception except this one."""
+"""The exit of doit after an error: it shows the traceback of any other exception."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from tvmbuild.errors import TvmbuildError
 
 
 def end_run(error: TvmbuildError) -> SystemExit:
-    """Return what ends the process with the message on stderr and exit code 1."""
+    """Return the exception that ends the process with the message on stderr and exit code 1."""
     return SystemExit(f"error: {error}")

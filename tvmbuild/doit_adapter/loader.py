@@ -1,4 +1,4 @@
-"""What `dodo.py` calls: the project beside it, as doit's settings and tasks."""
+"""The loader that `dodo.py` calls: it turns the project beside it into doit's settings and tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tvmbuild.stages.table import STAGES
 
 
 class DoitFile(NamedTuple):
-    """What doit looks for in a dodo.py: `DOIT_CONFIG` and a function called `task_…`."""
+    """The names that doit looks for in a dodo.py: `DOIT_CONFIG` and a function called `task_…`."""
 
     config: dict[str, object]
     task_creator: Callable[[], Iterator[TaskDict]]
@@ -54,9 +54,9 @@ def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
 
 
 def hand_in(executor: Executor, namespace: Mapping[str, object], manner: Manner | None = None) -> None:
-    """Let the executor run the tasks of the project whose settings a loaded dodo.py has in its ``namespace``.
+    """Set the executor for the project whose settings a loaded dodo.py has in its ``namespace``.
 
-    TvmbuildError where there are none and the steps were to run elsewhere.
+    TvmbuildError if there are none and the steps were to run elsewhere.
     """
     config = namespace.get("DOIT_CONFIG")
     reporter = config.get("reporter") if isinstance(config, dict) else None

@@ -1,4 +1,4 @@
-"""Hand a command line to doit, with the checks that doit leaves out."""
+"""The command line passed to doit, with the checks that doit leaves out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tvmbuild.planning.project import find_root
 
 WITHOUT_PROJECT = frozenset({"help", "tabcompletion", "dumpdb"})
 SHOWING = frozenset({"list", "info", "help", "tabcompletion", "dumpdb"})
-"""Commands that only print, so that nothing is lost when they are ended in the middle."""
+"""The commands that only print, so that ending them in the middle loses nothing."""
 LOADER_OPTIONS = ("-f", "--file", "-d", "--dir", "-k", "--seek-file")
 
 
@@ -55,7 +55,7 @@ def run_doit(
 
 
 def _find_root(first: Sequence[str], commands: Sequence[str]) -> Path:
-    """Return the project's folder; where there is none, a misspelled command is what is wrong."""
+    """Return the project's folder; if there is none, report a misspelled command instead."""
     try:
         return find_root(Path.cwd())
     except TvmbuildError as error:
@@ -66,7 +66,7 @@ def _find_root(first: Sequence[str], commands: Sequence[str]) -> Path:
 def take_long(arguments: Sequence[str]) -> tuple[list[str], bool]:
     """Return the arguments without a `-v` that stands alone, and whether there was one.
 
-    With a number behind it, it is doit's own, how much of the steps' output is shown.
+    With a number behind it, `-v` is doit's own: how much of the steps' output is shown.
     """
     following = [*arguments, ""][1:]
     alone = [name == "-v" and after not in {"0", "1", "2"} for name, after in zip(arguments, following, strict=True)]
@@ -75,9 +75,9 @@ def take_long(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def take_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
-    """Return the arguments without `-d DIR`, and the folder; doit itself would look for dodo.py here all the same.
+    """Return the arguments without `-d DIR`, and the folder; doit itself would still look for dodo.py here.
 
-    With `-f` or `-k` beside it, it is doit's own.
+    With `-f` or `-k` beside it, `-d` is doit's own.
     """
     if any(argument.startswith(("-f", "--file", "-k", "--seek-file")) for argument in arguments):
         return list(arguments), None
@@ -114,7 +114,7 @@ def _end_with_reader() -> Iterator[None]:
 
 
 class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
-    """Loads dodo.py; refuses names and patterns that match nothing, and expands patterns for every command."""
+    """Loads dodo.py, refuses names and patterns that match nothing, and expands patterns for every command."""
 
     def __init__(self, commands: Sequence[str], executor: Executor, manner: Manner) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         self._executor = executor
 
     def setup(self, opt_values: Mapping[str, object]) -> None:
-        """Load dodo.py, and hand the executor to the project in it."""
+        """Load dodo.py, and pass the executor to its project."""
         from tvmbuild.doit_adapter.loader import hand_in  # noqa: PLC0415 - `help` need not wait for the planner
 
         super().setup(opt_values)
@@ -144,7 +144,7 @@ class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
 
 
 def select_names(wanted: Sequence[str], tasks: Sequence[Task], commands: Sequence[str]) -> list[str]:
-    """Return the names of tasks and files that ``wanted`` asks for, patterns expanded; TvmbuildError for no match."""
+    """Return the names of the ``wanted`` tasks and files, patterns expanded; TvmbuildError for no match."""
     names = [task.name for task in tasks]
     known = {*names, *(target for task in tasks for target in task.targets)}
     selected: list[str] = []

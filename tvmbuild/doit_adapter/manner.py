@@ -1,4 +1,4 @@
-"""How a run of doit is told: what whoever starts it asks of the reporter."""
+"""The caller's wishes about the output of a run of doit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Manner:
-    """How a run is told."""
+    """The options of a run's output."""
 
     long: bool = False
-    """Whether the matrix at the end has a row a cell."""
+    """Whether the matrix at the end has a row for each cell."""
     places: bool = True
-    """Whether the last line says where packages and report are, and the matrix what failed."""
+    """Whether the last line names the places of packages and report, and the matrix lists the failures."""
     reword: Callable[[str], str] = str
-    """What is said of a failure, given its message and hint."""
+    """Rewords a failure's message and hint."""

@@ -1,4 +1,4 @@
-"""What a run prints: a line when a step starts and ends, the failures, and the matrix at the end."""
+"""The output of a run: a line when a step starts and ends, the failures, and the matrix at the end."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class _Counts:
 
 
 class MatrixReporter:
-    """A reporter of doit's for one project.
+    """The doit reporter of one project.
 
-    ``plan`` is set when the tasks are loaded; before, ``executor`` may be, by whom their steps are run, and ``manner``.
+    ``plan`` is set when the tasks are loaded; ``executor``, which runs their steps, and ``manner`` may be set before.
     """
 
     desc = "steps as they start and end, then the matrix"
@@ -59,10 +59,10 @@ class MatrixReporter:
         self._steps: dict[str, AnyStep] = {}
         self._out: TextIO = sys.stdout
 
-    # -- doit calls these; the names are its own
+    # -- doit calls these methods and defines their names
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Sequence[str]) -> None:  # noqa: ARG002
-        """Before the first task: one run at a time, and from here on a removal from the state means a failure."""
+        """Begin the first task: allow one run at a time; from here on a removal from the state means a failure."""
         sys.excepthook = _show_interrupt
         try:
             hold_project_lock(self.layout.build)
@@ -76,16 +76,16 @@ class MatrixReporter:
             state.keeps = lambda task_id: not self.layout.failure(task_id).exists()
 
     def get_status(self, task: Task) -> None:
-        """Before doit asks whether the task is up to date."""
+        """Do nothing before doit checks whether the task is up to date."""
 
     def execute_task(self, task: Task) -> None:
-        """When a task starts."""
+        """Report that a task starts."""
         if task.name in self._steps and task.actions:
             self._started[task.name] = time.monotonic()
             self._print(f".  {task.name}")
 
     def add_success(self, task: Task) -> None:
-        """When a task has ended well."""
+        """Report that a task has succeeded."""
         step = self._steps.get(task.name)
         if step is not None and step.unavailable:
             self.skip_uptodate(task)  # it had inputs when it was available, so doit has run it: it did nothing
@@ -98,7 +98,7 @@ class MatrixReporter:
                 self._print(f"   {task.name}  {note}")
 
     def add_failure(self, task: Task, fail: BaseFail) -> None:
-        """When a task failed, or could not run."""
+        """Report that a task failed, or could not run."""
         if isinstance(fail, UnmetDependency):
             if task.name in self._steps:
                 self._counts.unmet.append(task.name)
@@ -111,7 +111,7 @@ class MatrixReporter:
         self._print(f"!! {task.name}{self._duration(task)}  {self.manner.reword(message)}")
 
     def skip_uptodate(self, task: Task) -> None:
-        """When a task need not run."""
+        """Count a task that need not run."""
         step = self._steps.get(task.name)
         if step is None:
             return
@@ -122,22 +122,22 @@ class MatrixReporter:
         clear_failure(step)
 
     def skip_ignore(self, task: Task) -> None:
-        """When the user told doit to ignore the task."""
+        """Count a task that the user told doit to ignore."""
         self._print(f"-- {task.name}  ignored (`doit forget {task.name}` ends that)")
 
     def teardown_task(self, task: Task) -> None:
-        """No task of ours has one."""
+        """Do nothing: our tasks have no teardown."""
 
     def cleanup_error(self, exception: BaseFail) -> None:
-        """When doit could not clean up after a task."""
+        """Report that doit could not clean up after a task."""
         self._counts.errors.append(exception.get_msg())
 
     def runtime_error(self, msg: str) -> None:
-        """When doit itself gave up."""
+        """Report that doit itself gave up."""
         self._counts.errors.append(msg)
 
     def complete_run(self) -> None:
-        """After the last task, interrupted or not: the summary, the report, the matrix."""
+        """End the run, interrupted or not: print the summary, write the report, print the matrix."""
         for error in self._counts.errors:
             self._print(f"error: {error}")
         if self.plan is not None and (self.manner.places or not self._counts.failed):
@@ -165,7 +165,7 @@ class MatrixReporter:
         print_matrix(make_console(self._out), cells, long=self.manner.long)
 
     def _report_cache(self, task: Task) -> CacheUse:
-        """Print what the cache could not do, each thing once a run."""
+        """Print the cache's failures, each of them once a run."""
         use: CacheUse = (task.meta or {}).get(CACHE) or CacheUse()
         for warning in use.warnings:
             if warning not in self._warned:
@@ -183,7 +183,7 @@ class MatrixReporter:
         return ", ".join(parts)
 
     def _explain(self, task: Task, fail: BaseFail) -> str:
-        """Return doit's own error (a file that does not exist), or a bug in an action of ours with its traceback."""
+        """Return doit's own error (a missing file), or a bug in one of our actions with its traceback."""
         message = str(fail.get_msg()).strip().removeprefix("ERROR: ")
         step = self._steps.get(task.name)
         if step is not None:
@@ -199,7 +199,7 @@ class MatrixReporter:
 
 
 def _show_interrupt(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
-    """Ctrl-C is no bug: one line instead of doit's traceback."""
+    """Print one line for Ctrl-C, which is not a bug, instead of doit's traceback."""
     if issubclass(kind, KeyboardInterrupt):
         print("interrupted: nothing half-written is left; the next doit goes on from here", file=sys.stderr)
         return

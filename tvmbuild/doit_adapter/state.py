@@ -1,4 +1,4 @@
-"""doit's database as one atomic file per step, written the moment the step has finished: kill -9 loses nothing.
+"""The database of doit as one atomic file per step, written when the step has finished: kill -9 loses nothing.
 
 doit calls `set` for every key of a finished task and `deps:` last; that key publishes the file.
 """
@@ -19,7 +19,7 @@ from tvmbuild.engine.success import Success, read_success
 from tvmbuild.errors import TvmbuildError
 
 RECORD = "tvmbuild"
-"""Key of what we keep among a task's values in doit's state."""
+"""The key of our state among a task's values in doit's database."""
 VALUES_KEY = "_values_:"
 LAST_KEY = "deps:"
 CHECKER_KEY = "checker:"
@@ -27,19 +27,19 @@ SUFFIX = ".json"
 
 
 def find_success(values: Mapping[str, object]) -> Success | None:
-    """Return what a task's values, as doit kept them, say of its last success; None: there was none."""
+    """Return the task's last success from the values that doit kept; None if there was none."""
     return read_success(values.get(RECORD))
 
 
 class StepState:
-    """A backend of doit's (`doit.BACKEND`): `name` is the folder, codecs are ignored."""
+    """A doit backend (`doit.BACKEND`): `name` is the folder, codecs are ignored."""
 
     desc = "one atomic file per step"
 
     def __init__(self, name: str, codec: object = None, *, module_name: str | None = None) -> None:  # noqa: ARG002
         self.name = name
         self.keeps: Callable[[str], bool] | None = None
-        """While tasks run: says of a task that doit removes whether what it knows stays true."""
+        """Set while tasks run: returns whether the state of a task that doit removes stays valid."""
         self._folder = Path(name)
         self._known: dict[str, dict[str, object]] = {}
         self._dirty: set[str] = set()
@@ -56,16 +56,16 @@ class StepState:
             self._publish(task_id)
 
     def in_(self, task_id: str) -> bool:
-        """Return whether anything is known of the task."""
+        """Return whether the task has a state."""
         return bool(self._load(task_id))
 
     def recall(self, task_id: str) -> Success | None:
-        """Return what is known of the task's last success; None: there was none."""
+        """Return the task's last success; None if there was none."""
         values = self.get(task_id, VALUES_KEY)
         return find_success(values) if isinstance(values, dict) else None
 
     def remove(self, task_id: str) -> None:
-        """Forget the task. doit also removes a task that it did not run because another failed: that one is kept."""
+        """Forget the task, unless doit removes it only because another task failed."""
         if self.keeps is not None and self.keeps(task_id):
             self._known.pop(task_id, None)
             self._dirty.discard(task_id)
@@ -84,7 +84,7 @@ class StepState:
             self._unlink(path)
 
     def dump(self) -> None:
-        """Publish what no finished task published (`doit ignore`)."""
+        """Publish the values that no finished task published (`doit ignore`)."""
         for task_id in sorted(self._dirty):
             self._publish(task_id)
 
@@ -100,7 +100,7 @@ class StepState:
     def _publish(self, task_id: str) -> None:
         self._dirty.discard(task_id)
         if all(not value or key == CHECKER_KEY for key, value in self._known[task_id].items()):
-            return  # a group: nothing that a later run could compare
+            return  # a group, without anything that a later run could compare
         path = self._path(task_id)
         with self._writing():
             remove_leftovers(path)  # of a doit that was killed here
@@ -112,7 +112,7 @@ class StepState:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Hold the project's lock; what cannot be written ends the run with a message."""
+        """Hold the project's lock; a file that cannot be written ends the run with a message."""
         try:
             hold_project_lock(self._folder.parent)
             yield
@@ -125,7 +125,7 @@ class StepState:
 
 
 def open_state(root: Path) -> StepState:
-    """Return what is known of the steps of a project."""
+    """Return the state of a project's steps."""
     return StepState(str(Layout(root).state))
 
 

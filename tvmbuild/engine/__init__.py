@@ -1,1 +1,1 @@
-"""One step, run in a process of its own; why a step has to run; what is kept of it. Nothing here knows doit."""
+"""The engine: it runs one step in its own process, decides why a step must run, and keeps its state. No doit here."""

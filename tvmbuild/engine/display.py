@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 FIRST_S, LONGEST_S = 5.0, 60.0
-"""Elsewhere than on a terminal: seconds to the first line, and between two at the most; each wait is twice the last."""
+"""The seconds to the first line, and the most between two, without a terminal; each wait is twice the last."""
 FRAMES_PER_S = 12.5
 _PART_END = re.compile(r"(?=[;,] )")
 
 
 class StepLine:
-    """A step's name and its latest progress, on one line of the terminal however narrow that is."""
+    """A step's name and its latest progress, on one line of the terminal at any width."""
 
     def __init__(self, step_id: str) -> None:
         from rich.spinner import Spinner  # noqa: PLC0415 - only where a step runs on a terminal
@@ -31,11 +31,11 @@ class StepLine:
         self._spinner = Spinner("dots")
 
     def show(self, progress: str) -> None:
-        """Take the latest progress."""
+        """Show the latest progress."""
         self._progress = " ".join(progress.split())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Yield the line for the window as wide as it is now."""
+        """Yield the line for the present width of the window."""
         from rich.text import Text  # noqa: PLC0415 - as above
 
         frame = f"{self._spinner.render(console.get_time())} "
@@ -44,9 +44,9 @@ class StepLine:
 
 
 def fit(step_id: str, progress: str, columns: int) -> str:
-    """Return both in so many columns: progress loses parts from its end, for it says what matters most first.
+    """Fit both into ``columns`` columns: progress loses parts from its end, because its important parts come first.
 
-    Only where its first part does not fit beside the name is the name cut; the line above has it whole.
+    The name is cut only if the first part does not fit beside it; the line above shows the whole name.
     """
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - as above
 
@@ -64,7 +64,7 @@ def fit(step_id: str, progress: str, columns: int) -> str:
 
 @contextmanager
 def show_progress(step_id: str) -> Iterator[Callable[[str], None]]:
-    """Yield what shows a step's latest progress. Steps that run side by side, and files, get plain lines, few."""
+    """Yield a function that shows a step's latest progress. Files and parallel steps get a few plain lines."""
     alone = multiprocessing.parent_process() is None and threading.current_thread() is threading.main_thread()
     if not (alone and sys.stdout.isatty()):
         yield _plain(step_id)

@@ -1,4 +1,4 @@
-"""Who runs a run's steps. It is handed in, and is this machine unless somebody says otherwise."""
+"""The executor of a run's steps. The caller passes it in; the default is this machine."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tvmbuild.engine.process import run_process
 
 
 class Executor(Protocol):
-    """What runs steps, here or on other machines."""
+    """The interface that runs steps, here or on other machines."""
 
     @property
     def is_here(self) -> bool:
-        """Return whether it is this machine: what is timed on another one holds for that one."""
+        """Return whether it is this machine; timings on another machine hold for that one alone."""
 
     def list_machines(self, commands: Sequence[str]) -> Sequence[Capabilities]:
-        """Return what the other machines can do, none where it is this one.
+        """Return the capabilities of the other machines, empty if it is this one.
 
         ``commands`` are the compilers that targets name as their linker.
         """
 
     def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:
-        """Do what `run_process` does, and raise as it does; ``inputs`` are all files that the step reads."""
+        """Run the step as `run_process` does, with the same errors; ``inputs`` are all files that the step reads."""
 
 
 @dataclass(frozen=True)
 class Here:
-    """Runs steps on this machine. It pickles: doit's own processes get it too."""
+    """The executor on this machine. It can be pickled, because doit's own processes get it too."""
 
     @property
     def is_here(self) -> bool:
@@ -40,7 +40,7 @@ class Here:
         return True
 
     def list_machines(self, commands: Sequence[str]) -> Sequence[Capabilities]:  # noqa: ARG002 - the Protocol's
-        """Return none."""
+        """Return an empty tuple."""
         return ()
 
     def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:  # noqa: ARG002 - as above
@@ -52,12 +52,12 @@ HERE = Here()
 
 
 class OneAtATime:
-    """Runs steps on this machine for an executor of other machines, which is given all of them at once."""
+    """Runs steps on this machine, one at a time, for an executor of other machines that gets all steps at once."""
 
     def __init__(self) -> None:
         self._alone = threading.Lock()
 
     def run(self, step: AnyStep) -> None:
-        """Run the step when those before it have ended; raises as `run_process` does."""
+        """Run the step after those before it; raises as `run_process` does."""
         with self._alone:
             run_process(step)

@@ -1,4 +1,4 @@
-"""Files beside an ONNX file that hold its weights, found without the onnx library, so that planning can look."""
+"""The files beside an ONNX file that hold its weights, found without the onnx library, so that planning can look."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tvmbuild.base.external_data import locate_external
 
 ENTRY = b"\x0a\x08location\x12"
-"""How protobuf writes the key `location` of a tensor's `external_data`, up to the length of its value.
+"""The protobuf bytes of the key `location` in a tensor's `external_data`, up to the length of its value.
 
 https://github.com/onnx/onnx/blob/main/docs/ExternalData.md
 """
@@ -18,7 +18,7 @@ _MAX_BITS = 63
 def list_external_data(model: Path) -> list[str]:
     """Return the existing files that the ONNX file names as external data, relative to its folder, sorted.
 
-    TvmbuildError when it names one outside its folder, as ONNX itself forbids, or one that no file can have.
+    TvmbuildError if it names one outside its folder, which ONNX forbids, or an impossible name.
     """
     return sorted(location for location in _list_locations(model) if locate_external(model, location).is_file())
 
@@ -40,7 +40,7 @@ def _list_locations(model: Path) -> set[str]:
 
 
 def read_varint(data: mmap.mmap, at: int) -> tuple[int, int]:
-    """Return the number at that position of protobuf, and the position after it; IndexError where the file ends."""
+    """Return the protobuf number at that position, and the position after it; IndexError if the file ends there."""
     value = shift = 0
     while True:
         byte = data[at]

@@ -1,4 +1,4 @@
-"""The note of why a step failed: for the report, and for the next run, which tries it again."""
+"""The note of a step's failure: for the report, and for the next run, which tries the step again."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tvmbuild.errors import TvmbuildError, VerdictError
 
 
 def write_failure(step: AnyStep, error: TvmbuildError, *, ran: bool) -> None:
-    """Keep why the step failed, for the report; ``ran``: the step itself ran, so its state is not to be trusted."""
+    """Keep the reason for the step's failure; ``ran`` means that the step itself ran, so its state is not trusted."""
     layout = Layout(step.root)
     hint = (error.hint or "").removesuffix(f"Log: {layout.log(step.id)}").strip()
     failure = {
         "message": error.message,
-        "hint": hint or None,  # the terminal's ends with the log's absolute path, which is no matter of a report
+        "hint": hint or None,  # the terminal's hint ends with the log's absolute path, which the report does not need
         "log": str(layout.log(step.id).relative_to(step.root)),
         "ran": ran,
         "kept": isinstance(error, VerdictError),
     }
-    with contextlib.suppress(OSError):  # a full disk: doit shows the message, the report cannot
+    with contextlib.suppress(OSError):  # on a full disk doit shows the message, but the report cannot
         write_json(layout.failure(step.id), failure)
 
 
@@ -33,7 +33,7 @@ def clear_failure(step: AnyStep) -> None:
 
 
 def explain_failure(step: AnyStep) -> Iterator[str]:
-    """Yield the failure as a reason to run the step; nothing where the step itself has not failed."""
+    """Yield the failure as a reason to run the step; nothing if the step itself has not failed."""
     try:
         failure = json.loads(Layout(step.root).failure(step.id).read_text())
         if failure["ran"]:

@@ -1,7 +1,7 @@
-"""The digests of a step's files, hashed only where the file system says that the bytes may be others.
+"""The digests of a step's files, hashed only if the file system says that the bytes may have changed.
 
-What a file was when it was hashed is kept in the build folder, one file a step. It is a cache: where it is missing, as
-after an older tvmbuild, every file is hashed once.
+The digests and the file's state at that time are kept in the build folder, one file for each step. It is a cache: if it
+is missing, as after an older tvmbuild, every file is hashed once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Digest = tuple[int, int, str]
 """A file's size in bytes, its mtime in nanoseconds, its SHA-256. The mtime is for people: see `FileDigests.is_same`."""
 
 _hashed: dict[tuple[Path, tuple[int, ...]], str] = {}
-"""What this process has hashed: many steps share a file."""
+"""The hashes of this process, because many steps share a file."""
 
 
 class FileDigests:
-    """Digests of one step's files; ``save`` keeps them for later processes."""
+    """The digests of one step's files; ``save`` keeps them for later processes."""
 
     def __init__(self, step: AnyStep) -> None:
         self._root = step.root
@@ -31,19 +31,19 @@ class FileDigests:
         self._has_new = False
 
     def digest(self, path: Path) -> Digest:
-        """Return the digest of the file; OSError when it cannot be read."""
+        """Return the digest of the file; OSError if it cannot be read."""
         status = path.stat()
         return (status.st_size, status.st_mtime_ns, self._hash(path))
 
     def is_same(self, path: Path, known: Digest) -> bool:
-        """Return whether the file has the known bytes: by its size, then by its hash. OSError when it cannot be read."""
+        """Return whether the file has the known bytes, by its size, then its hash; OSError if it cannot be read."""
         try:
             return path.stat().st_size == known[0] and self._hash(path) == known[2]
         except FileNotFoundError:
             return False
 
     def save(self) -> None:
-        """Keep what was hashed, where the folder can be written."""
+        """Keep the digests, if the folder can be written."""
         if self._has_new:
             with contextlib.suppress(OSError):
                 write_json(self._file, self._known)

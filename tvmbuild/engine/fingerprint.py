@@ -1,4 +1,4 @@
-"""What a step's result depends on besides its files, as flat (name, text) pairs that can be compared and shown."""
+"""The fingerprint: a step's dependencies besides its files, as flat (name, text) pairs to compare and show."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tvmbuild.base.source_specs import Json
 from tvmbuild.base.steps import AnyStep
 
 _OF_EVERY_DEVICE = {"tracker": None, "key": None, "timeout_s": 60.0, "arch": None}
-"""What fingerprints have said of every kind of device since there was one class for all of them."""
+"""The fields that fingerprints have had for every kind of device since all kinds shared one class."""
 
 
 def fingerprint(step: AnyStep) -> dict[str, str]:
-    """Return options, tools, environment and the stage's version by dotted name; the mode is not in it."""
+    """Return options, tools, environment and the stage's version by dotted name, without the mode."""
     pairs = dict(_flatten("option", step.options))
     pairs |= {f"tool {name}": version for name, version in step.tools.items()}
     pairs |= {f"environment {name}": value for name, value in step.environment.items()}
@@ -36,12 +36,12 @@ def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
         if not value:
             return [(prefix, "[]")]
         return [(f"{prefix}.{name}", _show(inner)) for name, inner in value.items()]
-    # Masked: pairs are kept on disk and shown, and a new token for the same file is no reason to run again.
+    # Masked, because pairs are kept on disk and shown, and a new token for the same file is no reason to run again.
     return [(prefix, mask_credentials(canonical_json(value)))]
 
 
 def _counts(field: dataclasses.Field[object], value: object) -> bool:
-    """Return whether the field is in the fingerprint: one that came later only when it is not its default."""
+    """Return whether the field is in the fingerprint; a later field counts only if it differs from its default."""
     if "told" in field.metadata:
         return False
     return "later" not in field.metadata or getattr(value, field.name) != field.default

@@ -1,4 +1,4 @@
-"""What a doit that was killed with -9 left where no later step looks: its stages' temporary folders, half downloads."""
+"""The leftovers of a doit killed with -9 that no later step finds: its stages' temporary folders, partial downloads."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OLD_S = 24 * 3600.0
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[str]:
-    """Yield a stage's TMPDIR: a stage that is killed cannot remove its temporary files itself.
+    """Yield a stage's TMPDIR, because a killed stage cannot remove its temporary files itself.
 
-    A lock says that it is in use, however old: the kernel drops it with this process.
-    Its name is chosen first, so that a Ctrl-C right after its making removes it too.
+    A lock marks it as in use, at any age; the kernel drops the lock with this process.
+    Its name is chosen first, so that a Ctrl-C right after its creation removes it too.
     """
     try:
         folder = Path(tempfile.gettempdir()) / f"{PREFIX}{secrets.token_hex(8)}"
@@ -51,7 +51,7 @@ def _explain(error: OSError) -> TvmbuildError:
 
 
 def remove_old_leftovers() -> None:
-    """Remove the user's own leftovers older than a day; what cannot be looked at or removed stays, silently."""
+    """Remove the user's own leftovers older than a day; skip, silently, those that cannot be read or removed."""
     before = time.time() - OLD_S
     for path in _list_old(Path(tempfile.gettempdir()), PREFIX, before):
         if path.is_dir() and not _is_in_use(path):
@@ -63,7 +63,7 @@ def remove_old_leftovers() -> None:
 
 
 def _list_old(folder: Path, prefix: str, before: float) -> list[Path]:
-    """Return the user's own entries of the folder that begin so and are older; never a link."""
+    """Return the user's own entries of the folder with that prefix that are older than ``before``; never a link."""
     found = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""Inputs of an ONNX file and their shapes, found without the onnx library, so that planning can look."""
+"""The inputs of an ONNX file and their shapes, found without the onnx library, so that planning can look."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tvmbuild.base.open_dimensions import Dim
 from tvmbuild.engine.external_data import read_varint
 
 _LENGTH = 2
-"""The wire type of what begins with its length; 0 is a number, 1 and 5 are 8 and 4 bytes."""
+"""The wire type of content that begins with its length; 0 is a number, 1 and 5 are 8 and 4 bytes."""
 _GRAPH, _INITIALIZER, _INPUT, _SPARSE = 7, 5, 11, 15
-"""Numbers of fields in onnx.proto: of a model, and of a graph."""
+"""The numbers of fields in onnx.proto: one of a model, then those of a graph."""
 _TENSOR_NAME = 8
 
 Field = tuple[int, int, int]
-"""Its number; where its content begins and ends, of a number its value and -1."""
+"""(field number, start of its content, its end); for a number the value and -1."""
 
 
 def read_inputs(model: Path) -> dict[str, tuple[Dim, ...]]:
-    """Return the shapes of the inputs that a caller must feed; empty where the file is none of ONNX's.
+    """Return the shapes of the inputs that a caller must feed; empty if the file is not ONNX.
 
-    An input without a shape, or that is no tensor, is left out.
+    An input that has no shape, or is not a tensor, is left out.
     """
     try:
         with model.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -76,7 +76,7 @@ def _text(data: mmap.mmap, start: int, end: int, wanted: int) -> str:
 
 
 def _walk(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
-    """Yield the fields of a message; ValueError where it is none."""
+    """Yield the fields of a message; ValueError if the bytes are not one."""
     at = start
     while at < end:
         key, at = read_varint(data, at)

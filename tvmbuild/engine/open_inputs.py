@@ -1,4 +1,4 @@
-"""What a model's open inputs mean for its simplify step: what was, or would be, taken for granted, or asked for."""
+"""The notes on a model's open inputs: the batch that simplify took, or would take, and the sizes still missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmbuild.engine.onnx_inputs import read_inputs
 
 
 def recall_batch(step: AnyStep) -> list[str]:
-    """Return the note that simplify left of a batch that it took; nothing of other steps."""
+    """Return simplify's note of a batch that it took; empty for other steps."""
     if not has_options(step, SimplifyStep):
         return []
     try:
@@ -21,7 +21,7 @@ def recall_batch(step: AnyStep) -> list[str]:
 
 
 def foresee_inputs(step: Step[SimplifyStep]) -> list[str]:
-    """Return what a run would say of the inputs, where the model's file is here."""
+    """Return the notes that a run would make about the inputs, if the model's file is here."""
     options, source = step.options, step.inputs.get("source")
     if source is None:
         return []

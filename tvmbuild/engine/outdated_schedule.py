@@ -1,4 +1,4 @@
-"""Whether a tune step's Schedule is what the record files elect now, and if not, why."""
+"""The check that a tune step's Schedule is the one that the record files elect now, with the reason if not."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from tvmbuild.records.task_file import TaskFile
 
 @dataclass(frozen=True)
 class Outdated:
-    """Why a tune step has to run: sentences, whose paths are relative to the project's root."""
+    """The reasons why a tune step must run: sentences, with paths relative to the project's root."""
 
     reason: str
     absent: tuple[str, ...] = ()
-    """Files of records that count as absent, each with what is wrong with it."""
+    """Files of records that count as absent, each with its fault."""
 
 
 @dataclass(frozen=True)
 class _Outputs:
-    """What the step has written."""
+    """The files that the step has written."""
 
     tasks: tuple[TaskId, ...]
     graph: Graph | None
@@ -48,7 +48,7 @@ class _Outputs:
 
 
 def find_outdated(step: Step[TuneStep]) -> Outdated | None:
-    """Return None when the tune step's Schedule is what the record files elect, else why it is to run."""
+    """Return why the tune step must run; None if its Schedule is the one that the record files elect."""
     options, target = step.options, resolved_target(step.options)
     if step.settings.tune == "full" and options.device.is_timed:
         return Outdated("tune=full was asked for")
@@ -77,7 +77,7 @@ def _read_outputs(step: Step[TuneStep]) -> _Outputs | None:
 
 
 def _compare(step: Step[TuneStep], outputs: _Outputs, files: Mapping[str, TaskFile], choices: Choices) -> str | None:
-    """Return what is another now, or is still to be searched or measured."""
+    """Return the first difference from the present, or the measurements still needed; None if there is none."""
     options = step.options
     algorithms = choices.algorithms(outputs.graph, options.tune.algorithms)
     if algorithms != _read_algorithms(outputs.schedule):

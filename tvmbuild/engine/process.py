@@ -1,4 +1,4 @@
-"""Runs one step in a fresh process of its own session, and turns how it ended into a message."""
+"""The run of one step in a new process with its own session; its end becomes a message."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ TAIL_LINES = 12
 _SAYS_MORE = "The log says more."
 CHECK_S = 1.0
 KEPT_TVM_VARIABLES = frozenset({"TVM_LIBRARY_PATH"})
-"""Says which TVM to load, as the planner's probe did; every other TVM_* comes from the Step."""
+"""The variable that says which TVM to load, as the planner's probe did; every other TVM_* comes from the Step."""
 
 
 @dataclass(frozen=True)
 class Attendant:
-    """Who follows a step that somebody else waits for."""
+    """The callbacks of a step for the process that waits."""
 
     show: Callable[[str], None]
-    """Gets its progress."""
+    """Receives the step's progress."""
     check: Callable[[], None]
-    """Is called every second; what it raises ends the step."""
+    """Called every second; an exception ends the step."""
 
 
 @dataclass(frozen=True)
 class _Ending:
-    """How the process ended: exit status, the error it reported on its pipe, its last lines."""
+    """The end of the process: exit status, the error reported on its pipe, its last lines."""
 
     status: int
     report: str
@@ -51,11 +51,11 @@ class _Ending:
 
 
 def run_process(step: AnyStep, attendant: Attendant | None = None) -> None:
-    """Run the step's stage; TvmbuildError says why it failed, `hint` names the log.
+    """Run the step's stage; TvmbuildError gives the reason for a failure, its `hint` names the log.
 
     However this ends, the whole process group is dead, no temporary file of an output is left, and either all outputs
-    are new or none is; they are where it raises VerdictError. (After a kill -9 of doit itself the next run sees to
-    that: outputs that are not those of the state run the step again.)
+    are new or none is; with VerdictError they are new. (After a kill -9 of doit itself the next run repairs this:
+    outputs that differ from the state run the step again.)
     """
     remove_temporaries(step)
     before = {path: _stamp(path) for path in step.outputs.values()}
@@ -82,7 +82,7 @@ def run_process(step: AnyStep, attendant: Attendant | None = None) -> None:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return what a new version of the file changes; None when there is none."""
+    """Return a value that changes with a new version of the file; None without a file."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def remove_temporaries(step: AnyStep) -> None:
-    """Remove what an interrupted writer left beside the step's outputs."""
+    """Remove the files of an interrupted writer beside the step's outputs."""
     for path in step.outputs.values():
         remove_leftovers(path)
 
@@ -142,7 +142,7 @@ def _attend(process: subprocess.Popen[bytes], step: AnyStep, attendant: Attendan
                 print(f"   {step.id}  stopped: {latest[0]}; every measurement is kept", flush=True)
             raise
         finally:
-            # Also after success: a helper that the stage left behind would hold the pipes, and the device.
+            # Also after success, because a helper that the stage left behind would hold the pipes and the device.
             _kill_group(process)
             process.wait()
             if reader.is_alive():
@@ -156,7 +156,7 @@ def _attend(process: subprocess.Popen[bytes], step: AnyStep, attendant: Attendan
 def _hide_torch(step: AnyStep, folder: Path) -> dict[str, str]:
     """Return the variable that keeps the stage's processes from importing PyTorch, which only `simplify` may need.
 
-    tvm_ffi does so where it is installed: 5 s and 500 MB for every process of a search.
+    tvm_ffi imports it if it is installed: 5 s and 500 MB for every process of a search.
     """
     if step.stage == "simplify":
         return {}
@@ -179,7 +179,7 @@ def _environment(step: AnyStep) -> dict[str, str]:
 def _send(process: subprocess.Popen[bytes], step: AnyStep) -> None:
     """Send the Step. The pipe stays open: its end tells the process's watcher that we are dead."""
     data = pickle.dumps(step)
-    with contextlib.suppress(BrokenPipeError):  # it died at once; its exit status says why
+    with contextlib.suppress(BrokenPipeError):  # it died at once; its exit status gives the reason
         process.stdin.write(f"{len(data):08x}".encode() + data)  # type: ignore[union-attr]
         process.stdin.flush()  # type: ignore[union-attr]
 
@@ -221,7 +221,7 @@ def _open_log(path: Path) -> Iterator[IO[str] | None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         log = path.open("w", encoding="utf-8")
     except OSError:
-        yield None  # the step itself will say that the folder cannot be written
+        yield None  # the step itself reports that the folder cannot be written
         return
     try:
         yield log

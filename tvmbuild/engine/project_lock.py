@@ -1,4 +1,4 @@
-"""One doit at a time in a project: the second waits and says for whom."""
+"""The lock that lets one doit at a time run in a project; the second waits and names the first."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tvmbuild.base.layout import LOCK_NAME
 from tvmbuild.errors import TvmbuildError
 
 _held: set[Path] = set()
-"""The locks of this process; each is a bare descriptor, which nothing but the process's end closes."""
+"""The locks of this process, each a bare descriptor that only the process's end closes."""
 
 
 def hold_project_lock(build: Path) -> None:
-    """Take the build folder's lock until this process ends; waits for another's. Taking it again does nothing.
+    """Take the build folder's lock until this process ends, after waiting for another's. Taking it again does nothing.
 
     Worker processes that doit forks inherit it. The kernel drops it with the last of them, kill -9 included.
     """
@@ -36,7 +36,7 @@ def hold_project_lock(build: Path) -> None:
         owner = os.pread(descriptor, 20, 0).decode().strip() or "?"
         print(f"waiting for another doit in this project (process {owner})", file=sys.stderr)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-    with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, only the pid is unknown
+    with contextlib.suppress(OSError):  # on a full disk the lock holds nevertheless, only the pid is unknown
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     _held.add(path)

@@ -1,4 +1,4 @@
-"""Why a step has to run: a comparison of what it was made from with what it would be made from now."""
+"""The reasons why a step must run: its recorded dependencies compared with the present ones."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tvmbuild.records.selection import TaskId, elect, read_applicable_files, rea
 from tvmbuild.records.task_file import Record, TaskFile
 
 _SEARCH_ONLY = ("option.tune.", "option.device.", "option.measured_on", "environment ")
-"""What changes the search or the winners, and no Task."""
+"""The prefixes of options that change the search or the winners, but no Task."""
 
 
 def explain_changes(step: AnyStep, last: Success | None) -> Iterator[str]:
-    """Yield a sentence for each reason to run the step; nothing when it is as its last success left it."""
+    """Yield a sentence for each reason to run the step; nothing if it is as its last success left it."""
     if last is None:
         yield "it has not finished before"
         return
@@ -41,7 +41,7 @@ def explain_changes(step: AnyStep, last: Success | None) -> Iterator[str]:
 
 
 def are_tasks_known(step: AnyStep, last: Success | None) -> bool:
-    """Return whether a tune step's `tasks.json` still lists the Tasks that a run would find, though it may have to run."""
+    """Return whether a tune step's `tasks.json` lists the Tasks that a run would find, even if it must run."""
     digests = FileDigests(step)
     if last is None or any(_compare_files(step, "input", last.inputs, digests)):
         return False
@@ -98,21 +98,21 @@ def _explain_change(path: Path, known: Digest, digests: FileDigests) -> str | No
             return None
         return f"changed: sha256 {known[2][:12]} -> {digests.digest(path)[2][:12]}"
     except OSError as error:
-        return f"cannot be read: {error.strerror}"  # a run says so as its error
+        return f"cannot be read: {error.strerror}"  # a run reports it as its error
 
 
 def _shorten(path: Path, step: AnyStep) -> str:
     return str(path.relative_to(step.root)) if path.is_relative_to(step.root) else str(path)
 
 
-# Which Tasks of a cell have another winner now than its Schedule says, and how much it wins by.
+# The Tasks of a cell whose winner differs now from its Schedule's, and by how much.
 
 SHOWN = 5
-"""Tasks named; of the others only the number is told."""
+"""The most Tasks named; the others are only counted."""
 
 
 def list_winner_changes(step: Step[TuneStep]) -> list[str]:
-    """Return `name (key): old time -> new time` of each such Task of a tune step; nothing if files are unreadable."""
+    """Return `name (key): old time -> new time` of each such Task of a tune step; empty if files are unreadable."""
     options = step.options
     folder = Layout(step.root).records(options.target)
     try:
@@ -136,7 +136,7 @@ def _compare(task: TaskId, file: TaskFile | None, before: Mapping[str, str], dev
 
 
 def _find(trace: str, file: TaskFile | None, winner: Record | None) -> Record | None:
-    """Return the record that won before, in the new winner's device class where it is there too."""
+    """Return the record that won before, in the new winner's device class if it has one there."""
     found = [] if file is None else [record for record in file.records if record.trace == trace]
     return next((one for one in found if winner and one.measured_on == winner.measured_on), found[0] if found else None)
 

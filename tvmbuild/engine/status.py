@@ -1,4 +1,4 @@
-"""What a run would do with each step of a plan, and why; nothing is run."""
+"""The status of each step of a plan: the action of a run and its reasons. Nothing is run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ State = Literal["up to date", "may run", "would run", "unavailable"]
 
 @dataclass(frozen=True)
 class Status:
-    """What a run would do with a step."""
+    """The action that a run would take with a step."""
 
     step: AnyStep
     state: State
-    """``may run``: its own files are as it left them, but a step before it runs and may change them."""
+    """``may run``: its own files are as it left them, but an earlier step runs and may change them."""
     reasons: tuple[str, ...] = ()
     knows_tasks: bool = False
-    """A tune step's `tasks.json` lists the Tasks that a run would find."""
+    """Whether a tune step's `tasks.json` lists the Tasks that a run would find."""
 
 
 def list_statuses(plan: Plan, recall: Callable[[str], Success | None]) -> list[Status]:
-    """Return every step's status in the plan's order; ``recall`` knows the last success of a step by its id."""
+    """Return every step's status in the plan's order; ``recall`` returns the last success of a step by its id."""
     running: dict[Path, AnyStep] = {}
     statuses = []
     for step in plan.steps:
@@ -44,7 +44,7 @@ def _status(step: AnyStep, last: Success | None, causes: tuple[str, ...]) -> Sta
     if step.unavailable is not None:
         return Status(step, "unavailable", (step.unavailable,))
     reasons = tuple(explain_changes(step, last))
-    # What simplify will make of the model is not known before it has run.
+    # The result of simplify is unknown before it has run.
     knows_tasks = step.stage == "tune" and not causes and are_tasks_known(step, last)
     if not reasons and causes:
         return Status(step, "may run", (f"if {' or '.join(causes)} changes what it reads",), knows_tasks)

@@ -1,4 +1,4 @@
-"""All files that a step reads: its declared inputs, and what only these name."""
+"""All files that a step reads: its declared inputs, and the files that only these name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tvmbuild.base.steps import AnyStep
 from tvmbuild.engine.external_data import list_external_data
 
 EXTERNAL = "external data "
-"""Role, before its path beside the source, of a file that the source names."""
+"""The role prefix of a file that the source names, before its path beside the source."""
 IMPORTED = "imported "
-"""Role, before its path beside the export's script, of a file of the project that the script imports."""
+"""The role prefix of a project file that an export's script imports, before its path beside the script."""
 
 
 def locate_inputs(step: AnyStep) -> dict[str, Path]:
-    """Return role → file, those too that only the source names: weights beside it, modules that its script imports."""
+    """Return role → file, including files that only the source names: external weights, and modules of its script."""
     inputs = dict(step.inputs)
     source, script = inputs.get("source"), inputs.get("export")
     if source is not None:
@@ -28,7 +28,7 @@ def locate_inputs(step: AnyStep) -> dict[str, Path]:
 
 
 def locate_known(step: AnyStep, known: Iterable[str]) -> dict[str, Path]:
-    """Return the inputs, and the ``known`` roles that only the source names; a new one needs a change of the source."""
+    """Return the inputs, and the ``known`` roles that only the source names; a new role needs a changed source."""
     found, source, script = dict(step.inputs), step.inputs.get("source"), step.inputs.get("export")
     for role in known:
         if role.startswith(EXTERNAL) and source is not None:
@@ -44,7 +44,7 @@ def locate_known(step: AnyStep, known: Iterable[str]) -> dict[str, Path]:
 def list_local_imports(script: Path) -> list[Path]:
     """Return the files in the script's folder, or below it, that it imports, directly or through one another; sorted.
 
-    Only `import` statements are seen. A file that is no Python names none: whoever runs it says why.
+    Only `import` statements count. A file that is not Python names none; running it will give the error.
     """
     folder, found, waiting = script.parent, set[Path](), [script]
     while waiting:
@@ -74,7 +74,7 @@ def _list_names(path: Path, folder: Path) -> Iterator[str]:
 
 
 def _find_files(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the files that importing the module runs: its packages' too."""
+    """Yield the files that importing the module runs, including its packages'."""
     here = folder
     for part in name.split("."):
         here /= part

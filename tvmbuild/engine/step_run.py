@@ -1,4 +1,4 @@
-"""Run a step, or take its outputs from the step cache; remove them again."""
+"""The run of a step, or its restoration from the step cache, and the removal of its outputs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tvmbuild.errors import TvmbuildError
 
 
 def run_step(step: AnyStep, executor: Executor, use: CacheUse) -> Success | TvmbuildError:
-    """Run the step; return what is to be kept of its success, or why it failed, which is noted.
+    """Run the step; return the state of its success, or the reason for its failure, which is recorded.
 
-    ``use`` is told what the step cache did and has to say, however the run ends.
+    ``use`` gets the step cache's actions and warnings, however the run ends.
     """
     digests = FileDigests(step)
     try:
@@ -51,7 +51,7 @@ def run_step(step: AnyStep, executor: Executor, use: CacheUse) -> Success | Tvmb
 
 
 def clean_step(step: AnyStep, *, dry_run: bool) -> None:
-    """Remove the step's outputs, its log and its failure, and say so; records are no outputs and stay."""
+    """Remove the step's outputs, its log and its failure, and print that; records are not outputs and stay."""
     try:
         _clean(step, dry_run=dry_run)
     except OSError as error:
@@ -60,12 +60,12 @@ def clean_step(step: AnyStep, *, dry_run: bool) -> None:
 
 
 def _is_shared(step: AnyStep, executor: Executor) -> bool:
-    """Return whether the step cache is asked: the latency of another machine holds for that one alone."""
+    """Return whether the step cache is used: the latency of another machine holds for that one alone."""
     return executor.is_here or not has_options(step, BenchmarkStep)
 
 
 def _are_unchanged(step: AnyStep, inputs: Mapping[str, Digest], digests: FileDigests) -> bool:
-    """Return whether the step read what was digested before it started: a file may be edited while it runs."""
+    """Return whether the inputs still have the digests taken before the start: a file may be edited during the run."""
     try:
         paths = locate_inputs(step)
         return paths.keys() == inputs.keys() and all(digests.is_same(paths[role], inputs[role]) for role in inputs)

@@ -1,4 +1,4 @@
-"""What is kept of a step's last success, to be compared with what it would be made from now."""
+"""The kept facts of a step's last success, which are compared with the present ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tvmbuild.engine.file_digests import Digest
 
 @dataclass(frozen=True)
 class Success:
-    """What the step was made from, and what it wrote."""
+    """The dependencies and the outputs of a successful step."""
 
     fingerprint: Mapping[str, str]
     inputs: Mapping[str, Digest]
-    """By role, those too that only the source names."""
+    """The inputs by role, including those that only the source names."""
     outputs: Mapping[str, Digest]
 
     def to_json(self) -> dict[str, object]:
@@ -23,7 +23,7 @@ class Success:
 
 
 def read_success(value: object) -> Success | None:
-    """Return what `to_json` gave; None where this is none."""
+    """Return the value that `to_json` gave; None for any other value."""
     if not isinstance(value, dict) or not {"fingerprint", "inputs", "outputs"} <= value.keys():
         return None
     return Success(value["fingerprint"], value["inputs"], value["outputs"])

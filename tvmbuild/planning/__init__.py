@@ -1,1 +1,1 @@
-"""From specs to the Plan: steps, what they need, why they cannot run here, what they would take. Pure."""
+"""The planning from specs to the Plan: steps, their needs, why they cannot run here, and their cost. Pure."""

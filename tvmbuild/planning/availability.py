@@ -1,4 +1,4 @@
-"""Why a step cannot run on this machine, with the remedy. Pure."""
+"""The reasons why a step cannot run on this machine, with the remedy. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tvmbuild.planning.subject import Subject
 
 
 def explain_step(stage: str, subject: Subject, capabilities: Capabilities) -> str | None:
-    """Return why the stage cannot run for the model or the cell here, or None: it can."""
+    """Return why the stage cannot run for the model or the cell here; None if it can."""
     if subject.target is None:
         return stage_planner(stage).explain_model(subject.model, capabilities)
     return explain_unavailable(stage, subject.target, capabilities)
 
 
 def explain_unavailable(stage: str, target: TargetSpec, capabilities: Capabilities) -> str | None:
-    """Return why a stage of cells cannot run for the target here, or None: it can."""
+    """Return why a stage of cells cannot run for the target here; None if it can."""
     if target.unresolved is not None:
         return target.unresolved
     return stage_planner(stage).explain(target, capabilities)

@@ -1,4 +1,4 @@
-"""Finds out what this machine can do.
+"""The detection of this machine's capabilities.
 
 Planning never imports TVM: a subprocess (`python -m tvmbuild.planning.probe`) does.
 Its answer is cached per machine and installation.
@@ -81,7 +81,7 @@ def _run_probe() -> Capabilities:
 
 
 def _decode(text: str) -> Capabilities:
-    """Return the probe's answer; ValueError when this is none."""
+    """Return the probe's answer; ValueError if the text holds none."""
     data = json.loads(text)
     if not isinstance(data, dict) or data.keys() != {field.name for field in fields(Capabilities)}:
         raise ValueError("not a probe's answer")
@@ -94,7 +94,7 @@ def _freeze(value: Any) -> Any:
 
 
 def _probe_key() -> str:
-    """Digest of all that could change the probe's answer."""
+    """Return a digest of everything that could change the probe's answer."""
     parts = [
         str(FORMAT),
         sys.executable,

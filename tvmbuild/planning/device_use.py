@@ -1,4 +1,4 @@
-"""Return whether a target's device can be used from a machine. Pure."""
+"""The check whether a target's device can be used from a machine. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmbuild.devices.table import device_kind
 
 
 def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities: Capabilities) -> str | None:
-    """Return why packages of this kind cannot run on the device from here, or None."""
+    """Return why packages of this kind cannot run on the device from here; None if they can."""
     return device_kind(device).explain(device, Code(kind, cpu), capabilities)
 
 

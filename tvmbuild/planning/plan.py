@@ -1,4 +1,4 @@
-"""Models, targets and capabilities to a Plan. Pure: reads no file, starts nothing."""
+"""The Plan, made from models, targets and capabilities. Pure: it reads no file and starts nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_plan(
 ) -> Plan:
     """Return every step of the enabled models and the enabled targets that they include.
 
-    ``workers``: the machines that run the steps, where this one, of the ``capabilities``, does not.
+    ``workers`` are the machines that run the steps instead of this one, which the ``capabilities`` describe.
     """
     models = [model for model in project.models if model.enabled]
     targets = [target for target in project.targets if target.enabled]
@@ -56,19 +56,19 @@ def make_plan(
 
 
 def _drop_needless_validations(steps: Sequence[AnyStep]) -> list[AnyStep]:
-    """Leave out the validation of cells that are benchmarked: their packages' own numbers are compared."""
+    """Leave out the validation of benchmarked cells, because the benchmark compares their packages' own numbers."""
     run = {step.subject for step in steps if step.stage == "benchmark" and step.unavailable is None}
     return [step for step in steps if step.stage != "validate" or step.subject not in run]
 
 
 def _choose_machine(stage: Stage, subject: Subject, machines: Sequence[Capabilities]) -> Capabilities:
-    """Return the first that can run the step: its tools are the step's; where none can, the first."""
+    """Return the first machine that can run the step, whose tools become the step's; if none can, the first machine."""
     able = (each for each in machines if explain_step(stage.name, subject, each) is None)
     return next(able, machines[0])
 
 
 def _settings_of(step: AnyStep, settings: Settings, machines: Sequence[Capabilities]) -> Settings:
-    """Return what the step is asked for: a device that cannot be asked makes tuning act as `never`."""
+    """Return the settings for the step: if the device cannot be asked, tuning acts as `never`."""
     if has_options(step, TuneStep) and not any(may_measure(step.options, machine) for machine in machines):
         return replace(settings, tune="never")
     return settings
@@ -102,7 +102,7 @@ def _validate(steps: list[AnyStep]) -> list[AnyStep]:
 
 
 def _spread_unavailability(steps: Sequence[AnyStep]) -> tuple[AnyStep, ...]:
-    """Make what reads an output of an unavailable step unavailable too; stage order makes one pass enough."""
+    """Mark steps that read an output of an unavailable step as unavailable; in stage order one pass is enough."""
     missing: dict[Path, AnyStep] = {}
     spread = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""What tuning would cost: Tasks, candidates and seconds of each cell. No tvm here."""
+"""The price of tuning: Tasks, candidates and seconds of each cell. This module imports no tvm."""
 
 from __future__ import annotations
 
@@ -28,77 +28,77 @@ from tvmbuild.records.task_file import TaskFile
 from tvmbuild.tuning.rates import NO_TIME, Rates, Seconds, add_seconds, place_of, read_rates
 
 WINOGRAD = ("winograd_input", "winograd_products")
-"""Tasks of each further way to compute a convolution: one to three; `tasks.json` has those of the chosen ones alone."""
+"""The Tasks, one to three, of each further way to compute a convolution; `tasks.json` has only the chosen ones."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What `tasks.json` says of a cell."""
+    """The facts about a cell in its `tasks.json`."""
 
     tasks: tuple[TaskId, ...]
     graph: Graph | None = None
-    """Where there is something to choose."""
+    """The graph, if it has algorithms to choose."""
 
 
 @dataclass(frozen=True)
 class TaskPrice:
-    """What one Task of a cell costs."""
+    """The price of one Task of a cell."""
 
     task: TaskId
     covered: bool
-    """Some applicable record can be elected."""
+    """Whether some applicable record can be elected."""
     trials: int = 0
-    """Candidates to measure, at most; 0: it is not tuned, or another cell of the list tunes it before."""
+    """The most candidates to measure; 0: it is not tuned, or another cell of the list tunes it first."""
     seconds: Seconds | None = NO_TIME
-    """None: nothing like it has been searched yet."""
+    """The time of its search; None: nothing similar has been searched yet."""
     lags: bool = False
-    """Its search is over and knew older rules: what they would do now is measured, and nothing else."""
+    """Whether its search is over but knew older rules; only the present rules' schedules are then measured."""
 
 
 @dataclass(frozen=True)
 class CellPrice:
-    """What tuning one cell costs. None is `not known`."""
+    """The price of tuning one cell. None means not known."""
 
     cell: str
     target: str
     tasks: tuple[TaskPrice, ...] | None
-    """None: which Tasks the cell has is not known before simplify and tune have run."""
+    """The price of each Task; None: the cell's Tasks are unknown before simplify and tune have run."""
     searches: bool = True
-    """False: the mode is `never`, no device can be asked or `ops` is empty: the price is 0, Tasks known or not."""
+    """False if the mode is `never`, no device can be asked or `ops` is empty; the price is then 0 in any case."""
     choice: tuple[TaskPrice, ...] = ()
-    """Of the further ways to compute its convolutions, which are measured before one is chosen."""
+    """The price of the further ways to compute its convolutions, which are measured before one is chosen."""
     minutes: float | None = None
-    """The search's limit."""
+    """The search's time limit."""
 
     @property
     def covered(self) -> int | None:
-        """How many Tasks have a record."""
+        """The number of Tasks that have a record."""
         return None if self.tasks is None else sum(price.covered for price in self.all_tasks)
 
     @property
     def to_tune(self) -> int | None:
-        """How many Tasks would be searched for this cell."""
+        """The number of Tasks that would be searched for this cell."""
         return self._known(sum(price.trials > 0 for price in self.all_tasks))
 
     @property
     def trials(self) -> int | None:
-        """How many candidates would be measured, at most."""
+        """The most candidates that would be measured."""
         return self._known(sum(price.trials for price in self.all_tasks))
 
     @property
     def seconds(self) -> Seconds | None:
-        """How long that would take."""
+        """The time that the search would take."""
         found = add_seconds([None if self.trials is None else NO_TIME, *(price.seconds for price in self.all_tasks)])
         return found if found is None or self.minutes is None else found.at_most(60 * self.minutes)
 
     @property
     def lagging(self) -> int:
-        """How many Tasks are measured for the rules' sake alone."""
+        """The number of Tasks measured only because the rules changed."""
         return sum(price.lags for price in self.all_tasks)
 
     @property
     def all_tasks(self) -> tuple[TaskPrice, ...]:
-        """Return those that are known, and those of the further ways."""
+        """Return the known Tasks, and those of the further ways."""
         return (*(self.tasks or ()), *self.choice)
 
     def _known(self, value: int) -> int | None:
@@ -107,24 +107,24 @@ class CellPrice:
 
 @dataclass(frozen=True)
 class TotalPrice:
-    """All cells together, a Task that several have counted once; what is not known of a cell is not in it."""
+    """The price of all cells, with common Tasks counted once; unknown parts of a cell are not included."""
 
     tasks: int | None
-    """None: not known of every cell."""
+    """The number of Tasks; None if unknown for some cell."""
     known_tasks: int
     covered: int
     to_tune: int
     trials: int
     seconds: Seconds | None
-    """None: not known of every cell."""
+    """The time; None if unknown for some cell."""
     known_seconds: Seconds
 
 
 def price_cells(cells: Iterable[tuple[Step[TuneStep], Known | None]]) -> tuple[CellPrice, ...]:
-    """Return the price of each cell: its tune step and its Tasks, None where they are not known.
+    """Return the price of each cell: its tune step and its Tasks, None if they are unknown.
 
-    A Task that several cells have is paid by the first, as it is when they run; with `tune=full` every cell searches
-    all of its own again.
+    A Task of several cells is paid by the first, as in a run; with `tune=full` every cell searches all its own Tasks
+    again.
     """
     counter = _Counter()
     return tuple(counter.price(step, known) for step, known in cells)
@@ -147,16 +147,16 @@ def total_price(prices: Sequence[CellPrice]) -> TotalPrice:
 
 @dataclass(frozen=True)
 class _Searched:
-    """What is known of a Task: whether a record covers it, and its file without records, which are large."""
+    """The state of a Task's search: whether a record covers it, and its file without records, which are large."""
 
     covered: bool = False
     file: TaskFile | None = None
     measured: int = 0
-    """Candidates, those of an interrupted search's journal included."""
+    """The number of candidates, including those in an interrupted search's journal."""
 
 
 class _Counter:
-    """Reads each record file once, and knows what the cells before this one would measure."""
+    """Reads each record file once, and tracks what earlier cells would measure."""
 
     def __init__(self) -> None:
         self._rates: dict[str, Rates] = {}
@@ -208,7 +208,7 @@ class _Counter:
         return self._rates[where].estimate(name, trials)
 
     def _count_trials(self, step: Step[TuneStep], task: TaskId, tasks: int) -> int:
-        """Return how many candidates the step would measure for the Task."""
+        """Return the number of candidates that the step would measure for the Task."""
         options = step.options
         wanted = wanted_trials(options.tune, tasks)
         if step.settings.tune == "never":
@@ -227,11 +227,11 @@ def _read_choices(layout: Layout, options: TuneStep, graph: Graph | None) -> Cho
     try:
         return read_choices(layout.records(options.target), graph, resolved_target(options))
     except TvmbuildError:
-        return Choices({})  # the step will say what is wrong
+        return Choices({})  # the step will report the fault
 
 
 def _read(layout: Layout, options: TuneStep, key: str) -> _Searched:
-    """Return what is known of the Task; a damaged file counts as none, as it does for the search."""
+    """Return the state of the Task's search; a damaged file counts as none, as it does for the search."""
     try:
         file = read_applicable(layout.records(options.target), key, resolved_target(options))
     except TvmbuildError:

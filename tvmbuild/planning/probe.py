@@ -1,4 +1,4 @@
-"""Asks TVM and the machine what they can do; a process that `planning.detection` starts, prints one JSON line."""
+"""The process that `planning.detection` starts: it asks TVM and the machine for capabilities and prints a JSON line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmbuild.targets.table import TARGETS
 
 
 def main() -> int:
-    """Print the capabilities, or what is wrong with this machine, as JSON on the last line of stdout."""
+    """Print the capabilities, or this machine's fault, as JSON on the last line of stdout."""
     try:
         answer = asdict(probe())
     except TvmbuildError as error:

@@ -1,4 +1,4 @@
-"""Find a project and plan it on this machine."""
+"""The search for a project, and its plan on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tvmbuild.planning.plan import Plan, make_plan
 CACHE_VARIABLE = "TVMBUILD_CACHE"
 SIZE_VARIABLE = "TVMBUILD_CACHE_SIZE"
 ListMachines = Callable[[Sequence[str]], Sequence[Capabilities]]
-"""Returns the capabilities of machines, given the compilers that targets name as their linker."""
+"""A function that returns the capabilities of machines, given the compilers that targets name as their linker."""
 
 
 def find_root(start: Path) -> Path:
@@ -36,7 +36,7 @@ def find_root(start: Path) -> Path:
 
 
 def load_plan(root: Path, settings: Settings, list_workers: ListMachines | None = None) -> Plan:
-    """Return the project's plan on this machine, or on those listed; TvmbuildError for mistakes in the YAML files."""
+    """Return the project's plan on this machine, or on the listed ones; TvmbuildError for mistakes in the YAML."""
     project = load_project(root)
     commands = [target.link for target in project.targets if target.link != "auto"]
     workers = list_workers(commands) if list_workers else ()
@@ -44,9 +44,9 @@ def load_plan(root: Path, settings: Settings, list_workers: ListMachines | None 
 
 
 def find_cache(project: Project) -> CacheSpec | None:
-    """Return the step cache that `TVMBUILD_CACHE` and `TVMBUILD_CACHE_SIZE` name, else the one of targets.yaml.
+    """Return the step cache that `TVMBUILD_CACHE` and `TVMBUILD_CACHE_SIZE` name, or the one of targets.yaml.
 
-    An empty variable: none. TvmbuildError when the size is none.
+    An empty variable means no cache. TvmbuildError if the size is invalid.
     """
     named, size = os.environ.get(CACHE_VARIABLE), os.environ.get(SIZE_VARIABLE)
     cache = project.cache

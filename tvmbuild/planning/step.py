@@ -1,4 +1,4 @@
-"""One step of the plan: what a stage reads, writes and is told for its subject. Pure, as plan.py."""
+"""One step of the plan: the inputs, outputs and options of a stage for its subject. Pure, as plan.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_step(stage: Stage, subject: Subject, root: Path, capabilities: Capabili
 
 
 def _input(role: str, subject: Subject, root: Path) -> Path | None:
-    """Return the file of that role; None where the YAML names none."""
+    """Return the file of that role; None if the YAML names none."""
     source = subject.model.source
     if role in {"source", "export"}:
         kind = "path" if role == "source" else role
@@ -45,14 +45,14 @@ def _input(role: str, subject: Subject, root: Path) -> Path | None:
 
 
 def _find_producer(role: str, subject: Subject) -> Stage:
-    """Return the stage that writes the file of that role which the subject's stages read."""
+    """Return the stage that writes the file of that role for the subject's stages."""
     writers = [stage for stage in STAGES if role in stage.outputs]
     quantised = [stage for stage in writers if stage.scope == "quantised model" and subject.is_quantised]
     return (quantised or writers)[0]
 
 
 def _path(stage: Stage, role: str, subject: Subject, root: Path) -> Path:
-    """Where the stage writes its output of that role for the subject."""
+    """Return the path of the stage's output of that role for the subject."""
     layout = Layout(root)
     if role == "package":
         return layout.package(subject.model.name, subject.require_target().name)

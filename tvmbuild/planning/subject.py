@@ -1,4 +1,4 @@
-"""What a step is about: a model, or a model on a target."""
+"""The subject of a step: a model, or a model on a target."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from tvmbuild.base.specs import ModelSpec, TargetSpec
 
 @dataclass(frozen=True)
 class Subject:
-    """What a step is about; ``target`` is None for the stages of a model."""
+    """The subject of a step; ``target`` is None for the stages of a model."""
 
     model: ModelSpec
     target: TargetSpec | None = None
 
     @property
     def name(self) -> str:
-        """Return the model's name, or the cell's."""
+        """The model's name, or the cell's."""
         return self.model.name if self.target is None else f"{self.model.name}@{self.target.name}"
 
     @property
     def is_quantised(self) -> bool:
-        """Return whether the cell is built from what quantize:M writes."""
+        """Return whether the cell is built from the output of quantize:M."""
         return self.target is not None and self.target.precision == "int8" and self.model.quantize is not None
 
     def require_target(self) -> TargetSpec:

@@ -1,1 +1,1 @@
-"""From a model's file to the graph that is built, and to the numbers that it must give."""
+"""The preparation of a model: from its file to the graph that is built, and to the reference numbers."""

@@ -1,4 +1,4 @@
-"""A batch that models.yaml asks of a file whose batch is fixed at 1: what is asked, and the samples of one apart."""
+"""A batch that models.yaml requests of a file whose batch is fixed at 1, and the run of its samples one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Batch:
-    """``size`` samples in one run; the axis on which each input, and each output, has them. Others serve all alike."""
+    """``size`` samples in one run, with the batch axis of each input and output; tensors without one serve all."""
 
     size: int
     inputs: Mapping[str, int]
@@ -35,13 +35,13 @@ class Batch:
         return tuple(1 if axis == self.inputs[spec.name] else size for axis, size in enumerate(spec.shape))
 
     def widen(self, sample: TensorInfo) -> TensorInfo:
-        """Return an input of one sample as the batch has it."""
+        """Return the batched form of one sample's input."""
         axis = self.inputs.get(sample.name)
         shape = tuple(self.size if index == axis else size for index, size in enumerate(sample.shape))
         return replace(sample, shape=shape)
 
     def apart(self, run: Run) -> Run:
-        """Return what computes each sample of a batch by itself with ``run``, and joins the outputs."""
+        """Return a function that runs each sample of a batch separately with ``run`` and joins the outputs."""
 
         def run_apart(inputs: Arrays) -> dict[str, np.ndarray]:
             made = [run(self.pick(inputs, index)) for index in range(self.size)]
@@ -61,10 +61,11 @@ class Batch:
 
 
 def find_batch(proto: Any, specs: Sequence[InputSpec], model: str) -> Batch | None:
-    """Return the batch that the shapes ask for where the file says 1; None where they only fix what is dynamic.
+    """Return the batch that the shapes ask for if the file has 1; None if they only fix dynamic dimensions.
 
-    An input's samples lie on the one axis that the file has 1 for and models.yaml more, of one input at least the
-    first; of a dynamic input on the first where it is of that size. TvmbuildError for two sizes, or two axes.
+    The batch axis of an input is the one axis on which the file has 1 and models.yaml more; for at least one input it
+    is the first. A dynamic input of that size has its samples on the first axis. TvmbuildError for two sizes or two
+    axes.
     """
     values = {value.name: value for value in graph_inputs(proto)}
     asked = {spec.name: spec.shape for spec in specs if spec.shape and spec.name in values}
@@ -100,7 +101,7 @@ def _begins_dynamic(value: Any, shape: Sequence[int], size: int) -> bool:
 
 
 def find_axis(one: Sequence[int], many: Sequence[int], size: int) -> int | None:
-    """Return the axis on which ``many`` has ``size`` samples of the shape ``one``; None: it has not."""
+    """Return the axis on which ``many`` has ``size`` samples of the shape ``one``; None if there is no such axis."""
     for axis, length in enumerate(one):
         if length == 1 and tuple(many) == (*one[:axis], size, *one[axis + 1 :]):
             return axis

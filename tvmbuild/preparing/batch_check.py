@@ -1,4 +1,4 @@
-"""Whether a graph computes of a batch what the original computes of each sample, and which node does not."""
+"""The check that a graph gives the same for a batch as the original for each sample; it names the first wrong node."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tvmbuild.preparing.rebatch import find_dependent, rebatch
 from tvmbuild.preparing.reference import open_onnx
 
 _FEW = 2
-"""Samples that tell a node that mixes them or takes one for all."""
+"""The number of samples that reveals a node that mixes them or takes one for all."""
 
 
 def find_outputs(single: Any, batched: Any, batch: Batch, feed: Arrays) -> Batch:
-    """Return the batch with the axes of its outputs; TvmbuildError where the changed graph gives them no such shape."""
+    """Return the batch with its output axes; TvmbuildError if the changed graph's outputs do not have its shape."""
     one = open_onnx(single.SerializeToString(), "it")(batch.pick(feed, 0))
     many = open_onnx(batched.SerializeToString(), "it")(feed)
     dependent, axes = find_dependent(single.graph, batch), {}
@@ -35,12 +35,12 @@ def find_outputs(single: Any, batched: Any, batch: Batch, feed: Arrays) -> Batch
 
 
 def describe_shapes(name: str, many: Sequence[int], one: Sequence[int], size: int) -> str:
-    """Return what is wrong with a tensor's shape."""
+    """Describe the wrong shape of a tensor."""
     return f"{name} has the shape {list(many)} for a batch of {size}, {list(one)} for one sample"
 
 
 def explain_culprit(single: Any, batch: Batch, feed: Arrays, tolerance: Tolerance) -> str | None:
-    """Return the first node that does not compute of two samples what it does of each, and how; None: all do."""
+    """Return the first node whose result for two samples differs from its results for each, and how; None if none."""
     few = replace(batch, size=_FEW)
     trial = _Trial(single, rebatch(single, few), few, _take_few(batch, feed), tolerance)
     nodes = trial.batched.graph.node
@@ -71,7 +71,7 @@ class _Trial:
     tolerance: Tolerance
 
     def explain(self, count: int) -> str | None:
-        """Return what is wrong with what the first so many nodes compute."""
+        """Return the error in the results of the first ``count`` nodes; None if there is none."""
         names = self._list_tensors(count)
         if not names:
             return None
@@ -101,7 +101,7 @@ class _Trial:
 
 
 def _cut(proto: Any, count: int, names: list[str]) -> bytes:
-    """Return the model of its first ``count`` nodes, with those tensors as its outputs."""
+    """Return the model of the first ``count`` nodes, with those tensors as its outputs."""
     cut = onnx.ModelProto()
     cut.CopyFrom(proto)
     del cut.graph.node[count:]

@@ -1,4 +1,4 @@
-"""Compare what was computed with what should have been."""
+"""The comparison of computed outputs with the expected ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The largest errors over all outputs; ``problem`` says what is wrong first, None when all is within tolerance."""
+    """The largest errors over all outputs; ``problem`` describes the first fault, None if all is within tolerance."""
 
     max_abs_error: float
     max_rel_error: float
-    """Of the elements whose |want| exceeds the absolute tolerance; below it, relative errors say nothing."""
+    """The largest relative error of elements whose |want| exceeds the absolute tolerance; smaller ones are left out."""
     problem: str | None
     comparable: bool = True
     """Whether names, types and shapes are the same, so that numbers were compared."""
@@ -28,8 +28,8 @@ class Comparison:
 def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
     """Compare by name: same names, dtypes, shapes, and |got - want| <= atol + rtol * |want|.
 
-    A share of the output's largest magnitude may come to atol. NaN and infinity match themselves. Integers and booleans
-    are the same, unless the tolerance is wider than the default one.
+    A share of the output's largest magnitude may be added to atol. NaN and infinity match themselves. Integers and
+    booleans must be equal, unless the tolerance is wider than the default one.
     """
     problems: list[str] = []
     largest_abs = largest_rel = 0.0
@@ -59,7 +59,7 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
 def find_error(got: Arrays, want: Arrays) -> float:
     """Return the largest difference over the largest magnitude, of all outputs by name.
 
-    NaN is infinity, and so is an output of another size.
+    NaN counts as infinity, and so does an output of another size.
     """
     worst = 0.0
     for name, right in want.items():
@@ -74,7 +74,7 @@ def find_error(got: Arrays, want: Arrays) -> float:
 
 
 def widen(array: np.ndarray) -> np.ndarray:
-    """Return the array in the precision that errors are computed in."""
+    """Return the array in the precision in which errors are computed."""
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 

@@ -1,7 +1,7 @@
-"""Weights of int8 as uint8 where ONNX Runtime adds them up: on x86 without VNNI its sums of int8 saturate.
+"""Int8 weights as uint8 for ONNX Runtime, whose sums of int8 saturate on x86 without VNNI.
 
-A pair of products is added in 16 bits there (``vpmaddubsw``); those of two uint8 are added in 32. What the operator
-is defined as is the same of both: the weights and their zero point are 128 more.
+There a pair of products is added in 16 bits (``vpmaddubsw``); products of two uint8 are added in 32. Both forms define
+the same result: the weights and their zero point are greater by 128.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ ZERO = 128
 
 @dataclass(frozen=True)
 class _Inputs:
-    """Which inputs of an operator are its weights, their zero point, and the other factor's zero point.
+    """The input indices of an operator's weights, their zero point, and the other factor's zero point.
 
-    None: it has none, and is uint8.
+    None for the other zero point: the operator has no such input, and its other factor is uint8.
     """
 
     weights: int
@@ -39,9 +39,9 @@ _OPERATORS = {
 
 
 def use_exact_integers(model: bytes) -> bytes:
-    """Return a serialized model that computes what this one is defined to, whatever the CPU; itself where it does.
+    """Return a serialized model that computes this model's defined result on any CPU; itself if it already does.
 
-    Beside uint8 alone: ONNX Runtime has no kernels of int8 by uint8.
+    Only weights beside uint8 change: ONNX Runtime has no kernels of int8 by uint8.
     """
     if not any(name.encode() in model for name in _OPERATORS):
         return model
@@ -63,11 +63,11 @@ class _Writer:
         self._types = {each.name: each.type.tensor_type.elem_type for each in graph.input}
         self._types |= {name: tensor.data_type for name, tensor in self._constants.items()}
         self.moved: dict[str, str] = {}
-        """Tensor → the same and 128 more; "" is a zero point that is not written."""
+        """Tensor → the name of the same tensor plus 128; "" is a zero point that is not written."""
         self.nodes: list[onnx.NodeProto] = []
 
     def add(self, node: onnx.NodeProto) -> None:
-        """Write the node, as one of uint8 where its sums might saturate."""
+        """Write the node, in uint8 if its sums might saturate."""
         inputs = _OPERATORS.get(node.op_type)
         if inputs is not None and self._saturates(node, inputs):
             names = [self._move(_name(node, place)) for place in (inputs.weights, inputs.zero)]

@@ -1,6 +1,6 @@
-"""Put the weights that an ONNX file keeps in other files into the model.
+"""The weights that an ONNX file keeps in other files, loaded into the model.
 
-onnx does so too, but refuses links, of which Hugging Face's cache consists.
+onnx can load them too, but refuses links, and Hugging Face's cache consists of links.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvmbuild.errors import TvmbuildError
 
 
 def load_external_weights(proto: Any, path: Path, model: str) -> None:
-    """Read what ``proto``, read from ``path``, names into it; TvmbuildError where a file is missing or too short."""
+    """Load the files that ``proto``, read from ``path``, names; TvmbuildError if one is missing or too short."""
     seen: dict[str, Path] = {}
     for tensor in _list_tensors(proto):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
@@ -32,7 +32,7 @@ def load_external_weights(proto: Any, path: Path, model: str) -> None:
 
 
 def measure_external_weights(proto: Any) -> int:
-    """Return how many bytes of the weights lie in other files, as far as the file says."""
+    """Return how many bytes of the weights lie in other files, by the file's own account."""
     lengths = (
         entry.value
         for tensor in _list_tensors(proto)
@@ -44,7 +44,7 @@ def measure_external_weights(proto: Any) -> int:
 
 
 def _open(path: Path, location: str, model: str) -> Path:
-    """Return the file, which is one of weights."""
+    """Open the file, which must hold weights, and return it."""
     wrong = f"{model}: the external data of {path} cannot be read"
     if not location:
         raise TvmbuildError(f"{wrong}: a tensor names no file", "save the model again")
@@ -78,7 +78,7 @@ def _read(found: Path, told: dict[str, str], wrong: str, tensor: Any) -> bytes:
 
 
 def _list_tensors(proto: Any) -> Iterator[Any]:
-    """Yield every tensor that the model holds, those of subgraphs, functions and sparse ones too."""
+    """Yield every tensor of the model, including those of subgraphs and functions, and sparse ones."""
     yield from _of_graph(proto.graph)
     for function in proto.functions:
         yield from _of_nodes(function.node)

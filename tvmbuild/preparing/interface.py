@@ -1,4 +1,4 @@
-"""Whether a tool left a model what it was to its callers."""
+"""The check that a tool left a model's inputs and outputs as they were."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvmbuild.preparing.onnx_graph import MAX_BYTES, graph_inputs
 
 
 def explain_changed_interface(original: Any, changed: Any, tool: str) -> str | None:
-    """Return what makes the tool's model unusable in the original's place, by names and size alone; None: nothing."""
+    """Return why the tool's model cannot replace the original, judged by names and size alone; None if it can."""
     if changed.ByteSize() > MAX_BYTES:
         return "it would exceed 2 GB"
     for what, got, want in (

@@ -1,4 +1,4 @@
-"""A model's file, whatever its format, as ONNX."""
+"""A model's file of any format, read as ONNX."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmbuild.preparing.tflite.reader import is_tflite
 def read_model(path: Path, model: str) -> Any:
     """Return the ModelProto of an ONNX file, or of a .tflite or .pt2; messages call it ``model``.
 
-    A .pt2 must be called so, for loading one may run its code: no other file is to bring that along.
+    A .pt2 must have that suffix, because loading one may run its code; a file of another name must not cause that.
     """
     if is_tflite(path):
         return convert_tflite(path, model)

@@ -1,4 +1,4 @@
-"""Read an ONNX file, fix its input shapes, say what it needs."""
+"""The reading of an ONNX file: fix its input shapes and find out its needs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tvmbuild.preparing.external_weights import load_external_weights, measure_e
 from tvmbuild.preparing.open_inputs import check_static, show_shape
 
 MAX_BYTES = (1 << 31) - (1 << 20)
-"""Protobuf's limit, with some room."""
+"""Protobuf's limit with some room, in bytes."""
 _ROUNDING = ("QuantizeLinear", "DynamicQuantize", "QLinear", "QGemm")
-"""How operators begin whose results are rounded to 8 bits."""
+"""The prefixes of operators whose results are rounded to 8 bits."""
 _CONSTANTS_ALONE = 4
-"""From this version of ONNX's format on a constant need not be listed as an input."""
+"""The version of ONNX's format from which a constant need not be listed as an input."""
 
 
 def load_model(path: Path, model: str) -> Any:
-    """Return the ModelProto, tidy and with external data merged; TvmbuildError when the file is no whole ONNX model."""
+    """Return the ModelProto, tidy and with external data merged; TvmbuildError if the file is not a whole model."""
     try:
         proto = onnx.load(str(path), load_external_data=False)
     except (DecodeError, ValueError) as error:
@@ -70,8 +70,8 @@ def graph_inputs(proto: Any) -> list[Any]:
 def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[TensorInfo]:
     """Write the user's shapes and values into ``proto`` (in place) and return its inputs, all static.
 
-    A symbolic dimension that a shape fixes is fixed wherever its name appears and no shape says otherwise.
-    TvmbuildError on an unknown input, a wrong rank, size or dtype, and on a dimension left dynamic.
+    A symbolic dimension that a shape fixes is fixed wherever its name appears, unless another shape fixes it there.
+    TvmbuildError for an unknown input, a wrong rank, size or dtype, and for a dimension left dynamic.
     """
     values = graph_inputs(proto)
     wanted = {spec.name: spec for spec in specs}
@@ -96,7 +96,7 @@ def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[Tenso
 
 
 def find_precision(proto: Any) -> str:
-    """Return what the model computes in: int8 where it rounds to 8 bits on the way; else what most weights are in."""
+    """Return the model's precision: int8 if it rounds to 8 bits on the way, otherwise the type of most weights."""
     if any(node.op_type.startswith(_ROUNDING) for node in proto.graph.node):
         return "int8"
     sizes: dict[int, int] = {}
@@ -107,7 +107,7 @@ def find_precision(proto: Any) -> str:
 
 
 def set_output_shapes(proto: Any, outputs: dict[str, np.ndarray]) -> None:
-    """Write the shapes that a run gave into the graph's outputs (in place)."""
+    """Write the output shapes of a run into the graph (in place)."""
     for value in proto.graph.output:
         shape = value.type.tensor_type.shape
         del shape.dim[:]

@@ -1,4 +1,4 @@
-"""Run onnxsim where its crash harms nobody: ``python -m tvmbuild.preparing.onnxsim_process IN OUT [PASS …]``."""
+"""A separate process for onnxsim, which may crash: ``python -m tvmbuild.preparing.onnxsim_process IN OUT [PASS …]``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 1800
 
 
 def simplify_in_process(model: bytes, skip: Sequence[str]) -> tuple[Any, str | None]:
-    """Return (simplified ModelProto, None), or (None, why not) when onnxsim fails, crashes or does not end."""
+    """Return (simplified ModelProto, None), or (None, the reason) if onnxsim fails, crashes or does not end."""
     with TemporaryDirectory(prefix="tvmbuild-onnxsim-") as folder:
         source, result = Path(folder, "in.onnx"), Path(folder, "out.onnx")
         source.write_bytes(model)
@@ -35,7 +35,7 @@ def simplify_in_process(model: bytes, skip: Sequence[str]) -> tuple[Any, str | N
             simplified = onnx.load(str(result))
         except (OSError, DecodeError) as error:
             return None, f"onnxsim left no readable model: {error}"
-    # onnxsim may leave verdicts of its own checks, which depend on what else is installed.
+    # Leave out onnxsim's verdicts of its own checks, which depend on what else is installed.
     kept = [entry for entry in simplified.metadata_props if not entry.key.startswith("onnxsim.")]
     del simplified.metadata_props[:]
     simplified.metadata_props.extend(kept)
@@ -43,7 +43,7 @@ def simplify_in_process(model: bytes, skip: Sequence[str]) -> tuple[Any, str | N
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Simplify the file IN into OUT without the optimiser passes named after them."""
+    """Simplify the file IN into OUT, without the optimiser passes named after them."""
     import onnxsim  # noqa: PLC0415 - only this process may crash with it
 
     source, result, *skip = arguments

@@ -1,4 +1,4 @@
-"""Inputs of a model whose shapes are open: a batch becomes 1, and what else is open is asked for at once."""
+"""The inputs of a model whose shapes are open: a batch becomes 1, and the user is asked for the rest at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmbuild.errors import TvmbuildError
 
 
 class OpenShapesError(TvmbuildError):
-    """Sizes that only the user knows; ``question`` asks for all of them, and has some that stand for them."""
+    """Sizes that only the user knows; ``question`` asks for all of them and proposes examples."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question.message, question.hint)
@@ -21,9 +21,9 @@ class OpenShapesError(TvmbuildError):
 
 
 def take_batch(values: Sequence[Any], outputs: Sequence[Any], specs: Sequence[InputSpec], model: str) -> str | None:
-    """Write the batch into the shapes of inputs, ``values``, that nobody gave one (in place); return what to say of it.
+    """Write the batch into inputs, ``values``, without a given shape (in place); return a note about it.
 
-    ``outputs`` get it where it has a name.
+    ``outputs`` get it too if they have its name.
     """
     settled = settle(
         {value.name: _read_dims(value) for value in values if value.type.tensor_type.HasField("shape")}, specs
@@ -42,7 +42,7 @@ def take_batch(values: Sequence[Any], outputs: Sequence[Any], specs: Sequence[In
 
 
 def check_static(values: Sequence[Any], model: str) -> None:
-    """Raise TvmbuildError for inputs without a shape or without elements, OpenShapesError for all that are open."""
+    """Raise TvmbuildError for an input without a shape or elements, OpenShapesError for all open inputs together."""
     for value in values:
         if not value.type.tensor_type.HasField("shape"):
             raise TvmbuildError(
@@ -62,13 +62,13 @@ def check_static(values: Sequence[Any], model: str) -> None:
 
 
 def show_shape(value: Any) -> str:
-    """Return the shape of the ONNX file as messages show it."""
+    """Return the shape in the ONNX file, as messages show it."""
     dims = value.type.tensor_type.shape.dim
     return "[" + ", ".join(d.dim_param or (str(d.dim_value) if d.HasField("dim_value") else "?") for d in dims) + "]"
 
 
 def describe_input(value: Any) -> str:
-    """Return `data float32[N, 3, 224, 224]`."""
+    """Return a description, for example `data float32[N, 3, 224, 224]`."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
     return f"{value.name} {dtype}{show_shape(value)}"
 

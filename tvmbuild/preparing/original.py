@@ -1,4 +1,4 @@
-"""The original model: its graph with the shapes that models.yaml gives, and the numbers that are right."""
+"""The original model: its graph with the shapes of models.yaml, and its right outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tvmbuild.preparing.reference import Reference, make_inputs, make_references
 
 @dataclass(frozen=True)
 class Original:
-    """``proto`` goes on; its numbers are those of ``single``, of one sample at a time where there is a ``batch``."""
+    """The graph ``proto`` to build; ``single`` gives the right outputs, sample by sample if there is a ``batch``."""
 
     proto: Any
     tensors: tuple[TensorInfo, ...]
@@ -31,16 +31,16 @@ class Original:
     single: Any
     batch: Batch | None = None
     notes: tuple[str, ...] = ()
-    """What was taken for granted about the inputs."""
+    """The assumptions made about the inputs."""
 
     def compute(self, feeds: Sequence[Mapping[str, np.ndarray]]) -> list[Reference]:
-        """Return what is right for each of the feeds."""
+        """Return the right outputs for each of the feeds."""
         data, what = _serialize(self.single, self.name), f"{self.name}'s original model"
         way = [self.batch.apart] if self.batch else []
         return make_references(data, feeds, find_precision(self.proto), what, *way)
 
     def check(self, reference: Reference, tolerance: Tolerance) -> None:
-        """Raise TvmbuildError, naming the node, where the graph of a batch has other numbers than each sample apart."""
+        """Raise TvmbuildError, naming the node, if the graph of a batch gives other numbers than each sample alone."""
         if self.batch is None:
             return
         got = run_onnx(_serialize(self.proto, self.name), reference.inputs, self.name)
@@ -50,7 +50,7 @@ class Original:
 
 
 def open_original(proto: Any, specs: Sequence[InputSpec], name: str, seed: int) -> Original:
-    """Return the model with its inputs static; ``proto`` is changed. TvmbuildError for specs that do not fit it."""
+    """Return the model with its inputs static; changes ``proto``. TvmbuildError for specs that do not fit it."""
     batch = find_batch(proto, specs, name)
     taken = take_batch(graph_inputs(proto), proto.graph.output, specs, name)
     notes = (taken,) if taken else ()
@@ -60,7 +60,7 @@ def open_original(proto: Any, specs: Sequence[InputSpec], name: str, seed: int) 
     sample = fix_inputs(proto, batch.single(specs), name)
     made = Original(rebatch(proto, batch), tuple(map(batch.widen, sample)), name, proto, batch, notes)
     feed = make_inputs(made.tensors, specs, seed)
-    run_onnx(_serialize(proto, name), batch.pick(feed, 0), f"{name}'s original model")  # else that is what is wrong
+    run_onnx(_serialize(proto, name), batch.pick(feed, 0), f"{name}'s original model")  # its own error comes first
     try:
         batch = find_outputs(proto, made.proto, batch, feed)
     except TvmbuildError as error:

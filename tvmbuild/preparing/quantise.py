@@ -1,4 +1,4 @@
-"""A float model computed in 8-bit integers: by a library, checked, with the numbers that it must give."""
+"""The quantisation of a float model to 8-bit integers by a library, with a check and the new reference numbers."""
 
 from __future__ import annotations
 
@@ -32,39 +32,42 @@ from tvmbuild.preparing.quantisers.table import QUANTISERS
 from tvmbuild.preparing.reference import ORT_ERRORS, Reference, make_references, run_onnx
 
 COMPARED = 4
-"""Samples on which the quantised model is compared with the float one, and with itself."""
+"""The number of samples on which the quantised model is compared with the float one, and with itself."""
 UNCERTAIN = 0.25
-"""Of an output's largest value: a package may be twice as far off as a model's own numbers are uncertain."""
+"""The uncertainty, as a share of an output's largest value, above which comparing packages is pointless. A package may
+be twice as far off as a model's own numbers are uncertain.
+"""
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _MOVERS = frozenset({"Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
-"""Between a DequantizeLinear and a product they move bytes."""
+"""Operators that only move bytes between a DequantizeLinear and a product."""
 _FAILURES = (*ORT_ERRORS, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What libraries raise over models that they cannot take."""
+"""The errors that libraries raise over models they cannot quantise."""
 _SAME = Tolerance(rtol=1e-3, atol=1e-4)
-"""Between a model and itself in a later opset."""
+"""The tolerance between a model and the same model in a later opset."""
 
 
 @dataclass(frozen=True)
 class Quantised:
-    """The quantised model, its numbers, and what became of it."""
+    """The quantised model, its reference numbers, and the facts of its quantisation."""
 
     model: bytes
-    """ONNX in the QDQ form; as it came where that was quantised."""
+    """ONNX in the QDQ form, or the given model if that was quantised already."""
     reference: Reference
     method: str | None
-    """None: it came quantised."""
+    """The library used; None if the model came quantised."""
     samples: int = 0
     products: int = 0
-    """Convolutions and matrix products."""
+    """The number of convolutions and matrix products."""
     in_floats: tuple[str, ...] = ()
-    """Names of those that are not of integers."""
+    """The names of the products that stay in floats."""
     error: float | None = None
-    """The largest difference from the float model, over the largest of an output, on a few of the samples; None too
-    where it is not finite."""
+    """The largest difference from the float model on a few of the samples, over the largest value of an output; also
+    None if it is not finite.
+    """
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what the report says of it."""
+        """The report's notes about it."""
         if self.method is None:
             return ("came quantised: `quantize:` has nothing to do",)
         far = "its outputs cannot be compared with the float model's: other sizes, or not finite"
@@ -80,7 +83,7 @@ class Quantised:
         return (said, floats) if self.in_floats else (said,)
 
     def to_json(self) -> dict[str, object]:
-        """Return what `quantize.json` says of it."""
+        """Return the JSON value of `quantize.json`."""
         return {
             "format": 1,
             "method": self.method,
@@ -95,8 +98,8 @@ class Quantised:
 def quantise(model: bytes, reference: Reference, options: Quantize, samples: Samples, name: str) -> Quantised:
     """Quantise the simplified ``model``, whose own numbers are the ``reference``; messages call it ``name``.
 
-    The result has the same inputs and outputs, and a reference of its own, of the first sample. TvmbuildError for
-    samples that do not fit, an exclusion that matches nothing, and what the library cannot do or left in floats.
+    The result has the same inputs and outputs, and its own reference for the first sample. TvmbuildError for samples
+    that do not fit, an exclusion that matches nothing, a failure of the library, and products that it left in floats.
     """
     proto = onnx.load_model_from_string(model)
     precision = find_precision(proto)
@@ -119,7 +122,7 @@ def quantise(model: bytes, reference: Reference, options: Quantize, samples: Sam
 
 
 def _modernise(model: bytes, reference: Reference, name: str) -> Any:
-    """Return the model in an opset that can be quantised, its numbers compared where that is another."""
+    """Return the model in an opset that can be quantised; if that is another one, its numbers are compared."""
     proto = onnx.load_model_from_string(model)
     before = find_opset(proto)
     modern = modernise(proto, name)
@@ -149,7 +152,7 @@ def _name_others(method: str) -> str:
 
 
 def _check(quantised: Any, original: Any, method: str, name: str) -> None:
-    """Raise TvmbuildError for a model that is none, that has other inputs or outputs, or is not quantised."""
+    """Raise TvmbuildError for an invalid model, for changed inputs or outputs, or if it is not quantised."""
     problem = explain_changed_interface(original, quantised, method)
     if problem is None and find_precision(quantised) != "int8":
         raise TvmbuildError(
@@ -174,7 +177,7 @@ def _describe(quantised: Any, model: bytes, samples: Samples, method: str) -> Qu
 
 
 def _list_float_products(proto: Any) -> tuple[tuple[str, ...], int]:
-    """Return the names of the products whose operands are not both of integers, and how many products there are."""
+    """Return the names of the products without two integer operands, and the number of all products."""
     makers = {name: node for node in proto.graph.node for name in node.output}
     products = [node for node in proto.graph.node if node.op_type in _PRODUCTS]
     floats = [node.name for node in products if not all(_is_of_integers(name, makers) for name in node.input[:2])]
@@ -191,7 +194,7 @@ def _is_of_integers(name: str, makers: Mapping[str, Any]) -> bool:
     return bool(makers[name].op_type == "DequantizeLinear")
 
 
-# `exclude:` of `quantize:`: which nodes are meant.
+# The key `exclude:` of `quantize:` selects nodes.
 
 
 def find_excluded(proto: Any, words: Sequence[str], name: str) -> tuple[str, ...]:
@@ -215,16 +218,16 @@ def find_excluded(proto: Any, words: Sequence[str], name: str) -> tuple[str, ...
     return tuple(excluded)
 
 
-# A model as quantisers want it: of an opset with scales for each channel, every node with a name.
+# The form that quantisers need: an opset with scales for each channel, and a name for every node.
 
 OPSET = 13
-"""The first in which a weight has a scale for each channel."""
+"""The first opset in which a weight has a scale for each channel."""
 _IR_VERSION = 8
-"""The least of the format that goes with it: constants need not be inputs."""
+"""The lowest format version for that opset; from it on, constants need not be inputs."""
 
 
 def modernise(proto: Any, name: str) -> Any:
-    """Return the ModelProto, or a changed one; TvmbuildError where ONNX cannot express it in the opset."""
+    """Return the ModelProto, changed if necessary; TvmbuildError if ONNX cannot express it in the opset."""
     constants = {tensor.name for tensor in proto.graph.initializer}
     fed = [value for value in proto.graph.input if value.name not in constants]
     del proto.graph.input[:]
@@ -237,7 +240,7 @@ def modernise(proto: Any, name: str) -> Any:
 
 
 def _name_nodes(proto: Any) -> None:
-    """Give every node a name of its own: the first of each keeps it."""
+    """Give every node a unique name: the first node with a name keeps it."""
     taken = {node.name for node in proto.graph.node}
     seen = {""}
     for index, node in enumerate(proto.graph.node):
@@ -262,7 +265,7 @@ def _convert(proto: Any, name: str) -> Any:
         ) from error
 
 
-# Activations of int8 become uint8: the same numbers, and what processors multiply with int8 weights the fastest.
+# Int8 activations become uint8: the same numbers, which processors multiply fastest with int8 weights.
 
 _SHIFT = 128
 
@@ -293,7 +296,7 @@ def make_unsigned(proto: Any) -> None:
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.initializer[:]
     graph.initializer.extend(kept)
-    del graph.value_info[:]  # types that were
+    del graph.value_info[:]  # the old types
 
 
 def _list_names(item: Any) -> list[str]:

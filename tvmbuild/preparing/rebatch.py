@@ -1,8 +1,8 @@
-"""A graph for one sample made one for a batch: what exporters wrote down of the batch of 1 is taken out of it.
+"""The change of a graph for one sample into one for a batch: it removes the exporter's constants for the batch of 1.
 
-Only what is proven is changed: where ONNX's shape inference finds a first dimension of 1 before and after an operator,
-its samples lie one behind the other on both sides. Everything else is left as it is, and batch_culprit.py says what
-does not work.
+Only provable cases are changed: where ONNX's shape inference finds a first dimension of 1 before and after an operator,
+its samples lie one behind the other on both sides. Everything else is left as it is, and batch_check.py names the node
+that does not work.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from onnx import helper, numpy_helper
 from tvmbuild.preparing.batch import Batch
 
 _TELL_SHAPES = frozenset({"Shape", "Size"})
-"""What they return is no sample, whatever they are given."""
+"""Operators whose results never depend on samples, only on shapes."""
 
 
 def rebatch(single: Any, batch: Batch) -> Any:
-    """Return a copy of the ModelProto whose inputs are static and of one sample, for a batch."""
+    """Return a copy of the ModelProto for a batch; its inputs are static and of one sample."""
     proto = onnx.ModelProto()
     proto.CopyFrom(single)
     for value in proto.graph.input:
@@ -39,7 +39,7 @@ def rebatch(single: Any, batch: Batch) -> Any:
 
 
 def infer_shapes(proto: Any) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that are known of a model's tensors as a whole."""
+    """Return the known shapes of a model's tensors that are complete."""
     graph = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
@@ -64,7 +64,7 @@ def _reads(node: Any) -> list[str]:
 
 
 class _Rewriter:
-    """The nodes of a graph, one after the other, as a batch has them."""
+    """Changes the nodes of a graph to a batch, one after the other."""
 
     def __init__(self, graph: Any, shapes: Mapping[str, tuple[int, ...]], dependent: set[str], size: int) -> None:
         self.nodes: list[Any] = []
@@ -76,14 +76,14 @@ class _Rewriter:
                 self._constants[node.output[0]] = node.attribute[0].t
 
     def take(self, node: Any) -> None:
-        """Add the node, changed where it must be."""
+        """Add the node, changed if necessary."""
         rule = _RULES.get(node.op_type)
         if rule is not None and node.domain in {"", "ai.onnx"} and self._dependent.intersection(node.input):
             rule(self, node)
         self.nodes.append(node)
 
     def reshape(self, node: Any) -> None:
-        """Copy the first dimension from what is reshaped, in place of a constant 1."""
+        """Copy the first dimension from the reshaped tensor instead of a constant 1."""
         target = self._read(node, 1)
         if target is None or not target.size or target[0] != 1 or not self._keeps_first(node):
             return
@@ -96,13 +96,13 @@ class _Rewriter:
         self._write(node, 1, [0, *target[1:]])
 
     def resize(self, node: Any) -> None:
-        """Leave the first dimension of the sizes that are given to the batch."""
+        """Set the first of the given sizes to the batch."""
         sizes = self._read(node, 3)
         if sizes is not None and sizes.size and sizes[0] == 1 and self._keeps_first(node):
             self._write(node, 3, [self._size, *sizes[1:]])
 
     def slice(self, node: Any) -> None:
-        """Take all of a first dimension of which the one sample was taken."""
+        """Take all of a first dimension if the node takes the one sample from it."""
         starts, ends, axes, steps = (self._read(node, index) for index in (1, 2, 3, 4))
         if starts is None or ends is None or not self._keeps_first(node) or (axes is None and len(node.input) > 3):
             return
@@ -114,7 +114,7 @@ class _Rewriter:
         self._write(node, 2, ends)
 
     def concat(self, node: Any) -> None:
-        """Repeat for each sample what all samples are joined with, along another axis than theirs."""
+        """Repeat an input without samples for each sample when it is joined with samples along another axis."""
         axis = next(each.i for each in node.attribute if each.name == "axis")
         for index, name in enumerate(node.input):
             shape = self._shapes.get(name, ())
@@ -122,7 +122,7 @@ class _Rewriter:
                 node.input[index] = self._repeat(name, 0, len(shape))
 
     def recurrent(self, node: Any) -> None:
-        """Repeat for each sample the state that all begin with: its axes are directions, batch, hidden."""
+        """Repeat the initial state, common to all samples, for each sample: its axes are directions, batch, hidden."""
         for index in (5, 6):
             name = node.input[index] if len(node.input) > index else ""
             shape = self._shapes.get(name, ())
@@ -137,12 +137,12 @@ class _Rewriter:
         return len(self._shapes[node.input[0]])
 
     def _read(self, node: Any, index: int) -> np.ndarray | None:
-        """Return the value of an input that is a constant, a copy."""
+        """Return a copy of a constant input's value; None if it is not constant."""
         name = node.input[index] if len(node.input) > index else ""
         return numpy_helper.to_array(self._constants[name]).copy() if name in self._constants else None
 
     def _write(self, node: Any, index: int, value: Any) -> None:
-        """Give the node a constant of its own: others may share the one that it had."""
+        """Give the node its own constant, because others may share the one that it had."""
         old = self._constants[node.input[index]]
         array = np.asarray(value, dtype=helper.tensor_dtype_to_np_dtype(old.data_type))
         node.input[index] = self._add(array, node.input[index])

@@ -1,4 +1,4 @@
-"""Seeded inputs, what ONNX Runtime makes of them, and the file that holds both."""
+"""Seeded inputs, ONNX Runtime's outputs for them, and the file that holds both."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtN
 _PRECISION = "precision"
 _SPREAD = "spread"
 SPREADS = 2.0
-"""How many times as far as others of ONNX Runtime's own numbers a package's may be from the reference."""
+"""The number of spreads of ONNX Runtime's own numbers by which a package may differ from the reference."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -52,17 +52,17 @@ class Reference:
     inputs: Mapping[str, np.ndarray]
     outputs: Mapping[str, np.ndarray]
     precision: str = "fp32"
-    """That the original model computes in: what may be asked of others' numbers."""
+    """The precision of the original model, which decides the tolerance of other numbers."""
     specials: Reference | None = None
-    """The same with infinities and their like among the inputs, where an operator could tell."""
+    """The same with infinities and similar numbers among the inputs, if an operator could tell them apart."""
     spread: float = 0.0
-    """Of a quantised model: how far numbers that are as right are from these, over the largest of an output.
+    """The uncertainty of a quantised model: how far equally right numbers are off, over the largest value of an output.
 
-    Those are ONNX Runtime's optimised ones, and its own after a rounding error in the weights' scales.
+    Equally right are ONNX Runtime's optimised numbers, and its own after a rounding error in the weights' scales.
     """
 
     def allow(self, tolerance: Tolerance) -> Tolerance:
-        """Return what is allowed of others' numbers, no less than ``tolerance``."""
+        """Return the tolerance for other numbers, at least ``tolerance``."""
         allowed = tolerance.at_least(self.precision)
         return replace(allowed, of_largest=max(allowed.of_largest, SPREADS * self.spread))
 
@@ -102,7 +102,7 @@ def run_onnx(
 
 
 def open_onnx(model: bytes, what: str, *, optimized: bool = False) -> Run:
-    """Return what runs the model as it is written, on one thread; TvmbuildError with ONNX Runtime's own reason.
+    """Return a function that runs the model as written, on one thread; TvmbuildError with ONNX Runtime's own reason.
 
     Its integers are summed exactly on every CPU.
     """
@@ -150,9 +150,9 @@ def make_references(
     what: str,
     way: Callable[[Run], Run] = _as_is,
 ) -> list[Reference]:
-    """Return the model's numbers for each of the inputs; of a quantised model with the largest spread of all.
+    """Return the model's numbers for each of the inputs; for a quantised model with the largest spread of all.
 
-    ``way`` makes of what runs the model what runs it on a feed: one sample after the other, say.
+    ``way`` wraps the function that runs the model, for example to run one sample after the other.
     """
     run = way(open_onnx(model, what))
     made = [Reference(feed, run(feed), precision) for feed in feeds]
@@ -181,7 +181,7 @@ def write_reference(path: Path, reference: Reference) -> None:
 
 
 def read_reference(path: Path) -> Reference:
-    """Read what :func:`write_reference` wrote."""
+    """Read a file of :func:`write_reference`."""
     with np.load(path, allow_pickle=False) as arrays:
         inputs, outputs, given, found = (
             {name.removeprefix(role): arrays[name] for name in arrays.files if name.startswith(role)}
@@ -192,10 +192,10 @@ def read_reference(path: Path) -> Reference:
     return Reference(inputs, outputs, precision, Reference(given, found, precision) if found else None, spread)
 
 
-# A quantised model as somebody else would add it up: what a rounding of its sums decides, it decides otherwise.
+# A quantised model summed in another way, so that the rounding of a sum may decide otherwise.
 
 _ROUNDING = 2.0**-21
-"""What the order of a sum of some hundred float32 products changes of it."""
+"""The relative change of a sum of some hundred float32 products if its order changes."""
 
 
 _SCALES: Mapping[str, int] = {
@@ -206,17 +206,17 @@ _SCALES: Mapping[str, int] = {
     "MatMulIntegerToFloat": 3,
     "DynamicQuantizeLSTM": 8,
 }
-"""Of operators that compute in integers: which input is the scale of their weights, or of their first operand.
+"""Integer operators → the input with the scale of their weights, or of their first operand.
 
-What QLinearAdd makes of a sum that lies half-way between two steps is left open; ONNX Runtime adds up in another order.
+QLinearAdd may round a sum half-way between two steps either way; ONNX Runtime adds up in another order.
 """
 
 
 def shake(model: bytes) -> bytes:
     """Return the model with the scales of its weights changed by a rounding error, up and down in turn.
 
-    So are those of one operand of operators of integers that have no weights. A model that has neither is returned as
-    it is. Where data are rounded by a range of their own, a scale is what theirs is multiplied by.
+    Integer operators without weights have the scale of one operand changed. A model with neither is returned as it is.
+    If data are rounded by their own range, the changed scale is the factor that theirs is multiplied by.
     """
     proto = onnx.load_model_from_string(model)
     constants = {tensor.name: tensor for tensor in proto.graph.initializer}

@@ -1,4 +1,4 @@
-"""A model with its shapes fixed, simplified where the numbers stay, and the numbers that it must give."""
+"""The simplification of a model with fixed shapes, where its numbers stay the same, and the reference numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GATE_SETS = 2
 
 @dataclass(frozen=True)
 class Simplified:
-    """The model that goes on, the original's numbers, and what became of it."""
+    """The simplified model, the original's numbers, and the facts of the simplification."""
 
     model: bytes
     """ONNX: simplified, or the original with the reason in ``notes``."""
@@ -38,14 +38,14 @@ class Simplified:
     opset: dict[str, int]
     """Domain → version."""
     nodes: tuple[int, int]
-    """Before and after."""
+    """The number of nodes before and after."""
     is_simplified: bool
     notes: tuple[str, ...]
     gate: Comparison | None
-    """How far the simplified model's numbers are from the original's; None where they were not compared."""
+    """The difference of the simplified model's numbers from the original's; None if they were not compared."""
 
     def to_json(self) -> dict[str, object]:
-        """Return what `simplify.json` says of it."""
+        """Return the JSON value of `simplify.json`."""
         gate, (before, after) = self.gate, self.nodes
         return {
             "format": 1,
@@ -77,8 +77,8 @@ def simplify(
 ) -> Simplified:
     """Fix the model's shapes, run it under ONNX Runtime, simplify it and prove that its numbers stayed.
 
-    TvmbuildError on a file that is no whole model, on inputs that do not fit, and on what ONNX Runtime cannot run;
-    messages call the model ``name``, by default as the file.
+    TvmbuildError for a file that is not a whole model, for inputs that do not fit, and for a model that ONNX Runtime
+    cannot run; messages call the model ``name``, by default its file's name.
     """
     said = name or path.name
     loaded = read_model(path, said)

@@ -1,4 +1,4 @@
-"""Infinities, NaN, zeros of both signs, denormals and extremes among the inputs, where an operator could tell."""
+"""Special inputs, for models that tell them apart: infinities, NaN, zeros of both signs, denormals and extremes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tvmbuild.preparing.compare import Arrays, compare
 from tvmbuild.preparing.reference import Reference
 
 _TELLING = frozenset({"IsInf", "IsNaN"})
-"""Operators that a model has for the sake of such numbers: in all others nobody relies on what becomes of them."""
+"""Operators that exist to handle such numbers; in models without them nobody relies on their results."""
 _SUMMING = ("Attention", "Conv", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN", "Reduce", "Softmax")
-"""How operators begin whose sums of such numbers depend on the order: ONNX promises nothing of them."""
+"""The prefixes of operators whose sums of such numbers depend on the order: ONNX promises nothing for them."""
 _ONE_IN = 8
-"""Elements."""
+"""One element in this many is replaced."""
 
 
 def asks_for_specials(proto: Any) -> bool:
-    """Return whether the model tells special numbers from others, and does nothing with them but what is defined."""
+    """Return whether the model tells special numbers from others and uses them only in defined ways."""
     operators = {node.op_type for node in proto.graph.node}
     sums = any(name.startswith(_SUMMING) or "Pool" in name or "Norm" in name for name in operators)
     return bool(operators & _TELLING) and not sums
@@ -33,14 +33,14 @@ def insert_specials(inputs: Arrays, seed: int) -> dict[str, np.ndarray]:
 
 
 def find_special_problem(reference: Reference, compute: Callable[[Arrays], Arrays], allowed: Tolerance) -> str | None:
-    """Return what is wrong first with the outputs for the reference's special inputs; None where it has none."""
+    """Return the first fault of the outputs for the reference's special inputs; None if it has none."""
     specials = reference.specials
     return None if specials is None else compare(compute(specials.inputs), specials.outputs, allowed).problem
 
 
 def _insert(random: np.random.RandomState, array: np.ndarray) -> np.ndarray:
     if array.dtype.kind != "f" or array.size == 0:
-        return array  # an integer may be an index, and extremes of those lie outside
+        return array  # an integer may be an index, and extremes would lie outside
     limits = np.finfo(array.dtype)
     tiny = limits.smallest_subnormal
     values = [0.0, -0.0, np.inf, -np.inf, np.nan, tiny, -tiny, limits.max, limits.min]

@@ -1,1 +1,1 @@
-"""Measured schedules that live in git: one JSON file a (target, Task)."""
+"""Measured schedules that live in git: one JSON file for each (target, Task)."""

@@ -1,7 +1,7 @@
-"""Measured choices: `records/<target>/choices/<graph>.json` says how each convolution of a graph is computed.
+"""Measured choices: `records/<target>/choices/<graph>.json` gives the algorithm of each convolution of a graph.
 
-What was not measured is computed as the graph says by rule. The graph's digest is of its direct Tasks, so a retrained
-model has the same choices. No tvm here.
+A convolution that was not measured takes the algorithm that the rules choose. The graph's digest is of its direct
+Tasks, so a retrained model has the same choices. This module imports no tvm.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ DIRECT = "direct"
 
 @dataclass(frozen=True)
 class Graph:
-    """What `tasks.json` says of a graph that has something to choose."""
+    """A graph with algorithms to choose, as `tasks.json` describes it."""
 
     digest: str
-    """16 hex digits."""
+    """The digest of the direct Tasks, 16 hex digits."""
     convolutions: tuple[str, ...]
-    """Signatures of those that can be computed in several ways, sorted."""
+    """The signatures of the convolutions that can be computed in several ways, sorted."""
     by_rule: FrozenMap[str, str] = FrozenMap()
-    """Signature → algorithm where nothing was measured, sorted; one that is absent is direct."""
+    """Signature → algorithm by rule, if nothing was measured, sorted; an absent one is direct."""
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON value."""
@@ -42,7 +42,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Choice:
-    """How one convolution is computed, and the seconds of each algorithm that was measured, all its calls together."""
+    """The chosen algorithm of one convolution, and the seconds of each measured one, for all its calls together."""
 
     algorithm: str
     measured_on: str
@@ -51,19 +51,19 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """What a choices file says, by signature; nothing where it counts as absent, and ``problem`` says why."""
+    """The contents of a choices file, by signature; empty if it counts as absent, and ``problem`` gives the reason."""
 
     by_signature: Mapping[str, Choice]
     problem: str | None = None
 
     def list_undecided(self, graph: Graph) -> tuple[str, ...]:
-        """Return the signatures for which nothing was chosen yet."""
+        """Return the signatures without a choice."""
         return tuple(signature for signature in graph.convolutions if signature not in self.by_signature)
 
     def algorithms(self, graph: Graph | None, allowed: Collection[str]) -> FrozenMap[str, str]:
-        """Return what `schedule.json` says: signature → algorithm, sorted, of those that are not direct.
+        """Return the algorithms for `schedule.json`: signature → algorithm, sorted, without the direct ones.
 
-        What was measured, else what is by rule; direct where that is not allowed.
+        A measured choice comes before the rule's; an algorithm that is not ``allowed`` becomes direct.
         """
         measured = {signature: choice.algorithm for signature, choice in self.by_signature.items()}
         chosen = {**(graph.by_rule if graph is not None else {}), **measured}
@@ -71,14 +71,14 @@ class Choices:
 
 
 def describe_graph(tasks: Iterable[tuple[str, int]], by_rule: Mapping[str, str]) -> Graph:
-    """Return the graph with these direct Tasks, (key, calls) each, and these signatures, each with its algorithm."""
+    """Return the graph of direct Tasks, (key, calls) each, and of signatures, each with the rules' algorithm."""
     digest = hashlib.sha256(canonical_json(sorted(tasks)).encode()).hexdigest()
     others = {signature: algorithm for signature, algorithm in by_rule.items() if algorithm != DIRECT}
     return Graph(digest[:16], tuple(sorted(by_rule)), FrozenMap(sorted(others.items())))
 
 
 def read_graph(path: Path) -> Graph | None:
-    """Return the graph of a `tasks.json`, None where it has nothing to choose; raises as `read_tasks` does."""
+    """Return the graph of a `tasks.json`, None if it has nothing to choose; raises as `read_tasks` does."""
     data = json.loads(path.read_text(encoding="utf-8")).get("graph")
     if data is None:
         return None
@@ -87,15 +87,15 @@ def read_graph(path: Path) -> Graph | None:
 
 
 def choices_path(folder: Path, graph: Graph) -> Path:
-    """Return the graph's file below the target's records."""
+    """Return the path of the graph's file in the target's folder of records."""
     return choices_folder(folder) / f"{graph.digest}.json"
 
 
 def read_choices(folder: Path, graph: Graph | None, target: ResolvedTarget) -> Choices:
-    """Return what was chosen for the graph; ``folder`` is `records/<target>`.
+    """Return the choices for the graph; ``folder`` is `records/<target>`.
 
-    A file that is damaged, or of another TVM version or other target attributes, counts as absent. TvmbuildError where
-    git has left both sides of a merge in it.
+    A file that is damaged, or of another TVM version or other target attributes, counts as absent. TvmbuildError if git
+    has left both sides of a merge in it.
     """
     if graph is None:
         return Choices({})

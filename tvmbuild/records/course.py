@@ -1,6 +1,7 @@
-"""How a Task's best time came down while it was searched, for people to look at: kept when a search is over.
+"""The course of a Task's best time during its search, for people to look at; kept when the search is over.
 
-`build/courses/<target>/<task key>.json` is what remains of a journal. Local, never in git; no tvm here.
+`build/courses/<target>/<task key>.json` remains of a journal. It stays on this machine, never in git. This module
+imports no tvm.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Course:
-    """What one device class measured of a Task for one target."""
+    """The measurements of a Task by one device class for one target."""
 
     device_class: str
     target: str
-    """Digest of the resolved target, as a journal's entries have it."""
+    """The digest of the resolved target, as in a journal's entries."""
     points: tuple[tuple[int, float], ...]
-    """(candidates measured so far, best time so far in seconds): the first time, then each improvement."""
+    """The first best time and each improvement: (candidates measured so far, best time so far in seconds)."""
     measured: int
-    """All candidates, those after the last improvement too."""
+    """The number of all candidates, including those after the last improvement."""
 
 
 def follow(entries: Sequence[Entry], before: Course | None = None) -> Course | None:
-    """Return the course of a journal's entries, those of its last one's device class and target.
+    """Return the course of the journal's entries for the last entry's device class and target.
 
-    It goes on from ``before`` where that is of the same; None without entries.
+    It continues ``before`` if that has the same class and target; None without entries.
     """
     if not entries:
         return before
@@ -56,7 +57,7 @@ def write_course(path: Path, course: Course) -> None:
 
 
 def read_course(path: Path) -> Course | None:
-    """Return what the file holds; None where it is absent, damaged or of another version: it can be done without."""
+    """Return the file's course; None if it is absent, damaged or of another version, for nothing depends on it."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         points = tuple((int(measured), float(seconds)) for measured, seconds in data["points"])

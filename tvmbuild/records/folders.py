@@ -1,4 +1,4 @@
-"""Folders of record files: list them, and merge one folder or file into another as a whole or not at all."""
+"""Folders of record files: list them, and merge one folder or file into another entirely or not at all."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ class Change:
 
     @property
     def won(self) -> int:
-        """How many of the records are new, or faster than before."""
+        """The number of records that are new, or faster than before."""
         return len(set(self.after.records) - set(self.before.records if self.before else ()))
 
 
 @dataclass(frozen=True)
 class MergePlan:
-    """What a merge would do."""
+    """The changes that a merge would make."""
 
     changes: tuple[Change, ...] = ()
     others: tuple[Path, ...] = ()
-    """Files left out: made for other target attributes."""
+    """The files left out because they were made for other target attributes."""
 
 
 def find_records(folder: Path) -> Path:
-    """Return the folder of records that is meant: a project's root stands for its `records`."""
+    """Return the folder of records; for a project's root, its `records`."""
     return folder / "records" if (folder / MODELS_YAML).is_file() else folder
 
 
 def list_record_files(folder: Path) -> list[Path]:
-    """Return the record files of a target's folder, or else of all targets in ``folder``, sorted.
+    """Return the record files of a target's folder, or otherwise of all targets in ``folder``, sorted.
 
-    Locks, measured choices and what lies deeper are none.
+    Locks, measured choices and deeper files are not record files.
     """
     flat = _list_keyed(folder.glob("*.json"))
     return flat or _list_keyed(path for path in folder.glob("*/*.json") if path.parent.name != "choices")
@@ -57,11 +57,11 @@ def _list_keyed(paths: Iterable[Path]) -> list[Path]:
 
 
 def plan_merge(into: Path, other: Path, *, target: str | None = None, skip_others: bool = False) -> MergePlan:
-    """Return what merging ``other`` into ``into`` changes; nothing is written.
+    """Return the changes of merging ``other`` into ``into``; nothing is written.
 
-    Both are folders, of all targets or of one alike, or both are files. TvmbuildError when a file is damaged, or when
-    files were made for other target attributes (than the file that is there, than ``target`` where given): it names
-    all of them; with ``skip_others`` they are left out.
+    Both are folders, of all targets or of one alike, or both are files. TvmbuildError if a file is damaged, or if files
+    were made for other target attributes than the file in ``into`` or, if given, ``target``: it names all of them. With
+    ``skip_others`` they are left out instead.
     """
     for path in (into, other):
         if not path.exists():
@@ -74,7 +74,7 @@ def plan_merge(into: Path, other: Path, *, target: str | None = None, skip_other
     for path, source in pairs:
         theirs, ours = read_task_file(source), read_task_file(path)
         if theirs is None:
-            continue  # it went while we looked
+            continue  # it was removed meanwhile
         known = ours.target if ours and ours.key == theirs.key else None
         unequal = [wanted for wanted in (target, known) if wanted is not None and code_of(wanted) != theirs.code]
         if unequal:
@@ -107,6 +107,6 @@ def _pair_folders(into: Path, other: Path) -> list[tuple[Path, Path]]:
 
 
 def apply_changes(changes: Sequence[Change]) -> None:
-    """Write them."""
+    """Write the changes."""
     for change in changes:
         write_task_file(change.path, change.after)

@@ -1,8 +1,8 @@
-"""Measurements of a search that is not over yet, one line each, on disk before the next one begins.
+"""The journal of an unfinished search: one line for each measurement, on disk before the next one begins.
 
-`build/journal/<target>/<task key>.jsonl` lives from a search's first measurement until its best were timed again. What
-it holds is in the record file as well once the batch has ended; of an interrupted batch it is the only trace. Local,
-never in git; no tvm here.
+`build/journal/<target>/<task key>.jsonl` lives from a search's first measurement until its best were timed again. When
+a batch has ended, the record file holds its measurements too; an interrupted batch exists only here. The journal stays
+on this machine, never in git. This module imports no tvm.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from tvmbuild.records.trace_form import check_trace
 
 @dataclass(frozen=True)
 class Entry:
-    """One candidate: ``measured`` is the count of its device class's candidates with it. No record: it failed."""
+    """One candidate; ``measured`` counts its device class's candidates including it. Without a record, it failed."""
 
     device_class: str
     measured: int
     record: Record | None
     target: str = ""
-    """Digest of the resolved target: what was measured for other attributes says nothing."""
+    """The digest of the resolved target; measurements for other attributes do not count."""
 
 
 def digest_target(file: TaskFile) -> str:
-    """Return what an Entry says of the target of ``file``."""
+    """Return the digest that an Entry has for the target of ``file``."""
     return hashlib.sha256(file.target.encode()).hexdigest()[:16]
 
 
 def append_entry(path: Path, entry: Entry) -> None:
-    """Add a line and wait until the disk has it; TvmbuildError when it cannot be written."""
+    """Add a line and wait until it is on disk; TvmbuildError if it cannot be written."""
     line = json.dumps({**asdict(entry), "record": entry.record and asdict(entry.record)}, sort_keys=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"\n{line}\n")  # the line before may have been cut short
+            file.write(f"\n{line}\n")  # a power failure may have cut the line before short
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -52,7 +52,7 @@ def append_entry(path: Path, entry: Entry) -> None:
 
 
 def read_entries(path: Path) -> tuple[Entry, ...]:
-    """Return what was written; a last line that a power failure cut short, or a damaged one, is left out."""
+    """Return the entries; a damaged line, or a last one that a power failure cut short, is left out."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def read_entries(path: Path) -> tuple[Entry, ...]:
 
 
 def absorb(file: TaskFile, entries: Iterable[Entry]) -> TaskFile:
-    """Return the file with the entries for its target in it. What it holds already counts once."""
+    """Return the file with the entries for its target taken in; entries that it already holds count once."""
     for entry in (each for each in entries if each.target == digest_target(file)):
         more = max(0, entry.measured - file.searched_on(entry.device_class))
         records = () if entry.record is None else (entry.record,)

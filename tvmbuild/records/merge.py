@@ -1,4 +1,4 @@
-"""Two record files of one Task made one: a set union, whatever the order. Pure; no tvm here."""
+"""The merge of two record files of one Task: a set union, whatever the order. Pure; this module imports no tvm."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tvmbuild.records.block_names import records_for
 from tvmbuild.records.task_file import TaskFile, keep_best
 
 IMPORTED = "imported"
-"""Name of a Task whose records come from a database, which has no names."""
+"""The name of a Task whose records come from a database, which has no names."""
 
 
 def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
-    """Return the union: per device class the best distinct traces, the lower time of a trace that both have.
+    """Return the union: for each device class the best distinct traces, with the lower time of a trace in both.
 
-    ``searched``, ``settled`` and ``rules`` are the greater of both: the measurements of a common past count once.
-    ``spent`` is that of the side that searched more, known or not: it describes what ``searched`` counts.
-    Commutative, associative and idempotent. Files of different Tasks or target attributes raise TvmbuildError.
+    ``searched``, ``settled`` and ``rules`` are the greater of both: measurements of a common past count once. ``spent``
+    is taken from the side that searched more, known or not, because it describes what ``searched`` counts. The merge is
+    commutative, associative and idempotent. Files of different Tasks or target attributes raise TvmbuildError.
     """
     if ours.key != theirs.key:
         raise TvmbuildError(f"records of two Tasks, {ours.key} and {theirs.key}, are not one", "merge equal keys only")
@@ -45,9 +45,9 @@ def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
 
 
 def merge_branches(ancestor: TaskFile | None, ours: TaskFile, theirs: TaskFile) -> TaskFile:
-    """Return what a git merge makes of both branches' files; ``ancestor`` is None when both added it.
+    """Return the git merge of both branches' files; ``ancestor`` is None if both branches added the file.
 
-    Where one branch alone made the records anew for other target attributes, its file is taken as it is.
+    If one branch alone made the records anew for other target attributes, its file is taken as it is.
     """
     if ancestor is not None and ours.key == theirs.key == ancestor.key and ours.code != theirs.code:
         if ours.code == ancestor.code:
@@ -58,7 +58,7 @@ def merge_branches(ancestor: TaskFile | None, ours: TaskFile, theirs: TaskFile) 
 
 
 def _version_order(file: TaskFile) -> tuple[tuple[int, ...], str, str]:
-    """Order by TVM's version, then by all that the file says of its Task, so that no order of merging matters."""
+    """Order by TVM's version, then by the Task's whole file, so that the order of merging does not matter."""
     return (tuple(map(int, re.findall(r"\d{1,18}", file.tvm))), file.tvm, file.workload)
 
 

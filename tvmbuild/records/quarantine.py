@@ -1,7 +1,7 @@
-"""What this clone found wrong with records: kept below build/, so that no tracked file changes. No tvm here.
+"""Faults of records found in this clone: kept below build/, so that no tracked file changes. It imports no tvm.
 
 `build/quarantine/<target>/<key>.json` lists faults; a fault counts for the TVM version and the target that it was found
-with. Elections leave out traces and files that have one.
+with. Elections leave out traces and files with a fault.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a trace, or a whole file, is not used."""
+    """The reason not to use a trace or a whole file."""
 
     of: Literal["trace", "file"]
     sha256: str
-    """Of the trace's canonical JSON text, or of the file's bytes."""
+    """The SHA-256 of the trace's canonical JSON text, or of the file's bytes."""
     reason: str
     tvm: str
-    """The installed version when it was found."""
+    """The TVM version that was installed when it was found."""
     target: str
-    """Canonical JSON text of the resolved target that it was found with."""
+    """The canonical JSON text of the resolved target at that time."""
 
 
 @functools.cache
 def installed_tvm() -> str:
-    """Return the installed TVM's version, ``none`` without one."""
+    """Return the installed TVM's version; ``none`` without TVM."""
     try:
         return version("apache-tvm")
     except PackageNotFoundError:
@@ -53,7 +53,7 @@ def digest(text: str) -> str:
 
 
 def read_faults(folder: Path, key: str, target: str) -> tuple[Fault, ...]:
-    """Return the Task's faults that count now; a damaged list is no list: its faults will be found again.
+    """Return the Task's faults that count now; a damaged list counts as empty, since its faults will be found again.
 
     ``folder`` is `records/<target>`.
     """
@@ -61,7 +61,7 @@ def read_faults(folder: Path, key: str, target: str) -> tuple[Fault, ...]:
 
 
 def change_faults(folder: Path, key: str, change: Callable[[tuple[Fault, ...]], Iterable[Fault]]) -> None:
-    """Publish what ``change`` makes of all the Task's faults, those of other TVM versions and targets included."""
+    """Apply ``change`` to all the Task's faults, also those of other TVM versions and targets, and publish them."""
     known = _read(folder, key)
     changed = tuple(dict.fromkeys(change(known)))
     path = _path(folder, key)
@@ -87,7 +87,7 @@ def forget_faults(folder: Path, key: str, target: str) -> None:
 def leave_out(task: TaskFile, faults: Iterable[Fault]) -> TaskFile:
     """Return the file without the traces that have a fault.
 
-    One that loses all its records so is as if never searched: mode `missing` makes it new ones.
+    A file that loses all its records counts as never searched, so that mode `missing` searches it again.
     """
     bad = {fault.sha256 for fault in faults if fault.of == "trace"}
     if not bad:
@@ -99,13 +99,13 @@ def leave_out(task: TaskFile, faults: Iterable[Fault]) -> TaskFile:
 
 
 def has_file_fault(path: Path, faults: Iterable[Fault]) -> bool:
-    """Return whether the whole file, as its bytes are now, has a fault."""
+    """Return whether the whole file, with its present bytes, has a fault."""
     bad = {fault.sha256 for fault in faults if fault.of == "file"}
     return bool(bad) and hashlib.sha256(path.read_bytes()).hexdigest() in bad
 
 
 def keep_aside(folder: Path, key: str, reason: str, target: str) -> Path:
-    """Put the Task's whole file on its list and copy its bytes into the quarantine: a search may overwrite it.
+    """Put the Task's whole file on its list and copy its bytes into the quarantine, for a search may overwrite it.
 
     Return the copy's path.
     """
@@ -119,7 +119,7 @@ def keep_aside(folder: Path, key: str, reason: str, target: str) -> Path:
 
 
 def keep_damaged(folder: Path, keys: Iterable[str], target: str, read: Read = read_task_file) -> dict[str, str]:
-    """Return Task key → what is wrong, of the Tasks whose file is damaged; each such file's bytes are kept aside."""
+    """Return Task key → the damage, for Tasks whose file is damaged; keep each such file's bytes aside."""
     reasons = {key: find_damage(record_path(folder, key), read) for key in keys}
     found = {key: reason for key, reason in reasons.items() if reason is not None}
     for key, reason in found.items():
@@ -128,7 +128,7 @@ def keep_damaged(folder: Path, keys: Iterable[str], target: str, read: Read = re
 
 
 def find_damage(path: Path, read: Read = read_task_file) -> str | None:
-    """Return what is wrong with a damaged record file; None when it is none."""
+    """Return the damage of a record file; None if it has none."""
     try:
         read(path)
     except DamagedRecordsError as error:
@@ -137,7 +137,7 @@ def find_damage(path: Path, read: Read = read_task_file) -> str | None:
 
 
 def list_faults(folder: Path, key: str, target: str, read: Read = read_task_file) -> tuple[Fault, ...]:
-    """Return the faults of what the Task's file holds now: those of overwritten records do not count."""
+    """Return the faults of the Task's present file; faults of overwritten records do not count."""
     faults, path = read_faults(folder, key, target), record_path(folder, key)
     if not faults or not path.exists():
         return ()

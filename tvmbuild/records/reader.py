@@ -1,4 +1,4 @@
-"""Record files as one process sees them: each is read once, and again where another process has written it. No tvm."""
+"""A process's cache of record files: each is read once, and again after another process has written it. No tvm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmbuild.records.task_file import TaskFile
 
 @dataclass(frozen=True)
 class _Kept:
-    """What was found in a file, or why that is damaged."""
+    """The contents of a file, or the error that it is damaged."""
 
     identity: tuple[int, ...]
     file: TaskFile | None
@@ -21,13 +21,13 @@ class _Kept:
 
 
 class RecordReader:
-    """Reads and writes record files, and keeps what they hold."""
+    """Reads and writes record files, and caches their contents."""
 
     def __init__(self) -> None:
         self._kept: dict[Path, _Kept] = {}
 
     def read(self, path: Path) -> TaskFile | None:
-        """Do what `read_task_file` does, whose errors are this one's."""
+        """Return the file's contents, from the cache if they are in it; raises the same errors as `read_task_file`."""
         try:
             identity = identify(path)
         except OSError:
@@ -42,7 +42,7 @@ class RecordReader:
         return kept.file
 
     def write(self, path: Path, file: TaskFile) -> None:
-        """Publish the file; it is not read again for that, unless another process has written after us."""
+        """Publish the file and cache it; it is read again only if another process writes after us."""
         published = write_task_file(path, file)
         with suppress(OSError):  # another process has removed it
             self._kept.pop(path, None)

@@ -1,4 +1,4 @@
-"""The Schedule: the winning traces that one cell uses, and its file. No tvm here."""
+"""The Schedule: the winning traces that one cell uses, and its file. This module imports no tvm."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Schedule:
     layout: str | None = None
     """The graph's measured layout; None: the default."""
     algorithms: FrozenMap[str, str] = FrozenMap()
-    """The measured algorithms: convolution's signature → algorithm, sorted; only those that are not the default."""
+    """The measured algorithms that are not the default: convolution's signature → algorithm, sorted."""
     blocks: FrozenMap[str, tuple[str, ...]] = FrozenMap()
-    """Task key → names of the blocks of the workload that its winner was recorded for, sorted."""
+    """Task key → block names of the workload that its winner was recorded for, sorted."""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Schedule:
-        """Return the Schedule of the value of `schedule.json`; KeyError or TypeError when it is none."""
+        """Return the Schedule in the value of `schedule.json`; KeyError or TypeError if it holds none."""
         winners = value["schedule"]
         return cls(
             FrozenMap({key: canonical_json(winners[key]["trace"]) for key in sorted(winners)}),
@@ -41,12 +41,12 @@ class Schedule:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return the value of `schedule.json`: no times, counts or dates, so the same winners are the same bytes."""
+        """Return the value of `schedule.json`, without times, counts or dates: equal winners give equal bytes."""
         traces = {key: json.loads(self._pretty(key)) for key in self.traces}
         return {**self._frame(), "schedule": traces}
 
     def to_text(self) -> str:
-        """Return what `write_json` makes of `to_json`; a winner that many cells share is formatted once."""
+        """Return the text that `write_json` makes of `to_json`; a winner that many cells share is formatted once."""
         frame = pretty_json({**self._frame(), "schedule": {}})
         if not self.traces:
             return frame
@@ -62,11 +62,11 @@ class Schedule:
 
 
 NO_RECORDS = Schedule()
-"""All by rule, in the default layout."""
+"""A schedule entirely by rule, in the default layout."""
 
 
 def read_schedule(path: Path) -> Schedule:
-    """Read `schedule.json`; TvmbuildError when another tvmbuild wrote it in a form of its own."""
+    """Read `schedule.json`; TvmbuildError if another version of tvmbuild wrote it in its own form."""
     value = json.loads(path.read_text(encoding="utf-8"))
     if value.get("format") != FORMAT:
         raise TvmbuildError(

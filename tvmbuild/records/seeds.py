@@ -1,4 +1,4 @@
-"""The schedules that a search of a Task may start from besides its own: other targets' and other machines'. No tvm."""
+"""Foreign schedules that a search of a Task may start from: other targets' and other machines'. No tvm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvmbuild.records.task_file import BEST, Record, TaskFile
 
 
 def list_foreign(layout: Layout, file: TaskFile, device_class: str, read: Read = read_task_file) -> tuple[Record, ...]:
-    """Return at most BEST schedules of the Task that others found, for targets of the same kind; not checked yet.
+    """Return at most BEST schedules that others found for the Task, for targets of the same kind; not checked yet.
 
     Each file's own order counts: times of different targets and machines are never compared.
     """

@@ -1,4 +1,4 @@
-"""Winners: from record files to a cell's Schedule. No tvm here."""
+"""The election of winners: from record files to a cell's Schedule. This module imports no tvm."""
 
 from __future__ import annotations
 
@@ -21,53 +21,52 @@ from tvmbuild.records.task_file import Record, ResolvedTarget, TaskFile, code_of
 
 FORMAT = 1
 RULE_TRIALS = 4
-"""Candidates of a Task that was searched when the rules were others: their best ideas of now."""
+"""The candidates of a Task that was searched under older rules: the best schedules of the present rules."""
 
 
 @dataclass(frozen=True)
 class TaskId:
-    """What `tasks.json` says of one Task."""
+    """One Task as `tasks.json` describes it."""
 
     key: str
     name: str
     weight: int
-    """How many times the model calls it."""
+    """The number of calls in the model."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The version of a kind's rules, and the device class that would measure them; None: not known."""
+    """The version of a kind's rules, and the device class that would measure them (None if unknown)."""
 
     version: int
     device_class: str | None
 
 
 class ForTarget(Protocol):
-    """What code is generated for: the options of a step, say."""
+    """The target facts that records depend on, for example of a step's options."""
 
     @property
     def kind(self) -> str:
-        """Return the target's kind."""
+        """The target's kind."""
 
     @property
     def attributes(self) -> Attributes:
-        """Return its attributes."""
+        """The target's attributes."""
 
     @property
     def host(self) -> Attributes:
-        """Return those of the CPU beside a GPU."""
+        """The attributes of the CPU beside a GPU."""
 
 
 def resolved_target(options: ForTarget) -> ResolvedTarget:
-    """Return what a record's target must equal to be used for these options."""
+    """Return the target that a record must match to be used for these options."""
     return ResolvedTarget(options.kind, options.attributes, options.host)
 
 
 def read_applicable(folder: Path, key: str, target: ResolvedTarget, read: Read = read_task_file) -> TaskFile | None:
-    """Return what may be used of the Task's file: it was made for these attributes, and is not in quarantine.
+    """Return the usable part of the Task's file: made for these attributes, without quarantined records.
 
-    None: there is no such file, or it is damaged. Its records in quarantine are left out. ``folder`` is
-    `records/<target>`.
+    None if there is no such file, or if it is damaged or quarantined. ``folder`` is `records/<target>`.
     """
     path, wanted = record_path(folder, key), canonical_json(target.to_json())
     try:
@@ -83,15 +82,15 @@ def read_applicable(folder: Path, key: str, target: ResolvedTarget, read: Read =
 def read_applicable_files(
     folder: Path, keys: Iterable[str], target: ResolvedTarget, read: Read = read_task_file
 ) -> dict[str, TaskFile]:
-    """Return Task key → file, sorted, of the Tasks that have an applicable file."""
+    """Return Task key → file, sorted, for the Tasks that have an applicable file."""
     found = {key: read_applicable(folder, key, target, read) for key in sorted(set(keys))}
     return {key: task for key, task in found.items() if task is not None}
 
 
 def elect(task: TaskFile, device_class: str | None) -> Record | None:
-    """Return the fastest record of the device class; where it has none, of the first class that has one.
+    """Return the fastest record of the device class; if it has none, of the first class that has one.
 
-    Times of different classes are never compared: exactly one class is looked at.
+    Times of different classes are never compared, so exactly one class counts.
     """
     classes = sorted({record.measured_on for record in task.records})
     if not classes:
@@ -101,9 +100,9 @@ def elect(task: TaskFile, device_class: str | None) -> Record | None:
 
 
 def wanted_trials(options: TuneOptions, tasks: int) -> int:
-    """Return how many candidates each of a cell's ``tasks`` Tasks gets.
+    """Return how many candidates each of a cell's ``tasks`` Tasks gets: at least one.
 
-    That is trials_per_task, within ``trials`` for the cell; but one at least.
+    The number is trials_per_task, limited by the cell's ``trials``.
     """
     if options.trials is None:
         return options.trials_per_task
@@ -111,12 +110,12 @@ def wanted_trials(options: TuneOptions, tasks: int) -> int:
 
 
 def is_wanted(name: str, options: TuneOptions) -> bool:
-    """Return whether ``ops`` lets a Task of that name be searched, whatever the mode."""
+    """Return whether ``ops`` lets a Task of that name be searched, in any mode."""
     return any(fnmatchcase(name, pattern) for pattern in options.ops)
 
 
 def needs_search(task: TaskFile | None, name: str, options: TuneOptions, tasks: int) -> bool:
-    """Return whether mode `missing` searches this Task: wanted by ``ops``, and no device class has done enough."""
+    """Return whether mode `missing` searches this Task: ``ops`` wants it, and no device class has done enough."""
     if not is_wanted(name, options):
         return False
     if task is None:
@@ -126,12 +125,12 @@ def needs_search(task: TaskFile | None, name: str, options: TuneOptions, tasks: 
 
 
 def list_missing(files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options: TuneOptions) -> tuple[TaskId, ...]:
-    """Return those of a cell's ``tasks`` that mode `missing` searches; ``files`` are read_applicable_files'."""
+    """Return the Tasks of a cell that mode `missing` searches; ``files`` come from `read_applicable_files`."""
     return tuple(task for task in tasks if needs_search(files.get(task.key), task.name, options, len(tasks)))
 
 
 def lags(task: TaskFile | None, name: str, options: TuneOptions, rules: Rules) -> bool:
-    """Return whether mode `missing` measures what the rules would do: the Task was searched when they were others."""
+    """Return whether mode `missing` measures the rules' schedules, because the Task was searched under older rules."""
     if task is None or not is_wanted(name, options):
         return False
     return rules.device_class in task.list_lagging(rules.version)
@@ -140,30 +139,30 @@ def lags(task: TaskFile | None, name: str, options: TuneOptions, rules: Rules) -
 def list_lagging(
     files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options: TuneOptions, rules: Rules
 ) -> tuple[TaskId, ...]:
-    """Return those of a cell's ``tasks`` that lag; ``files`` are read_applicable_files'."""
+    """Return the Tasks of a cell's ``tasks`` that lag; ``files`` come from `read_applicable_files`."""
     return tuple(task for task in tasks if lags(files.get(task.key), task.name, options, rules))
 
 
 def write_tasks(path: Path, tasks: Iterable[TaskId], graph: Graph | None = None) -> None:
-    """Publish `tasks.json`; ``graph`` where there is something to choose."""
+    """Publish `tasks.json`, with ``graph`` if it has algorithms to choose."""
     rows = [{"key": task.key, "name": task.name, "weight": task.weight} for task in tasks]
     what = {} if graph is None else {"graph": graph.to_json()}
     write_json(path, {**what, "format": FORMAT, "tasks": sorted(rows, key=lambda row: str(row["key"]))})
 
 
 def read_tasks(path: Path) -> tuple[TaskId, ...]:
-    """Return the Tasks of `tasks.json`; OSError, ValueError, KeyError or TypeError when it is absent or damaged."""
+    """Return the Tasks of `tasks.json`; OSError, ValueError, KeyError or TypeError if it is absent or damaged."""
     rows = json.loads(path.read_text(encoding="utf-8"))["tasks"]
     return tuple(TaskId(str(row["key"]), str(row["name"]), int(row["weight"])) for row in rows)
 
 
 def elect_all(files: Mapping[str, TaskFile], device_class: str | None) -> Schedule:
-    """Return the winner of each Task that has one; ``files`` are read_applicable_files'."""
+    """Return the winner of each Task that has one; ``files`` come from `read_applicable_files`."""
     winners = {key: elect(task, device_class) for key, task in files.items()}
     elected = {key: winner.trace for key, winner in winners.items() if winner is not None}
     return Schedule(FrozenMap(elected), blocks=FrozenMap({key: list_blocks(files[key].workload) for key in elected}))
 
 
 def must_choose(options: TuneOptions, graph: Graph | None, choices: Choices) -> bool:
-    """Return whether mode `missing` measures how a convolution is best computed."""
+    """Return whether mode `missing` measures the algorithms of a convolution."""
     return set(options.algorithms) != {DIRECT} and graph is not None and bool(choices.list_undecided(graph))

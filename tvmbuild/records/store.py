@@ -1,8 +1,8 @@
-"""Reads and writes the record files: `records/<target>/<task key>.json`, pretty, sorted, mergeable by eye.
+"""The store of record files: `records/<target>/<task key>.json`, pretty, sorted, mergeable by eye.
 
-One file holds the workload (TVM's IRModule as JSON), what the target's attributes resolved to, how many
-candidates each device class has measured and what time that took, and per device class the best distinct traces.
-Plain JSON: nothing here imports tvm, and loading a file executes nothing.
+One file holds the workload (TVM's IRModule as JSON), the target's resolved attributes, how many candidates each device
+class has measured and in what time, and per device class the best distinct traces.
+The files are plain JSON: this module does not import tvm, and loading a file executes nothing.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from tvmbuild.records.trace_form import check_trace
 
 FORMAT = 1
 KEY = re.compile(r"[0-9a-f]{16}")
-"""What a Task's key looks like; with `.json` it is its file's name, so nothing else may become a path."""
+"""The form of a Task's key; with `.json` it is its file's name, so nothing else may become a path."""
 
 
 class DamagedRecordsError(TvmbuildError):
-    """A record file whose contents are none; it counts as absent."""
+    """A record file with invalid contents; it counts as absent."""
 
 
 Read = Callable[[Path], TaskFile | None]
-"""How a record file is read: `read_task_file`, or one that keeps what it has read."""
+"""A reader of record files: `read_task_file`, or one with a cache."""
 
 
 def record_path(folder: Path, key: str) -> Path:
-    """Return the Task's file below the target's records folder."""
+    """Return the path of the Task's file in the target's records folder."""
     return folder / f"{key}.json"
 
 
 def read_task_file(path: Path) -> TaskFile | None:
-    """Return the file's contents, None when there is no such file; DamagedRecordsError when they are damaged.
+    """Return the file's contents, None if there is no such file; DamagedRecordsError if they are damaged.
 
-    A file that cannot be read, or that a newer tvmbuild wrote, is a TvmbuildError of another class. A file that many
-    cells share is parsed once, as long as it does not change.
+    If the file cannot be read, or a newer tvmbuild wrote it, a TvmbuildError of another class is raised. A file that
+    many cells share is parsed once, as long as it does not change.
     """
     try:
         identity = identify(path)
@@ -111,7 +111,7 @@ def _task_file(data: dict[str, Any]) -> TaskFile:
     )
     classes = (name for counts in (task.searched, task.settled, task.rules, task.spent) for name in counts)
     for text in (task.key, task.name, task.workload, task.target, task.tvm, *task.exhausted, *classes):
-        text.encode()  # a lone surrogate is valid JSON and no valid text
+        text.encode()  # a lone surrogate is valid JSON, but invalid text
     return task
 
 
@@ -133,9 +133,9 @@ def _record(data: dict[str, Any]) -> Record:
 
 
 def write_task_file(path: Path, task: TaskFile) -> tuple[int, ...]:
-    """Publish the file: keys sorted, one line a trace instruction, so that a git diff can be read.
+    """Publish the file with keys sorted and one line for each trace instruction, so that git diffs are readable.
 
-    Return the first three of its identity, by which it can be told from what another process writes after it.
+    Return the first three items of its identity, which tell it from a file that another process writes later.
     """
     with publish(path) as temporary:
         temporary.write_bytes(format_task_file(task, FORMAT).encode())
@@ -143,14 +143,14 @@ def write_task_file(path: Path, task: TaskFile) -> tuple[int, ...]:
     return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-# The form that fields of a record file must have; ValueError, TypeError, KeyError or AttributeError says what has not.
-# What is accepted here can be shown, added up and turned into a TVM target without a thought of what it might be.
+# The form of a record file's fields; ValueError, TypeError, KeyError or AttributeError names a wrong one.
+# A field accepted here can be shown, added up and turned into a TVM target without further checks.
 
 _MAX_COUNT = 1 << 53
 
 
 def check_text(data: dict[str, Any], name: str) -> str:
-    """Return the field, which must be text."""
+    """Return the field; it must be text."""
     value = data[name]
     if not isinstance(value, str):
         raise TypeError(f"{name} is no text")
@@ -158,7 +158,7 @@ def check_text(data: dict[str, Any], name: str) -> str:
 
 
 def check_target(target: Any) -> None:
-    """Refuse what is not a kind with attributes and host attributes, scalars or lists of scalars."""
+    """Refuse a target unless it has a kind, attributes and host attributes, with scalars or lists of scalars."""
     if not isinstance(target["kind"], str):
         raise TypeError("the target's kind is no text")
     for part in ("attributes", "host"):
@@ -169,7 +169,7 @@ def check_target(target: Any) -> None:
 
 
 def check_count(value: Any) -> int:
-    """Return a number of candidates or threads."""
+    """Return the value; it must be a number of candidates or threads."""
     count = int(value)
     if not 0 <= count < _MAX_COUNT:
         raise ValueError(f"a count of candidates is {value}")
@@ -177,18 +177,18 @@ def check_count(value: Any) -> int:
 
 
 def check_spent(value: object) -> float:
-    """Return a time in seconds."""
+    """Return the value; it must be a time in seconds."""
     seconds = float(value) if isinstance(value, int | float) else math.nan
     if not 0 <= seconds < math.inf:
         raise ValueError(f"spent is {value} seconds")
     return seconds
 
 
-# The text of a record file: keys sorted, one line a trace instruction, so that a git diff can be read.
+# The text of a record file: keys sorted, one line for each trace instruction, so that git diffs are readable.
 
 
 def format_task_file(task: TaskFile, version: int) -> str:
-    """Return the file's text, in that format version."""
+    """Return the file's text in that format version."""
     records = ",\n".join(_pretty_record(record) for record in task.records)
     fields = {
         "exhausted": canonical_json(list(task.exhausted)),

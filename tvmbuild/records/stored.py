@@ -1,4 +1,4 @@
-"""All records of one target as they lie on disk, damaged and quarantined ones told apart. No tvm here."""
+"""All records of one target on disk, with damaged and quarantined ones marked. This module imports no tvm."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tvmbuild.records.task_file import TaskFile
 
 @dataclass(frozen=True)
 class StoredTask:
-    """One record file. ``file`` is None when it is damaged; then ``faults`` says how."""
+    """One record file; if it is damaged, ``file`` is None and ``faults`` gives the damage."""
 
     path: Path
     file: TaskFile | None
     faults: tuple[str, ...]
-    """Why the whole file is not used; empty when it is."""
+    """The reasons not to use the whole file; empty if it is used."""
     bad: tuple[Fault, ...] = ()
-    """Faults of traces that it holds or held."""
+    """The faults of traces that it holds or held."""
 
 
 def read_stored(folder: Path, keys: Container[str] | None = None) -> list[StoredTask]:
-    """Return the target's record files, sorted by key; only those of ``keys`` where given."""
+    """Return the target's record files, sorted by key; only those of ``keys``, if given."""
     paths = [path for path in list_record_files(folder) if path.parent == folder]
     return [_read(path) for path in paths if keys is None or path.stem in keys]
 

@@ -1,4 +1,4 @@
-"""One Task's record file as a value, and what a search does to it. Pure; no tvm here."""
+"""One Task's record file as a value, and the changes that a search makes to it. Pure; this module imports no tvm."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes
 
 FIRST_RULES = 1
-"""The rules of files that name none."""
+"""The version of the rules in files that name none."""
 BEST = 5
-"""Traces kept for each device class."""
+"""The number of traces kept for each device class."""
 N = TypeVar("N", int, float)
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def code_of(target: str) -> str:
-    """Return what of a target's canonical JSON text must be equal for its records to apply.
+    """Return the part of a target's canonical JSON text that must be equal for its records to apply.
 
-    The CPU beside a GPU need not be: no kernel depends on it, and no kernel's time.
+    The CPU beside a GPU is not part of it: no kernel depends on that CPU, and no kernel's time.
     """
     value = json.loads(target)
     value.pop("host", None)
@@ -30,14 +30,14 @@ def code_of(target: str) -> str:
 
 @dataclass(frozen=True)
 class ResolvedTarget:
-    """What code generation sees of a target; a record applies only where :func:`code_of` it is equal."""
+    """The facts of a target that code generation sees; a record applies only if :func:`code_of` them is equal."""
 
     kind: str
     attributes: Attributes
     host: Attributes = FrozenMap()
 
     def to_json(self) -> dict[str, Json]:
-        """Return the form that record files hold: lists for tuples."""
+        """Return the form in record files, with lists for tuples."""
         value: dict[str, Json] = json.loads(
             canonical_json({"kind": self.kind, "attributes": self.attributes, "host": self.host})
         )
@@ -50,40 +50,40 @@ class Record:
 
     trace: str
     seconds: float
-    """Median run time."""
+    """The median run time, in seconds."""
     measured_on: str
-    """Device class: the CPU's LLVM name, or a board's."""
+    """The device class: the CPU's LLVM name, or a board's."""
     threads: int
     tvm: str
-    """Version of TVM that measured it."""
+    """The version of TVM that measured it."""
 
 
 @dataclass(frozen=True)
 class TaskFile:
-    """One Task's file."""
+    """The record file of one Task."""
 
     key: str
     name: str
     workload: str
-    """TVM's JSON text of the IRModule. Kept as text: it may hold infinities, which JSON has no word for."""
+    """TVM's JSON text of the IRModule; kept as text, because it may hold infinities, which JSON cannot express."""
     target: str
-    """Canonical JSON text of ResolvedTarget.to_json()."""
+    """The canonical JSON text of ResolvedTarget.to_json()."""
     tvm: str
     records: tuple[Record, ...] = ()
     searched: FrozenMap[str, int] = FrozenMap()
-    """Device class → candidates measured so far, sorted."""
+    """Device class → number of candidates measured so far, sorted."""
     exhausted: tuple[str, ...] = ()
-    """Device classes whose search found no new candidate any more."""
+    """The device classes whose search found no new candidate any more."""
     settled: FrozenMap[str, int] = FrozenMap()
-    """Device class → candidates in a row that brought nothing when its search was given up, sorted."""
+    """Device class → number of candidates in a row without a gain when its search was given up, sorted."""
     rules: FrozenMap[str, int] = FrozenMap()
-    """Device class → version of the rules whose schedules it has measured, sorted; an absent class: FIRST_RULES."""
+    """Device class → version of the rules whose schedules it has measured, sorted; an absent class has FIRST_RULES."""
     spent: FrozenMap[str, float] = FrozenMap()
-    """Device class → wall seconds of searching, building and timing so far, sorted; an absent class: unknown."""
+    """Device class → wall seconds of searching, building and timing so far, sorted; absent if unknown."""
 
     @property
     def code(self) -> str:
-        """What must be equal of the target that its records are to be used for."""
+        """The part of the target that must be equal for its records to be used."""
         return code_of(self.target)
 
     def searched_on(self, device_class: str) -> int:
@@ -91,17 +91,17 @@ class TaskFile:
         return self.searched.get(device_class, 0)
 
     def spent_on(self, device_class: str) -> float | None:
-        """Return how many seconds that device class has put into the Task; None: unknown."""
+        """Return how many seconds that device class has spent on the Task; None if unknown."""
         return self.spent.get(device_class)
 
     @property
     def most_searched(self) -> int:
-        """How many candidates the device class that did most has measured."""
+        """The number of candidates of the device class that measured most."""
         return max(self.searched.values(), default=0)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Every device class that has a record or has searched, sorted."""
+        """All device classes that have a record or have searched, sorted."""
         return tuple(sorted({record.measured_on for record in self.records} | self.searched.keys()))
 
     def best_on(self, device_class: str) -> tuple[Record, ...]:
@@ -111,10 +111,10 @@ class TaskFile:
     def with_results(
         self, device_class: str, records: tuple[Record, ...], measured: int, seconds: float = 0.0
     ) -> TaskFile:
-        """Return the file after ``measured`` more candidates, of which ``records`` ran: the best BEST are kept.
+        """Return the file after ``measured`` more candidates with the results ``records``; the best BEST are kept.
 
-        ``seconds`` is the wall time that it took; 0 leaves what is known, or unknown, as it is. Where earlier
-        candidates were counted and their time was not, it stays unknown: it would seem to be the time of all.
+        ``seconds`` is the wall time that it took; 0 leaves the known or unknown time as it is. If earlier candidates
+        were counted without their time, the time stays unknown, because it would look like the time of all.
         """
         spent = self.spent
         if seconds and (device_class in spent or not self.searched_on(device_class)):
@@ -127,29 +127,29 @@ class TaskFile:
         )
 
     def with_times(self, records: tuple[Record, ...]) -> TaskFile:
-        """Return the file with the times of these traces replaced: they were measured again, with care."""
+        """Return the file with these traces' times replaced by their careful second timing."""
         again = {(record.measured_on, record.trace) for record in records}
         others = tuple(record for record in self.records if (record.measured_on, record.trace) not in again)
         return replace(self, records=keep_best((*others, *records)))
 
     def is_settled(self, patience: int | None) -> bool:
-        """Return whether some device class gave up after that many candidates, or more, that brought nothing."""
+        """Return whether some device class gave up after at least that many candidates without a gain."""
         return patience is not None and any(count >= patience for count in self.settled.values())
 
     def with_settled(self, device_class: str, candidates: int) -> TaskFile:
-        """Return the file with that device class's search given up after so many candidates that brought nothing."""
+        """Return the file with that device class's search given up after that many candidates without a gain."""
         return replace(self, settled=_with(self.settled, device_class, candidates))
 
     def list_lagging(self, rules: int) -> list[str]:
-        """Return the device classes that have searched before the rules were what they are now."""
+        """Return the device classes that have searched under older rules only."""
         return [name for name in self.searched if self.rules.get(name, FIRST_RULES) < rules]
 
     def with_rules(self, device_class: str, rules: int) -> TaskFile:
-        """Return the file with the schedules of those rules measured."""
+        """Return the file with the schedules of that version of the rules marked as measured."""
         return replace(self, rules=_with(self.rules, device_class, rules))
 
     def with_exhausted(self, device_class: str) -> TaskFile:
-        """Return the file with that device class marked: more trials would find nothing new."""
+        """Return the file with that device class marked as exhausted: more trials would find nothing new."""
         return replace(self, exhausted=tuple(sorted({*self.exhausted, device_class})))
 
 
@@ -174,5 +174,5 @@ def keep_best(records: tuple[Record, ...]) -> tuple[Record, ...]:
 
 
 def _order(record: Record) -> tuple[float, int, str]:
-    """Order records of one class and trace: all that may differ counts, so that no order of merging matters."""
+    """Order records of one class and trace by all that may differ, so that the order of merging does not matter."""
     return (record.seconds, record.threads, record.tvm)

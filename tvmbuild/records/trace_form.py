@@ -1,13 +1,13 @@
-"""The form that a trace's JSON must have before TVM may see it: TVM 0.27 dereferences some wrong ones and crashes."""
+"""The form that a trace's JSON must have before TVM may see it: TVM 0.27 dereferences some wrong forms and crashes."""
 
 from __future__ import annotations
 
 NULLABLE = frozenset({"TransformLayout"})
-"""Instructions with an attribute that may be null (the padding); TVM takes a null in any other for an object."""
+"""The instructions with an attribute that may be null (the padding); in any other TVM takes a null for an object."""
 
 
 def check_trace(trace: object) -> None:
-    """Raise ValueError when ``trace`` has another form; whether its instructions make sense, TVM itself says.
+    """Raise ValueError if ``trace`` has another form; TVM itself checks whether its instructions make sense.
 
     ``{"instructions": [[name, inputs, attributes, outputs]], "decisions": [[index of an instruction, value]]}``.
     """

@@ -1,4 +1,4 @@
-"""What a workload's JSON says of its arguments, read without tvm: shapes and types for people."""
+"""The arguments of a workload, read from its JSON without tvm: shapes and types for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def describe_arguments(workload: str) -> tuple[str, ...]:
-    """Return one text an argument, ``float32[1, 112, 112, 32]``; empty when the text has another form."""
+    """Return one text for each argument, ``float32[1, 112, 112, 32]``; empty if the JSON has another form."""
     try:
         nodes: list[dict[str, Any]] = json.loads(workload)["nodes"]
         function = next(node["data"] for node in nodes if node["type"] == "tirx.PrimFunc")
@@ -21,6 +21,6 @@ def _describe(nodes: list[dict[str, Any]], buffer: dict[str, Any]) -> str:
     extents = [nodes[index]["data"] for index in nodes[buffer["shape"]]["data"]]
     dtype = nodes[buffer["dtype"]]["data"]
     name = dtype["dtype"] if isinstance(dtype, dict) else dtype
-    # An extent holds the number of the node with its value; one that is no number has another form.
+    # An extent holds the index of the node with its value; an extent that is not a number means another form.
     values = [nodes[extent["value"]]["data"] if "value" in extent else "?" for extent in extents]
     return f"{name}[{', '.join(map(str, values))}]"

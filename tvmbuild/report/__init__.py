@@ -1,1 +1,1 @@
-"""Result files as tables, Markdown and HTML."""
+"""The report: result files as tables, Markdown and HTML."""

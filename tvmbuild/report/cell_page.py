@@ -1,4 +1,4 @@
-"""The section of one cell: its facts, then latency, operators, tuning and history, each with what is missing in words.
+"""The section of one cell: facts, latency, operators, tuning and history; missing parts are explained in words.
 
 It is bounded, so that a page of hundreds of cells stays small: the longest operators, the latest runs.
 """
@@ -57,7 +57,7 @@ def _draw_facts(facts: Iterable[Fact]) -> Html:
 
 
 def _list_ends(fact: Fact) -> dict[str, str]:
-    """Return value, low and high as an attribute: what a comparison's ratio is computed of."""
+    """Return value, low and high as attributes, from which the page's comparison computes its ratio."""
     if fact.estimate is None:
         return {}
     ends = (fact.estimate.value, fact.estimate.low, fact.estimate.high)
@@ -99,7 +99,7 @@ def _draw_remarks(title: str, remarks: Iterable[str]) -> Html:
     return join([tag("h3", title), tag("ul", *items)]) if items else NOTHING
 
 
-# Where a cell's time goes: its operators as a roofline and as a table.
+# The time of a cell by operator, as a roofline and as a table.
 
 TITLE = "Operators"
 COLUMNS = ("#", "operator", "calls", "us", "share", "GFLOP/s", "FLOP/B", "record")
@@ -107,7 +107,7 @@ UNKNOWN = "-"
 
 
 def draw_operators(cell: CellReport, limit: int) -> Html:
-    """Return the roofline of the ``limit`` longest with their table, or in words that they were not timed."""
+    """Return the roofline of the ``limit`` longest operators with their table, or a text that they were not timed."""
     if cell.result is None:
         return NOTHING
     rows = cell.result.operators

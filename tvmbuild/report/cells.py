@@ -1,4 +1,4 @@
-"""What the report shows, read from the files on disk alone. Imports nothing slow: it runs at the end of every doit."""
+"""The report's data, read from the files on disk alone. It imports nothing slow: it runs at the end of every doit."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from tvmbuild.stages.table import STAGES
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60
-"""Benchmarks of a cell that the report shows."""
+"""The number of benchmarks of a cell that the report shows."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a step failed, as its process wrote it down."""
+    """The reason for a step's failure, as its process recorded it."""
 
     step: str
     message: str
     hint: str | None
     log: str | None
     kept: bool
-    """Whether the step wrote its outputs all the same: what they say failed it."""
+    """Whether the step wrote its outputs nevertheless, because their contents made it fail."""
 
 
 @dataclass(frozen=True)
 class CellReport:
-    """One Model for one Target. ``reason`` says why the status is not `ok`."""
+    """One model for one target. ``reason`` explains a status other than `ok`."""
 
     model: str
     target: str
@@ -54,23 +54,23 @@ class CellReport:
     covered: int | None = None
     uncovered: tuple[str, ...] = ()
     result: Result | None = None
-    """The last benchmark's that is still good."""
+    """The last benchmark that is still valid."""
     emulated: EmulatedResult | None = None
-    """The same, where the device is an emulated board: without times."""
+    """The same for an emulated board: without times."""
     history: tuple[Entry, ...] = ()
-    """Benchmarks on the same machine as the last one, the newest last."""
+    """The benchmarks on the machine of the last one, the newest last."""
     validated: Validated | None = None
-    """What is known of the numbers where no device ran the package."""
+    """The check of the numbers if no device ran the package."""
     package_bytes: int | None = None
     built_for: PackageTarget | None = None
-    """What the package says of its target."""
+    """The target as the package records it."""
     notes: tuple[str, ...] = ()
     peak: Peak | None = None
-    """What the machine that timed it can do at the most, where that was measured."""
+    """The peak of the machine that timed the cell, if it was measured."""
     tuning: Tuning = UNTUNED
-    """Its Tasks, their records and how their best times came down."""
+    """The cell's Tasks, their records and the courses of their best times."""
     quarantined: tuple[str, ...] = ()
-    """Why records of its Tasks are not used, when it was last tuned."""
+    """The reasons why records of its Tasks were not used in the last tuning."""
 
     @property
     def name(self) -> str:
@@ -79,23 +79,23 @@ class CellReport:
 
     @property
     def rival(self) -> Rival | None:
-        """Return the first baseline that was measured."""
+        """The first baseline that was measured."""
         return self.result.rivals[0] if self.result and self.result.rivals else None
 
     @property
     def checked(self) -> Result | EmulatedResult | None:
-        """Return what is known of the package's numbers."""
+        """The result that checked the package's numbers."""
         return self.result or self.emulated
 
     @property
     def accuracy(self) -> Agreement | None:
-        """Return how the package agrees with the original model on real inputs; None where that is not known."""
+        """The package's agreement with the original model on real inputs; None if unknown."""
         known = self.checked or self.validated
         return known.accuracy if known else None
 
 
 def collect_cells(root: Path, steps: Sequence[AnyStep]) -> list[CellReport]:
-    """Return one row a cell of ``steps``, in their order; files that are missing or unreadable count as not built."""
+    """Return one row for each cell of ``steps``, in their order; missing or unreadable files count as not built."""
     layout = Layout(root)
     by_id = {step.id: step for step in steps}
     names = dict.fromkeys(step.subject for step in steps if "@" in step.subject)
@@ -122,12 +122,12 @@ def _find_peak(cell: CellReport, peaks: Peaks) -> Peak | None:
 
 
 def _list_longest(cell: CellReport) -> list[str]:
-    """Return the keys of the cell's Tasks, those that take most of its time first; empty where that is not known."""
+    """Return the keys of the cell's Tasks, those with most of its time first; empty if the times are unknown."""
     return [row.key for row in (cell.result.operators if cell.result else ()) if row.key]
 
 
 def _read_entries(layout: Layout) -> dict[str, list[Entry]]:
-    """Return the history by cell; what cannot be read is as if it were not there."""
+    """Return the history by cell; unreadable entries count as missing."""
     try:
         entries = read_history(layout.history).entries
     except OSError:
@@ -148,7 +148,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
     package = layout.package(model, target)
     tune = _read_json(layout.cell_file(model, target, "tune.json"))
     failure = next((f for f in (_read_failure(layout, step_id) for step_id in ids.values()) if f), None)
-    # What a failed step left from an earlier run belongs to other inputs.
+    # Outputs that a failed step has from an earlier run belong to other inputs.
     info = _read_info(package) if failure is None or failure.step in {ids["validate"], ids["benchmark"]} else None
     path = layout.cell_file(model, target, "result.json")
     found = _read_json(path) if info and _is_current(failure, ids["benchmark"]) else {}
@@ -181,12 +181,12 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
 
 
 def _is_current(failure: Failure | None, step: str) -> bool:
-    """Return whether the step's outputs are of what was built last: where nothing failed, or they say what did."""
+    """Return whether the step's outputs belong to the last build: it did not fail, or the failure is in the outputs."""
     return failure is None or (failure.kept and failure.step == step)
 
 
 def _list_ids(steps: Mapping[str, AnyStep], model: str, cell: str) -> dict[str, str]:
-    """Return stage → step of all that the cell is made by; `quantize` only where it is built from what that writes."""
+    """Return stage → step of the cell; `quantize` only if the cell is built from its output."""
     ids = {stage.name: f"{stage.name}:{cell if stage.scope == 'cell' else model}" for stage in STAGES}
     quantize, compile_ = steps.get(ids["quantize"]), steps.get(ids["compile"])
     if quantize is None or compile_ is None or compile_.inputs.get("model") != quantize.outputs.get("model"):
@@ -209,7 +209,7 @@ def _judge(
         if reasons.get(stage):
             return "unavailable", reasons[stage]
     if not built:
-        return "not built", reasons.get("benchmark")  # what cannot be timed here is not searched either
+        return "not built", reasons.get("benchmark")  # cells that cannot be timed here are not searched either
     if measured:
         return "ok", None
     if "benchmark" not in reasons:
@@ -227,7 +227,7 @@ def _read_failure(layout: Layout, step_id: str) -> Failure | None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Return the object, or an empty one: a report is made from whatever an interrupted build left."""
+    """Return the object, or an empty one, because an interrupted build may have left any file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -236,7 +236,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_info(package: Path) -> PackageInfo | None:
-    """Return mod.json, which is the archive's first member: the rest is not read."""
+    """Return mod.json, the archive's first member, without reading the rest."""
     try:
         with tarfile.open(package, "r:") as archive:
             stream = archive.extractfile("mod.json")

@@ -1,4 +1,4 @@
-"""What is known of a cell, a line each: what its page begins with, and what two cells or two runs are compared by."""
+"""The facts of a cell, one line each: they open its page, and two cells or two runs are compared by them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LATENCY = "median latency, ms"
 COVERED = "Tasks with a record"
 MEASURED = "measured"
 RUN_COLUMNS = (MEASURED, LATENCY, "package", COVERED)
-"""Of a cell's earlier runs; the ratios to the baselines follow, by `name_ratio`."""
+"""The columns of a cell's earlier runs; the ratios to the baselines follow, by `name_ratio`."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One line. ``estimate`` where two of them have a ratio that says something."""
+    """One line; it has an ``estimate`` if the ratio of two of them is meaningful."""
 
     name: str
     text: str
@@ -29,12 +29,12 @@ class Fact:
 
 
 def name_ratio(baseline: str) -> str:
-    """Return what the ratio to a baseline is called."""
+    """Return the name of the ratio to a baseline."""
     return f"over {NAMES.get(baseline, baseline)}"
 
 
 def list_facts(cell: CellReport) -> list[Fact]:
-    """Return what is known, and in words what is not."""
+    """Return the known facts, and texts for the unknown ones."""
     return [Fact("state", cell.status if cell.reason is None else f"{cell.status}: {cell.reason}"), *_list_known(cell)]
 
 

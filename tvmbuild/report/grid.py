@@ -1,4 +1,4 @@
-"""The matrix as the page's grid: a cell a link to its section, with what sorting and filtering go by."""
+"""The matrix as the page's grid: each cell links to its section and carries the values for sorting and filtering."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TITLE = "Models by targets"
 
 
 def draw_grid(matrix: Matrix) -> Html:
-    """Return the grid; nothing where there are no cells."""
+    """Return the grid; empty without cells."""
     if not matrix.cells:
         return NOTHING
     heads = [tag("th", "model", scope="col"), *(tag("th", name, scope="col") for name in matrix.targets)]
@@ -60,7 +60,7 @@ def _draw_cell(cell: CellReport | None) -> Html:
 
 
 def draw_legend(matrix: Matrix, baseline: str) -> Html:
-    """Return what the signs of the matrix mean, those that are in it alone; ``baseline`` is whom cells are against."""
+    """Return the meanings of the signs in this matrix; ``baseline`` is the name of the cells' baseline."""
     faces = [describe_face(cell) for cell in matrix.cells.values()]
     found: set[Kind] = {face.kind for face in faces}
     items = [

@@ -1,6 +1,6 @@
-"""The report as one HTML file: its style and its script are in it, and nothing is loaded from elsewhere.
+"""The report as one HTML file: it contains its style and script, and loads nothing from elsewhere.
 
-Without scripts all of it is there to read, one section below the other; the script sorts, filters and compares.
+Without scripts all of it can be read, one section below the other; the script sorts, filters and compares.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tvmbuild.report.text import failures, summarize_cells, unavailable
 
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("pages.js", "keys.js", "order.js", "compare.js", "start.js")
-"""Parts of one function, in their order."""
+"""The parts of one function, in their order."""
 TITLE = "tvmbuild report"
 
 
 def write_html(cells: Sequence[CellReport], stamp: str | None = None) -> str:
     """Return the whole report; every text from outside is escaped.
 
-    ``stamp``: the page is served, and asks its server now and then whether the report is another one than this.
+    With ``stamp`` the page is served, and asks its server from time to time whether the report has changed.
     """
     style, *scripts = ((_PAGE / name).read_text(encoding="utf-8") for name in ("report.css", *_SCRIPTS))
     script = Html(f'"use strict";\n(() => {{\n{"".join(scripts)}}})();\n')
@@ -48,7 +48,7 @@ def write_html(cells: Sequence[CellReport], stamp: str | None = None) -> str:
 
 
 def _list_allowed(script: str, *, served: bool) -> str:
-    """Return the policy: this script alone, no request but to the own server, whatever a name may hold."""
+    """Return the content policy: this script alone, and requests to the own server alone, whatever a name may hold."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     asks = "; connect-src 'self'" if served else ""
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'{asks}"
@@ -78,7 +78,7 @@ def _list_body(cells: Sequence[CellReport]) -> Iterator[Html]:
 
 
 def _draw_controls(matrix: Matrix) -> Html:
-    """Return the form that the script shows: it does nothing without."""
+    """Return the form for the script, which shows it; it does nothing without the script."""
     if not matrix.cells:
         return NOTHING
     found = {describe_face(cell).kind for cell in matrix.cells.values()}

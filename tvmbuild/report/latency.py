@@ -1,4 +1,4 @@
-"""Latencies, intervals and verdicts as texts: the same in the reports and in `tvmbuild bench`."""
+"""Latencies, intervals and verdicts as texts, the same in the reports and in `tvmbuild bench`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.report.cells import CellReport
 
 NAMES = {"tvm": "TVM", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tvm-untuned": "TVM untuned"}
-"""How contenders are called in headings; a package is called by its path."""
+"""The names of contenders in headings; a package is named by its path."""
 OPERATOR_COLUMNS = ("operator", "calls", "us", "share", "GFLOP/s", "record")
 TOP_OPERATORS = 5
 CLOCK_SHOWS = 1.25
-"""The operators' sum over the whole call's time, above which it is said why."""
+"""The ratio of the operators' sum to the whole call's time above which the text explains it."""
 COLUMNS = ("cell", "against", "TVM ms", "its ms", "ratio", "TVM is")
 INTERVALS = (
     "In brackets: 95 % intervals, from rounds drawn again (bootstrap). The ratio is TVM's time over the other's, "
@@ -50,24 +50,24 @@ def format_ratio(estimate: Estimate) -> str:
 
 
 def shorten_ratio(estimate: Estimate) -> str:
-    """Return the ratio alone: ``0.81x``, or ``~1.02x`` where there is no difference."""
+    """Return the ratio alone: ``0.81x``, or ``~1.02x`` if there is no difference."""
     return f"{'~' if judge(estimate) == 'no difference' else ''}{estimate.value:.2f}x"
 
 
 def _with_digits(value: float, digits: int) -> str:
-    """Return the value with so many digits, none of them left of the point being dropped."""
+    """Return the value with that many significant digits; no digit left of the point is dropped."""
     whole = 3 if value >= 100 else 2 if value >= 10 else 1 if value >= 1 else 0
     return f"{value:.{max(0, digits - whole)}f}"
 
 
 def name_baseline(cells: Sequence[CellReport]) -> str:
-    """Return what to call the first baseline of all cells: its name, where it is the same everywhere."""
+    """Return the name of the first baseline of all cells if it is the same everywhere, otherwise a general word."""
     names = {cell.rival.name for cell in cells if cell.rival}
     return NAMES.get(names.pop(), "baseline") if len(names) == 1 else "baseline"
 
 
 def list_latencies(cells: Sequence[CellReport]) -> list[tuple[str, ...]]:
-    """Return the texts of COLUMNS, one row a cell and baseline."""
+    """Return the texts of COLUMNS, one row for each cell and baseline."""
     return [
         (
             cell.name,
@@ -93,25 +93,25 @@ def list_absent(cells: Sequence[CellReport]) -> list[str]:
 
 
 def list_machines(cells: Sequence[CellReport]) -> list[str]:
-    """Return where the latencies come from, one line a target."""
+    """Return the machines of the latencies, one line for each target."""
     found = ((cell.target, cell.checked, " (emulated: no times)" if cell.emulated else "") for cell in cells)
     lines = (f"{name}: {r.machine.cpu}, {count(r.threads, 'thread')}{note}" for name, r, note in found if r)
     return list(dict.fromkeys(lines))
 
 
 def list_doubts(cells: Sequence[CellReport]) -> list[str]:
-    """Return what makes latencies doubtful, one line a cell."""
+    """Return the reasons to doubt latencies, one line for each cell."""
     return [f"{cell.name}: {warning}" for cell in cells if cell.result for warning in cell.result.warnings]
 
 
 def describe_machine(machine: MachineState) -> str:
-    """Return all that was recorded of the machine in one line."""
+    """Return all that was recorded of the machine, in one line."""
     state = describe_state(machine)
     return f"{machine.name}, {state}" if state else machine.name
 
 
 def describe_state(machine: MachineState) -> str:
-    """Return how the machine was when it timed; nothing where that was not recorded."""
+    """Return the machine's state while it timed; empty if it was not recorded."""
     parts = [f"governor {machine.governor}"] if machine.governor else []
     parts += [] if machine.load is None else [f"load {machine.load:g} before"]
     parts += [] if machine.others is None else [f"others took {machine.others:.1%}"]
@@ -120,7 +120,7 @@ def describe_state(machine: MachineState) -> str:
 
 
 def describe_history(entries: Sequence[Entry]) -> str:
-    """Return how often and between when the cell was benchmarked, and the range of its medians."""
+    """Return the number of the cell's benchmarks, their dates, and the range of the medians."""
     medians = [entry.result.latency.median.value for entry in entries]
     first, last = (time.strftime("%Y-%m-%d", time.gmtime(entries[index].time)) for index in (0, -1))
     when = first if first == last else f"{first} to {last}"
@@ -149,9 +149,9 @@ def list_operators(cell: CellReport) -> list[tuple[str, ...]]:
 
 
 def describe_operators_sum(cell: CellReport) -> str:
-    """Return what the operators take together where the clock that timed each shows in it; else nothing."""
+    """Return the sum of the operators' times if it shows the clock's cost; otherwise an empty text."""
     if cell.result is None or (cell.built_for is not None and cell.built_for.on_gpu):
-        return ""  # a GPU's own clock costs nothing, and its sum is another thing than the call
+        return ""  # a GPU's own clock costs nothing, and its sum is not the time of a call
     total, whole = sum(row.us for row in cell.result.operators), cell.result.latency.median.value * 1e3
     if total < CLOCK_SHOWS * whole:
         return ""
@@ -162,7 +162,7 @@ def describe_operators_sum(cell: CellReport) -> str:
 
 
 def list_uncovered_share(cells: Sequence[CellReport]) -> list[str]:
-    """Return how much of each cell's time goes to operators without a record."""
+    """Return the share of each cell's time in operators without a record."""
     shares = {
         cell.name: sum(row.share for row in cell.result.operators if row.covered is False)
         for cell in cells

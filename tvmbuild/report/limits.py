@@ -1,4 +1,4 @@
-"""How much the page shows of each cell: less where there are many, so that 200 of them stay below 2 MB."""
+"""The limits of a cell's part of the page: lower for many cells, so that 200 of them stay below 2 MB."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ FEW_CELLS = 60
 
 @dataclass(frozen=True)
 class Limits:
-    """Rows of a cell's tables, and points of its history."""
+    """The numbers of rows in a cell's tables, and of points in its history."""
 
     operators: int
-    """Those that take most of the time."""
+    """The operators that take most of the time."""
     tasks: int
-    """Those whose record files are read: they are large."""
+    """The Tasks whose record files are read, because these are large."""
     runs: int
-    """The latest, listed."""
+    """The latest runs that are listed."""
     drawn_runs: int
-    """The latest, drawn."""
+    """The latest runs that are drawn."""
 
 
 FEW, MANY = Limits(12, 10, 12, 60), Limits(5, 3, 3, 16)
 
 
 def choose_limits(cells: int) -> Limits:
-    """Return the limits for so many cells."""
+    """Return the limits for that many cells."""
     return FEW if cells <= FEW_CELLS else MANY

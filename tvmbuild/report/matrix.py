@@ -1,4 +1,4 @@
-"""The matrix of models and targets, and what each of its cells says at a glance: for the page and for the terminal."""
+"""The matrix of models and targets, with a summary of each cell for the page and the terminal."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ SIGNS: dict[Kind, tuple[str, str]] = {
     "unavailable": ("⊘", "unavailable on this machine"),
     "not-built": ("·", "not built yet"),
 }
-"""Kind → its sign and what that means, in the order of a legend."""
+"""Kind → its sign and the sign's meaning, in the order of a legend."""
 DOUBTFUL = "?"
-"""After the sign of a cell whose latency is doubtful."""
+"""The mark after the sign of a cell whose latency is doubtful."""
 _GRADES = (1.25, 2.0)
-"""How much faster or slower a cell must be for the second and the third shade."""
+"""The ratios from which a cell gets the second and the third shade."""
 
 
 @dataclass(frozen=True)
 class Face:
-    """What a cell says at a glance: a sign, one or two short texts, and a sentence."""
+    """The summary of a cell: a sign, one or two short texts, and a sentence."""
 
     kind: Kind
     sign: str
     grade: int
-    """1 to 3: how far the ratio is from 1; 0 where there is none, or no difference."""
+    """1 to 3: the distance of the ratio from 1; 0 without a ratio or a difference."""
     main: str
     """The latency, or the state in a word."""
     ratio: str
-    """``0.50x``; empty where there is none."""
+    """The ratio, ``0.50x``; empty without one."""
     coverage: str
-    """``9/10`` Tasks that have a record; empty where it is not known."""
+    """The Tasks with a record, ``9/10``; empty if unknown."""
     sentence: str
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Models, targets, and the cells that the project has of them, each in the order of the files."""
+    """The project's models, targets and cells, each in the order of the files."""
 
     models: tuple[str, ...]
     targets: tuple[str, ...]
@@ -57,7 +57,7 @@ class Matrix:
 
 
 def arrange(cells: Sequence[CellReport]) -> Matrix:
-    """Return the cells as a matrix; models that leave out a target have no cell there."""
+    """Return the cells as a matrix; a model that leaves out a target has no cell there."""
     return Matrix(
         tuple(dict.fromkeys(cell.model for cell in cells)),
         tuple(dict.fromkeys(cell.target for cell in cells)),
@@ -66,7 +66,7 @@ def arrange(cells: Sequence[CellReport]) -> Matrix:
 
 
 def describe_face(cell: CellReport) -> Face:
-    """Return what the cell says at a glance."""
+    """Return the summary of the cell."""
     kind = _find_kind(cell)
     rival = cell.rival if kind in ("faster", "slower", "same") else None
     timed = kind in ("faster", "slower", "same", "timed")

@@ -1,4 +1,4 @@
-"""`build/peaks.json`: what machines and their GPUs can do at the most, by threads; the roof of the roofline."""
+"""The file `build/peaks.json`: the peaks of machines and their GPUs, by threads, for the roof of the roofline."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tvmbuild.package.profile import Peak
 
 FORMAT = 1
 Peaks = Mapping[tuple[str, int], Peak]
-"""(What computes, by `name_chip`; threads) → its peak."""
+"""(The chip, by `name_chip`; threads) → its peak."""
 GPU_THREADS = 0
-"""A GPU's peak is of all of it."""
+"""The thread count of a GPU's peak, which is of the whole GPU."""
 
 
 def name_chip(machine: str, target: PackageTarget) -> str:
-    """Return what a peak is of: the machine, as a benchmark has it, or its GPU, a card's by what it multiplies."""
+    """Return the chip that a peak belongs to: a benchmark's machine, or its GPU, for CUDA with the precision."""
     if not target.on_gpu:
         return machine
     return f"{machine}, {target.kind}" + (f" {target.precision}" if target.kind == "cuda" else "")
 
 
 def read_peaks(path: Path) -> Peaks:
-    """Return what the file holds; empty where it is absent, damaged or of another version: it can be measured again."""
+    """Return the file's peaks; empty if it is absent, damaged or of another version, for they can be measured again."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
@@ -37,7 +37,7 @@ def read_peaks(path: Path) -> Peaks:
 
 
 def add_peak(path: Path, machine: str, peak: Peak) -> None:
-    """Add the machine's peak, in place of an earlier one with as many threads."""
+    """Add the machine's peak, replacing an earlier one with as many threads."""
     peaks = {**read_peaks(path), (machine, peak.threads): peak}
     rows = [{"machine": name, **each.to_json()} for (name, _), each in sorted(peaks.items(), key=lambda row: row[0])]
     write_json(path, {"format": FORMAT, "peaks": rows})

@@ -1,4 +1,4 @@
-"""What the page's charts share: a frame with two axes, and where a value lies in it. Lengths are in SVG's units."""
+"""The common parts of the page's charts: a frame with two axes, and positions in it. Lengths are in SVG's units."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tvmbuild.report.html_parts import Html, tag
 WIDTH = 420
 HEIGHT = 244
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 22, 36
-"""Margins around the frame."""
+"""The margins around the frame."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """From which value to which, and how values are spaced."""
+    """The range of an axis, and the spacing of its values."""
 
     low: float
     high: float
@@ -24,7 +24,7 @@ class Axis:
     title: str
 
     def share(self, value: float) -> float:
-        """Return where the value lies: 0 at the low end, 1 at the high one."""
+        """Return the position of the value: 0 at the low end, 1 at the high one."""
         if self.logarithmic:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
@@ -46,7 +46,7 @@ class Axis:
 
 
 def fit_linear(values: Iterable[float], title: str) -> Axis:
-    """Return an axis around the values, with room at both ends; it begins at zero where that is near."""
+    """Return an axis around the values, with room at both ends; it begins at zero if that is near."""
     listed = list(values)
     low, high = min(listed), max(listed)
     room = (high - low) * 0.08 or abs(high) * 0.05 or 1.0
@@ -81,13 +81,13 @@ class Frame:
         return tag("path", class_=class_, d=f"M{steps}{'Z' if closed else ''}")
 
     def draw_steps(self, points: Sequence[tuple[float, float]], class_: str) -> Html:
-        """Return a line that keeps to each point's y until the next point's x."""
+        """Return a line that keeps each point's y until the next point's x."""
         (x, y), *rest = points
         steps = "".join(f"H{self.left(x):.0f}V{self.top(y):.0f}" for x, y in rest)
         return tag("path", class_=class_, d=f"M{self.left(x):.0f} {self.top(y):.0f}{steps}")
 
     def draw(self, label: str, *parts: str, ticks: Sequence[tuple[float, str]] | None = None) -> Html:
-        """Return the chart of the parts; ``label`` says in words what it shows.
+        """Return the chart with its parts; ``label`` describes it in words.
 
         ``ticks``, value and text, stand below the x axis in place of round values.
         """

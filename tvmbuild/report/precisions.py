@@ -22,7 +22,7 @@ UNKNOWN = "-"
 
 @dataclass(frozen=True)
 class Pair:
-    """A cell of reduced precision, and the same model in fp32 on the same hardware, where there is one."""
+    """A cell of reduced precision, and the same model in fp32 on the same hardware, if there is one."""
 
     cell: CellReport
     precision: str
@@ -30,23 +30,23 @@ class Pair:
 
     @property
     def time(self) -> Estimate | None:
-        """Return the time over the other's; None where they were not measured alike."""
+        """The time over the other's; None if they were not measured alike."""
         if not self.cell.result or not self.beside or not self.beside.result or not _is_alike(self.cell, self.beside):
             return None
         return divide(self.cell.result.latency.median, self.beside.result.latency.median)
 
     @property
     def size(self) -> float | None:
-        """Return the package's bytes over the other's."""
+        """The package's bytes over the other's."""
         ours, theirs = self.cell.package_bytes, self.beside and self.beside.package_bytes
         return ours / theirs if ours and theirs else None
 
 
 def list_pairs(cells: Sequence[CellReport]) -> list[Pair]:
-    """Return every built cell of reduced precision with its fp32 one.
+    """Return every built cell of reduced precision with its fp32 cell.
 
-    That is the model's for a target of the same kind and attributes but for `mattr`; where there is none, the fastest
-    that was measured on the same machine with as many threads.
+    The fp32 cell is the model's for a target of the same kind and attributes except `mattr`; if there is none, the
+    fastest that was measured on the same machine with as many threads.
     """
     full = [cell for cell in cells if cell.built_for and cell.built_for.precision == FULL]
     return [
@@ -86,7 +86,7 @@ def _median(cell: CellReport) -> float:
 
 
 def list_precisions(cells: Sequence[CellReport]) -> list[tuple[str, ...]]:
-    """Return the texts of COLUMNS, a row a pair."""
+    """Return the texts of COLUMNS, one row for each pair."""
     return [tuple(_list_values(pair)) for pair in list_pairs(cells)]
 
 
@@ -108,7 +108,7 @@ def _show_bytes(cell: CellReport | None) -> str:
 
 
 def describe_precisions(cells: Sequence[CellReport]) -> list[str]:
-    """Return a line for each pair of which something is known, for the terminal, whose table has times and sizes."""
+    """Return a line for each pair with known facts, for the terminal, whose table has times and sizes."""
     lines = []
     for pair in list_pairs(cells):
         told = dict(zip(COLUMNS, _list_values(pair), strict=True))

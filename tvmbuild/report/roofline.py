@@ -1,4 +1,4 @@
-"""The roofline of a cell: how fast each operator computes, over how much it computes for each byte."""
+"""The roofline of a cell: each operator's speed over its arithmetic intensity."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ INTENSITY = "FLOP per byte moved at the least"
 SPEED = "GFLOP/s"
 LEAST_RADIUS, GREATEST_RADIUS = 3.5, 13.0
 BESIDE = ((0, -1), (1, 0), (0, 1), (-1, 0), (1, -1), (-1, -1), (1, 1), (-1, 1))
-"""Where a dot's number may stand, across and down from the dot, the best place first."""
+"""The places of a dot's number, across and down from the dot, the best first."""
 DIGIT, GAP, HEIGHT = 3.5, 5.0, 10.0
-"""Half of a digit's width, what is between two numbers side by side at the least, and from one to one below it."""
+"""Half of a digit's width; the least distance of two numbers side by side; that of two numbers one above the other."""
 
 
 class _Place(NamedTuple):
-    """Of a number, or of a dot: its middle, and half of its width."""
+    """The middle of a number or a dot, and half of its width."""
 
     x: float
     y: float
@@ -28,12 +28,12 @@ class _Place(NamedTuple):
 
 
 def list_points(rows: Sequence[OperatorRow]) -> list[tuple[int, OperatorRow]]:
-    """Return those of the operators that can be drawn, with their numbers, from 1."""
+    """Return the operators that can be drawn, with their numbers, from 1."""
     return [(number, row) for number, row in enumerate(rows, 1) if row.flops and row.bytes and row.us > 0]
 
 
 def draw_roofline(points: Sequence[tuple[int, OperatorRow]], peak: Peak | None) -> Html:
-    """Return the chart of at least one point; the larger the dot, the more of the cell's time. With a roof if known."""
+    """Return the chart of at least one point, with a roof if known; the larger the dot, the more of the cell's time."""
     places = [(row.flops / row.bytes, row.gflops) for _, row in points if row.flops and row.bytes and row.gflops]
     intensities, speeds = [place[0] for place in places], [place[1] for place in places]
     corner = peak.gflops / peak.gb_s if peak else None
@@ -50,7 +50,7 @@ def draw_roofline(points: Sequence[tuple[int, OperatorRow]], peak: Peak | None) 
 
 
 def _draw_roof(frame: Frame, peak: Peak) -> Html:
-    """Return memory's slope and the flat top, as much of them as the frame holds."""
+    """Return memory's slope and the flat top, as far as they lie in the frame."""
     lowest = max(frame.x.low, frame.y.low / peak.gb_s)
     corner = peak.gflops / peak.gb_s
     line = [(lowest, lowest * peak.gb_s), (corner, peak.gflops), (frame.x.high, peak.gflops)]
@@ -64,7 +64,7 @@ def _draw_dot(frame: Frame, row: OperatorRow, intensity: float, speed: float) ->
 
 
 def _draw_numbers(dots: Sequence[tuple[int, float, float]]) -> list[Html]:
-    """Return each dot's number, beside it where nothing else stands, or as far from all else as there is room."""
+    """Return each dot's number, beside it where nothing else stands, or as far from everything else as possible."""
     numbers: list[_Place] = []
     for number, x, y in dots:
         half = DIGIT * len(str(number))
@@ -75,7 +75,7 @@ def _draw_numbers(dots: Sequence[tuple[int, float, float]]) -> list[Html]:
 
 
 def _find_distance(place: _Place, others: Sequence[_Place]) -> float:
-    """Return how far the nearest of the others is; below 1 a number there would touch it."""
+    """Return the distance to the nearest of the others; below 1 a number there would touch it."""
     distances = (
         max(abs(place.x - each.x) / (place.half + each.half + GAP), abs(place.y - each.y) / HEIGHT) for each in others
     )
@@ -83,7 +83,7 @@ def _find_distance(place: _Place, others: Sequence[_Place]) -> float:
 
 
 def describe_roof(peak: Peak | None, *, on_cpu: bool) -> str:
-    """Return what the line is, or why there is none and how to get it."""
+    """Return a description of the roof, or why there is none and how to get it."""
     if peak:
         who = f"on this machine with {peak.threads} threads" if on_cpu else "on this machine's GPU"
         return (

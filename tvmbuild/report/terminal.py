@@ -1,6 +1,6 @@
-"""The matrix on the terminal: a grid where it fits, else a row a cell; below it what there is to say, a line each.
+"""The matrix on the terminal: a grid if it fits, otherwise a row for each cell; below it remarks, one line each.
 
-Colours mean one thing each: green is good, yellow is to be looked at, red has failed, and dim is not here.
+Each colour has one meaning: green is good, yellow needs a look, red has failed, and dim is not here.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _SHORT = {"ONNX Runtime": "ORT", "OpenVINO": "OV", "TVM untuned": "untuned", "baseline": "base"}
 GOOD, LOOK, BAD, ABSENT = "green", "yellow", "red", "dim"
 _THAN = " than its baseline"
-"""Said by the legend's first half."""
+"""The suffix that the first half of the legend drops."""
 _ENDLESS = 100_000
-"""Columns of a terminal that anything fits."""
+"""The columns of a terminal on which anything fits."""
 _STATUS_STYLES = {"ok": GOOD, "failed": BAD, "unavailable": ABSENT, "built": ABSENT, "not built": ABSENT}
 _KIND_STYLES: dict[Kind, str] = {
     "faster": GOOD,
@@ -41,7 +41,7 @@ _KIND_STYLES: dict[Kind, str] = {
 
 
 def print_matrix(console: Console, cells: Sequence[CellReport], *, long: bool = False) -> None:
-    """Print the grid, or with ``long``, and where it is wider than the console, the table with a row a cell."""
+    """Print the grid; with ``long``, or if it is wider than the console, the table with a row for each cell."""
     grid = None if long else _make_grid(cells)
     if grid is not None and _measure(console, grid) <= console.width:
         console.print(grid)
@@ -53,12 +53,12 @@ def print_matrix(console: Console, cells: Sequence[CellReport], *, long: bool = 
 
 
 def _measure(console: Console, table: Table) -> int:
-    """Return the width that the table takes where there is room for all of it."""
+    """Return the width of the table with room for all of it."""
     return console.measure(table, options=console.options.update(width=_ENDLESS)).maximum
 
 
 def _make_grid(cells: Sequence[CellReport]) -> Table | None:
-    """Return rows of models and columns of targets; None where a table says as much, of one cell or of none."""
+    """Return rows of models and columns of targets; None if a table says as much, for one cell or none."""
     from rich import box  # noqa: PLC0415 - slow to import, and not needed to write the files
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -86,7 +86,7 @@ def _describe(face: Face) -> tuple[str, str]:
 
 
 def _explain(cells: Sequence[CellReport]) -> str:
-    """Return the legend, of the signs that are there."""
+    """Return the legend of the signs in use."""
     found = {describe_face(cell).kind for cell in cells}
     short = {sign: says.removesuffix(_THAN) for kind, (sign, says) in SIGNS.items() if kind in found}
     signs = ", ".join(f"{sign} {says}" for sign, says in short.items())
@@ -97,12 +97,12 @@ def _explain(cells: Sequence[CellReport]) -> str:
 
 
 def make_table(cells: Sequence[CellReport]) -> Table:
-    """Return the table with a row a cell."""
+    """Return the table with a row for each cell."""
     from rich import box  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    # The first of report_text's columns: the rest would not fit 80 columns.
+    # The first columns of report_text; the rest would not fit 80 columns.
     baseline = f"{_SHORT[name_baseline(cells)]} ms"
     heads = ("model", "target", "status", "tasks", "TVM ms", baseline, "ratio", "error", "size")
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
@@ -119,10 +119,10 @@ def make_table(cells: Sequence[CellReport]) -> Table:
 
 
 def _list_remarks(cells: Sequence[CellReport]) -> Iterator[str]:
-    """Yield why cells are not `ok`, each reason with its remedy on one line, then what is doubtful or missing."""
+    """Yield why cells are not `ok`, each reason with its remedy on one line, then doubtful or missing results."""
     for cell in cells:
         if cell.failure:
-            first = (cell.failure.message.splitlines() or [""])[0]  # the rest was shown when it failed
+            first = (cell.failure.message.splitlines() or [""])[0]  # the rest was printed at the failure
             yield _join(f"{cell.failure.step} failed: {first}", cell.failure.hint)
     for subject, reason in unavailable(cells):
         yield _join(f"{subject}: {reason}", None)

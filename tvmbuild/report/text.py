@@ -1,4 +1,4 @@
-"""How the report writes numbers, and its Markdown."""
+"""The formats of the report's numbers, and its Markdown."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tvmbuild.report.precisions import MEANING, UNKNOWN, list_precisions
 from tvmbuild.report.precisions import TITLE as PRECISIONS
 
 MEANINGLESS = "—"
-"""What is measured on an emulated board."""
+"""The value of measurements on an emulated board."""
 ACCURACY = "Accuracy on real inputs, against the original model"
 MEMORY = "The memory is the peak of the process that ran the package, with Python and TVM's runtime."
 
 
 def columns(cells: Sequence[CellReport]) -> tuple[str, ...]:
-    """Return the table's heads; what TVM's time is compared with stands there by name."""
+    """Return the table's heads, with the name of the baseline."""
     first = ("model", "target", "status", "tasks covered", "TVM ms", f"{name_baseline(cells)} ms")
     return (*first, "ratio", "max error", "package", "memory")
 
@@ -60,7 +60,7 @@ def cell_values(cell: CellReport) -> tuple[str, ...]:
 
 
 def summarize_cells(cells: Sequence[CellReport]) -> str:
-    """Return one line: how many cells there are of each status."""
+    """Return one line with the number of cells of each status."""
     counts = {status: sum(cell.status == status for cell in cells) for status in dict.fromkeys(c.status for c in cells)}
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     noun = "cell" if len(cells) == 1 else "cells"
@@ -68,7 +68,7 @@ def summarize_cells(cells: Sequence[CellReport]) -> str:
 
 
 def unavailable(cells: Sequence[CellReport]) -> list[tuple[str, str]]:
-    """Return (cells, reason) of what was not built or not run here, one entry a target and reason."""
+    """Return (cells, reason) of cells not built or not run here, one entry for each target and reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
         if cell.status in ("unavailable", "built") and cell.reason:
@@ -77,7 +77,7 @@ def unavailable(cells: Sequence[CellReport]) -> list[tuple[str, str]]:
 
 
 def failures(cells: Sequence[CellReport]) -> list[str]:
-    """Return what failed, why, the remedy and the log, one line a failed cell."""
+    """Return one line for each failed cell: the step, the reason, the remedy and the log."""
     lines = []
     for cell in cells:
         if cell.failure is not None:
@@ -95,12 +95,12 @@ def _sentence(text: str) -> str:
 
 
 def accuracies(cells: Sequence[CellReport]) -> list[str]:
-    """Return how often each cell's package agrees with the original model on real inputs."""
+    """Return the agreement of each cell's package with the original model on real inputs."""
     return [f"{cell.name}: {cell.accuracy.describe()}" for cell in cells if cell.accuracy]
 
 
 def count_uncovered(cells: Sequence[CellReport]) -> list[str]:
-    """Return how many Tasks have no record, a line a target: the cells of one are many, and mostly alike."""
+    """Return how many Tasks have no record, one line for each target, because its many cells are mostly alike."""
     lines = []
     for target in dict.fromkeys(cell.target for cell in cells if cell.uncovered):
         found = [cell for cell in cells if cell.target == target and cell.uncovered]
@@ -112,12 +112,12 @@ def count_uncovered(cells: Sequence[CellReport]) -> list[str]:
 
 
 def _is_unsearchable(cell: CellReport) -> bool:
-    """Return whether the cell's reason, which no other line has, is why nothing was searched."""
+    """Return whether the cell's reason, which no other line shows, explains why nothing was searched."""
     return cell.status == "not built" and cell.reason is not None
 
 
 def list_uncovered(cell: CellReport) -> str:
-    """Return how many Tasks have no record, and which: equal names once, with their number."""
+    """Return how many Tasks have no record, with their names; equal names appear once with their number."""
     counts = Counter(cell.uncovered)
     listed = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in counts.items())
     return f"{len(cell.uncovered)} of {cell.tasks} Tasks: {listed}"

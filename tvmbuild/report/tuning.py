@@ -1,4 +1,4 @@
-"""What is known of how a cell was tuned, read from its Tasks' record files and courses. Imports nothing slow."""
+"""The tuning of a cell, read from its Tasks' record files and courses. This module imports nothing slow."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ class TunedTask:
 
     task: TaskId
     record: str | None
-    """Its record file, below the project's folder; None: there is none."""
+    """Its record file, below the project's folder; None if there is none."""
     device_class: str | None = None
-    """That of the course, else the one that measured most; None: nothing was measured, or the file is damaged."""
+    """The course's device class, or the one that measured most; None if nothing was measured or the file is damaged."""
     candidates: int = 0
-    """Measured on that device class."""
+    """The candidates measured on that device class."""
     seconds: float | None = None
     """The best time of one call there."""
     course: Course | None = None
-    """How that came down in the searches of this clone; None: it was searched elsewhere."""
+    """The course of that time in the searches of this clone; None if it was searched elsewhere."""
     is_searched: bool = False
-    """Whether a search of it is not over: it runs now, or was interrupted."""
+    """Whether its search is not over: running, or interrupted."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The Tasks of a cell that take most of its time, as far as that is known, and how many there are of all."""
+    """The Tasks of a cell that take most of its time, as far as known, and the number of all its Tasks."""
 
     tasks: tuple[TunedTask, ...] = ()
     of: int = 0
 
 
 UNTUNED = Tuning()
-"""Nothing is known."""
+"""The tuning of a cell about which nothing is known."""
 
 
 def collect_tuning(layout: Layout, model: str, target: str, first: Sequence[str], limit: int) -> Tuning:
     """Return at most ``limit`` Tasks of the cell: those of the keys ``first`` in this order, then those called most.
 
-    Empty where the cell was not tuned, or its tasks.json is damaged.
+    It is empty if the cell was not tuned, or if its tasks.json is damaged.
     """
     try:
         tasks = read_tasks(layout.cell_file(model, target, "tasks.json"))

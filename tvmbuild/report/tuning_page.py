@@ -1,4 +1,4 @@
-"""How a cell was tuned: the best time of its Tasks over the candidates, and links to their record files."""
+"""The tuning of a cell as a page: the best time of its Tasks over the candidates, and links to their record files."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tvmbuild.report.tuning import TunedTask
 TITLE = "Tuning"
 COLUMNS = ("#", "Task", "calls", "best us", "candidates")
 DRAWN = 5
-"""Tasks that are drawn: more lines cannot be told apart."""
+"""The number of drawn Tasks: more lines cannot be told apart."""
 NO_COURSE = (
     "How the best times came down is not known here: it is kept in build/courses by the clone that searched, and "
     "records hold only the best."
 )
 TO_THE_ROOT = "../"
-"""From build/report.html."""
+"""The path from build/report.html to the project's root."""
 
 
 def draw_tuning(cell: CellReport) -> Html:
-    """Return the chart and the table; in words what is not known."""
+    """Return the chart and the table, with texts for unknown parts."""
     tuning = cell.tuning
     lacking = tag("p", list_uncovered(cell), " without a record", class_="dim-small") if cell.uncovered else NOTHING
     if not tuning.tasks:
@@ -46,7 +46,7 @@ def draw_tuning(cell: CellReport) -> Html:
 
 
 def draw_courses(courses: Sequence[tuple[int, Course]]) -> Html:
-    """Return a line a Task, of at least one point: its best time as a share of its first, over the candidates."""
+    """Return one line for each Task, of at least one point: its best time over its first, by the candidate count."""
     lines = [(number, _list_shares(course), course) for number, course in courses]
     longest = max(course.measured for _, course in courses)
     x = Axis(0, longest * 1.06 + 1, logarithmic=False, title="candidates measured")

@@ -1,4 +1,4 @@
-"""What slow packages leave unused of this machine's CPU: a target for any PC may not use what a newer one has."""
+"""The features of this machine's CPU that slow packages leave unused, because their target is for any PC."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tvmbuild.report.cells import CellReport
 from tvmbuild.report.latency import NAMES
 
 _ADAPTS = frozenset({"onnxruntime", "openvino"})
-"""Baselines that choose their code by the CPU that they find."""
+"""The baselines that choose their code by the CPU that they find."""
 
 
 def list_unused(cells: Sequence[CellReport]) -> Iterator[str]:
-    """Yield a line a target whose cells were slower here than a baseline that may use more of the CPU."""
+    """Yield one line for each target whose cells were slower here than a baseline that may use more of the CPU."""
     here, flags = cpu_name(), cpu_flags()
     levels = ["x86-64", *(level for level, needed in X86_LEVELS.items() if needed <= flags)]
     groups: dict[tuple[str, str, str], list[str]] = {}

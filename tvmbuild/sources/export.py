@@ -1,4 +1,4 @@
-"""Have the user's own function make a model's ONNX file, in a process of its own."""
+"""The run of the user's own function that makes a model's ONNX file, in its own process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tvmbuild.sources.fetch import fetch
 from tvmbuild.sources.user_code import find_crash
 
 REQUEST, RESULT, ERROR, CRASH = "request.json", "model.onnx", "error.json", "crash.txt"
-"""Files of the folder by which the two processes talk."""
+"""The files of the folder through which the two processes communicate."""
 
 
 @contextmanager
 def obtain_model(source: Source, root: Path) -> Iterator[Path]:
-    """Yield the local file of ``source``, whatever its kind; what a function made is gone afterwards.
+    """Yield the local file of ``source``, whatever its kind; a function's file is removed afterwards.
 
-    A file that something else than ONNX's library reads has the name that it has where it comes from.
+    A file that is not read by ONNX's library keeps its original name.
     """
     with TemporaryDirectory(prefix="tvmbuild-export-") as folder:
         if source.export is not None:
@@ -56,13 +56,13 @@ def _export(source: Source, export: Export, root: Path, folder: Path) -> Path:
     if (folder / ERROR).exists():
         error = json.loads((folder / ERROR).read_text(encoding="utf-8"))
         raise TvmbuildError(error["message"], error["hint"])
-    if not (folder / RESULT).exists():  # a crash after that, while Python ends, harms nobody
+    if not (folder / RESULT).exists():  # a crash after that, while Python ends, does no harm
         raise _explain_ending(status, shown, find_crash(folder / CRASH, root / source.location, root))
     return folder / RESULT
 
 
 def _hand_over(source: Source, root: Path, folder: Path) -> Path:
-    """Return the file under its own name: some libraries tell a format by it, and the cache's names are digests."""
+    """Return the file under its own name: some libraries detect a format by it, and the cache's names are digests."""
     path = fetch(source, root).absolute()
     if source.kind == "path":
         return path
@@ -73,7 +73,7 @@ def _hand_over(source: Source, root: Path, folder: Path) -> Path:
 
 
 def _run(folder: Path) -> int:
-    """Return the exit status. What the function prints goes where ours does, to the step's log."""
+    """Return the exit status. The function's output goes to the same place as ours, the step's log."""
     with neutral_folder() as neutral:
         command = [sys.executable, "-m", "tvmbuild.sources.export_process", str(folder)]
         return subprocess.run(command, cwd=neutral, stdin=subprocess.DEVNULL, check=False).returncode

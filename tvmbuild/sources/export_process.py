@@ -32,9 +32,9 @@ WHERE = "under the model's `source:` in models.yaml"
 
 
 def main(folder: Path) -> int:
-    """Return 0 when the model is written; 1 when the error is."""
+    """Return 0 if the model is written, 1 if the error is."""
     die_with_parent()
-    sys.dont_write_bytecode = True  # a module edited within the same second, to the same size, would be the old one
+    sys.dont_write_bytecode = True  # a module edited within the same second, to the same size, would stay old
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     root = Path(request["root"])
@@ -65,7 +65,7 @@ def _report(folder: Path, error: TvmbuildError) -> int:
 
 
 def _load(script: Path) -> ModuleType:
-    """Run the file as `python script` would find it: its folder first on the path."""
+    """Run the file as `python script` would: with its folder first on the path."""
     sys.path.insert(0, str(script.parent))
     # A script called onnx.py must not take the library's place.
     name = "exported" if script.stem in sys.modules or script.stem in sys.stdlib_module_names else script.stem
@@ -96,7 +96,7 @@ def _find_function(module: ModuleType, name: str, shown: str) -> Callable[..., A
 def _check_arguments(function: Callable[..., Any], arguments: dict[str, Any], request: dict[str, Any]) -> None:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a function of C: the call will tell
+    except (TypeError, ValueError):  # a C function: the call will show the error
         return
     called = f"{request['script']}: {request['function']}{signature}"
     try:
@@ -114,7 +114,7 @@ def _check_arguments(function: Callable[..., Any], arguments: dict[str, Any], re
 
 
 def _serialize(model: object, shown: str) -> bytes:
-    """Return the model's bytes; TvmbuildError when it is none, or has not all its weights in it."""
+    """Return the model's bytes; TvmbuildError if it is not a model, or lacks some of its weights."""
     if not isinstance(model, onnx.ModelProto):
         kind = f"{type(model).__module__}.{type(model).__qualname__}".removeprefix("builtins.")
         raise TvmbuildError(f"{shown} returned {kind}, not an onnx.ModelProto", _suggest_return(model))

@@ -1,4 +1,4 @@
-"""One Source to one local file whose digest has been checked."""
+"""The conversion of one Source to one local file with a checked digest."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tvmbuild.sources.url import download_url
 
 
 def fetch(source: Source, root: Path) -> Path:
-    """Return the local file of ``source``; ``root`` is what a relative path is relative to.
+    """Return the local file of ``source``; relative paths start at ``root``.
 
-    What is downloaded lies in the per-user cache under its SHA-256, which is checked at every use.
+    Downloads lie in the per-user cache under their SHA-256, which is checked at every use.
     """
     if source.kind == "path":
         return _find_path(source, root)
@@ -45,19 +45,19 @@ def fetch(source: Source, root: Path) -> Path:
 
 
 def _download(source: Source, cached: Path) -> None:
-    """Have the file of a URL at ``cached``. What of it there is after a broken run is only asked for the rest.
+    """Download the file of a URL to ``cached``; continue after the part that a broken run has left there.
 
-    Two processes that want the same wait for each other.
+    Two processes that want the same file wait for each other.
     """
     partial = cached.with_name(f".{cached.name}.part.tmp")
     partial.parent.mkdir(parents=True, exist_ok=True)
     with partial.open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        if _is_whole(cached, source):  # by the one that was waited for
+        if _is_whole(cached, source):  # the process that we waited for has downloaded it
             return
         resumed = partial.stat().st_size > 0
         download_url(source.location, partial)
-        if resumed and not _is_whole(partial, source):  # the file of another day
+        if resumed and not _is_whole(partial, source):  # a part of an older version of the file
             partial.write_bytes(b"")
             download_url(source.location, partial)
         try:
@@ -70,7 +70,7 @@ def _download(source: Source, cached: Path) -> None:
 
 
 def describe(source: Source) -> str:
-    """Return the source as messages name it."""
+    """Return the source's name in messages."""
     return f"{source.location}, file {source.file}" if source.file else source.location
 
 

@@ -1,4 +1,4 @@
-"""Download a Python distribution without building or running it: its wheel by pip, else its sdist."""
+"""Download a Python distribution without building or running it: its wheel by pip, otherwise its sdist."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _VERSIONS = re.compile(r"from versions: ([^)]*)\)")
 def download_distribution(requirement: str, folder: Path) -> Path:
     """Download ``name==version`` into ``folder`` and return the wheel's or the sdist's path.
 
-    Both obey the user's own pip configuration (indexes, find-links, certificates). TvmbuildError says whether the
-    index, the package or the version is missing.
+    Both obey the user's own pip configuration (indexes, find-links, certificates). TvmbuildError names the missing
+    part: the index, the package or the version.
     """
     match = _REQUIREMENT.fullmatch(requirement)
     if match is None:

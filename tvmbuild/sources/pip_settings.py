@@ -1,4 +1,4 @@
-"""Which indexes the user's pip uses."""
+"""The indexes that the user's pip uses."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tvmbuild.base.processes import run_module
 
 @dataclass(frozen=True)
 class PipSettings:
-    """The part of pip's configuration that says where distributions are and how to reach them."""
+    """The part of pip's configuration that gives the places of distributions and the way to them."""
 
     index_url: str | None = None
-    """None: the default of the tool that downloads."""
+    """The index's URL; None: the default of the tool that downloads."""
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     trusted_hosts: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ def read_pip_settings() -> PipSettings:
 
 
 def parse_pip_settings(listing: str) -> PipSettings:
-    """Read the lines of ``pip config list``, ``section.name='value'``: variables win over download, it over global."""
+    """Read the lines of ``pip config list``, ``section.name='value'``; variables win over download, it over global."""
     values: dict[str, str] = {}
     for section in ("global.", "download.", ":env:."):
         for line in listing.splitlines():

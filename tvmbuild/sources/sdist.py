@@ -1,4 +1,4 @@
-"""Download an sdist without building it: pip would run its setup code even to download it."""
+"""The download of an sdist without building it: pip would run its setup code even to download it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tvmbuild.sources.pip_settings import PipSettings
 
 
 def download_sdist(requirement: str, settings: PipSettings, folder: Path) -> Path | None:
-    """Download the sdist of ``name==version`` into ``folder``; None when no configured place has one."""
+    """Download the sdist of ``name==version`` into ``folder``; None if no configured place has one."""
     indexes = () if settings.no_index or settings.index_url is None else (settings.index_url,)
     if settings.no_index and not settings.find_links:
         return None
     verify = ssl.create_default_context(cafile=settings.cert) if settings.cert else True
     with PyPIClient(trusted_hosts=settings.trusted_hosts, verify=verify, timeout=60.0) as session:
         session.auth = MultiDomainBasicAuth(prompting=False, index_urls=[*indexes, *settings.extra_index_urls])
-        # With no index and no find-links given, unearth adds its own default index, as pip does; so links come later.
+        # Without an index and find-links, unearth adds its own default index, as pip does; so links come later.
         links = settings.find_links if settings.no_index else ()
         finder = PackageFinder(session=session, index_urls=indexes, find_links=links, no_binary=[":all:"])
         if not settings.no_index:

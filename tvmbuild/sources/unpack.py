@@ -1,4 +1,4 @@
-"""Take one file out of a wheel or an sdist, trusting nothing in it."""
+"""The extraction of one file from a wheel or an sdist, without trusting anything in it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ DAMAGE = (
     ValueError,
     RuntimeError,
 )
-"""What reading a damaged archive raises, RuntimeError for encrypted or unknown compression."""
+"""The errors of reading a damaged archive; RuntimeError is for encryption or unknown compression."""
 
 
 def extract_file(archive: Path, name: str, path: Path) -> Path:
     """Write the regular file ``name`` of ``archive`` (.whl, .zip, .tar.*) to ``path`` and return it.
 
     Only that member's bytes are read, never a path from the archive, so no member can be written elsewhere. In an
-    sdist, ``name`` may leave out the one top folder.
+    sdist, ``name`` may leave out the single top folder.
     """
     _check_name(name)
     try:

@@ -1,4 +1,4 @@
-"""Download one file over https (or copy one from file://), going on where a connection broke."""
+"""The download of one file over https (or its copy from file://), continued after a broken connection."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tvmbuild.errors import TvmbuildError
 MAX_BYTES = 4 << 30
 TIMEOUT_S = 60.0
 RETRIES_S = (1.0, 2.0, 4.0, 8.0)
-"""Waited before each further try; whoever gets a new byte has all of them again."""
+"""The seconds to wait before each further try; a new byte restarts the list."""
 LONGEST_WAIT_S = 60.0
-"""That a server may ask for."""
+"""The longest wait that a server may request, in seconds."""
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Answers that may be another one soon."""
+"""The status codes of failures that may pass soon."""
 _MB = 1_000_000
 _BLOCK = 1 << 20
 
 
 class _BrokenError(Exception):
-    """The download ended early, and may be tried again in so many seconds."""
+    """The error of a download that ended early and may be tried again after ``wait_s`` seconds."""
 
     def __init__(self, error: TvmbuildError, wait_s: float = 0.0) -> None:
         super().__init__(error.message)
@@ -38,9 +38,9 @@ class _BrokenError(Exception):
 
 
 def download_url(url: str, path: Path) -> Path:
-    """Write what ``url`` (https or file) answers to ``path``; TvmbuildError when it cannot be had.
+    """Write the content of ``url`` (https or file) to ``path``; TvmbuildError if it cannot be had.
 
-    What ``path`` holds already is taken for the beginning, and only the rest asked for: who has a digest checks it.
+    Bytes already in ``path`` are taken for the beginning, and only the rest is requested; a caller's digest checks it.
     """
     _check_scheme(url)
     failed = most = 0
@@ -65,7 +65,7 @@ def _try(url: str, path: Path) -> _BrokenError | None:
 
 
 def _download(url: str, path: Path) -> None:
-    """Ask once, for what is not there yet; _BrokenError where it may be had later."""
+    """Request the missing part once; _BrokenError if it may be had later."""
     have = _size(path)
     try:
         with urllib.request.urlopen(_make_request(url, have), timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme is checked
@@ -78,7 +78,7 @@ def _download(url: str, path: Path) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
-            if error.headers.get("Content-Range") != f"bytes */{have}":  # else it was all there
+            if error.headers.get("Content-Range") != f"bytes */{have}":  # otherwise it was all there
                 path.unlink()
                 _download(url, path)
             return
@@ -101,7 +101,7 @@ def _download(url: str, path: Path) -> None:
 
 
 def _make_request(url: str, have: int = 0) -> urllib.request.Request:
-    """Return a request that sends `user:token@` as Basic authentication, but not to where the answer redirects."""
+    """Return a request that sends `user:token@` as Basic authentication, but not to a redirect's address."""
     parts = urlsplit(url)
     user_info, _, host = parts.netloc.rpartition("@")
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked
@@ -116,7 +116,7 @@ def _make_request(url: str, have: int = 0) -> urllib.request.Request:
 
 
 def _goes_on(answer: Any, have: int) -> bool:
-    """Return whether it is the rest that was asked for; else it is the whole file."""
+    """Return whether the answer is the requested rest; otherwise it is the whole file."""
     started = str(answer.headers.get("Content-Range", "")).startswith(f"bytes {have}-")
     return bool(have) and answer.status == HTTPStatus.PARTIAL_CONTENT and started
 
@@ -132,7 +132,7 @@ def _check_scheme(url: str) -> None:
 
 
 def _check_length(announced: int | None, path: Path, url: str) -> None:
-    """Say that a connection broke: http.client does not, and a wrong digest would hint at another remedy."""
+    """Report a broken connection: http.client does not, and a wrong digest would suggest another remedy."""
     got = _size(path)
     if announced is not None and announced != got:
         said = f"{url} gave {got} of {announced} bytes, then the connection broke"

@@ -1,1 +1,1 @@
-"""Tunes a model for a target: extracts its Tasks, searches schedules for them, elects the best."""
+"""Tuning of a model for a target: extract its Tasks, search schedules for them, elect the best."""

@@ -1,4 +1,4 @@
-"""What one round of searching is about, and which of its Tasks are to be searched."""
+"""The agenda of a search: its Tasks, and the ones chosen to be searched."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tvmbuild.tuning.record_book import RecordBook
 
 @dataclass(frozen=True)
 class Agenda:
-    """Tasks that want records, and those of them that are ``chosen`` to be searched."""
+    """The Tasks that want records, and the ``chosen`` ones that are searched."""
 
     tasks: tuple[Task, ...]
     target: tvm.target.Target
     done: frozenset[str] = frozenset()
-    """Keys of those that this run has searched before."""
+    """The keys of the Tasks that this run has searched before."""
     one_model: bool = True
-    """False: the Tasks compute some of it in several ways, and their sum is no latency."""
+    """False if the Tasks compute some operations in several ways, so that their sum is not the model's latency."""
     chosen: tuple[Task, ...] = ()
 
 
 def name_tasks(tasks: tuple[Task, ...]) -> tuple[TaskId, ...]:
-    """Return what `tasks.json` says of them."""
+    """Return the Tasks' rows in `tasks.json`."""
     return tuple(TaskId(task.key, task.name, task.weight) for task in tasks)
 
 
 def list_wanted(job: Job, book: RecordBook, agenda: Agenda) -> tuple[Task, ...]:
-    """Return the Tasks that the mode asks to be searched; none where nothing may be."""
+    """Return the Tasks that the mode asks to be searched; empty if the job may not search."""
     tasks = agenda.tasks
     if not job.may_search:
         return ()
@@ -43,6 +43,6 @@ def list_wanted(job: Job, book: RecordBook, agenda: Agenda) -> tuple[Task, ...]:
     for task in tasks:
         if task.key in files and is_wanted(task.name, job.options) and book.lags(files[task.key]):
             missing.add(task.key)
-    # An interrupted search: its last measurements are in the journal, and its best were not timed again.
+    # An interrupted search left its last measurements in the journal, and did not time its best again.
     missing |= {task.key for task in tasks if job.journal(task.key).exists()}
     return tuple(task for task in tasks if task.key in missing)

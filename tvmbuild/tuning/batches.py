@@ -1,4 +1,7 @@
-"""A tune step's searches together: the next batch goes where it is expected to pay most, built while one is timed."""
+"""The searches of a tune step, run together.
+
+The next batch goes to the Task that is expected to pay most; it is built while another batch is timed.
+"""
 
 from __future__ import annotations
 
@@ -22,28 +25,28 @@ from tvmbuild.tuning.scheduler import choose
 from tvmbuild.tuning.task_search import TaskSearch
 
 WORTH_REPEATING = 1.5
-"""A candidate this much slower than the best is timed once."""
+"""A candidate this many times slower than the best is timed once."""
 RETIMING = Timing(number=1, repeat=3, min_repeat_ms=20)
 CARD_RETIMING = Timing(number=1, repeat=3, min_repeat_ms=4)
-"""A card's clock does not move in between, and nothing else runs on it."""
+"""The repetitions on a GPU: its clock does not change in between, and nothing else runs on it."""
 RETIMING_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one round of a search measured."""
+    """The measurements of one round of a search."""
 
     search: TaskSearch
     candidates: tuple[Any, ...]
     timed: tuple[Timed, ...]
     seconds: float
-    """Wall time of proposing, building and timing it, and of learning from it."""
+    """The wall time of proposing, building, timing and learning, in seconds."""
     phases: Mapping[str, float]
-    """What of it went into `search`, `build`, `time` and `learn`; with two batches at once they may sum to more."""
+    """The seconds spent in `search`, `build`, `time` and `learn`; with two batches at once they may sum to more."""
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why candidates failed."""
+        """The reasons why candidates failed."""
         return tuple(item.error for item in self.timed if item.error)
 
 
@@ -59,19 +62,19 @@ class _Flight:
 
 
 class Listener(Protocol):
-    """Who wants to know of measurements."""
+    """A receiver of measurements."""
 
     def journal(self, search: TaskSearch, candidate: Any, timed: Timed) -> None:
-        """Take one candidate the moment its time is known; called on another thread."""
+        """Take one candidate as soon as its time is known; called on another thread."""
 
 
 def run_searches(
     searches: Sequence[TaskSearch], pool: CandidatePool, cores: Cores, options: TuneOptions, listener: Listener
 ) -> Iterator[Batch]:
-    """Yield batches until every search is over or their shares are used up; stop asking to stop earlier.
+    """Yield batches until every search is over or the shares are used up; stop iterating to stop earlier.
 
-    What a search that ends early leaves of its share goes to the others. Where cores allow, one batch is proposed and
-    built while another is timed; they are of different Tasks.
+    The rest of an early finished search's share goes to the other searches. If the cores allow it, one batch is
+    proposed and built while a batch of another Task is timed.
     """
     depth, landed = 2 if cores.overlap else 1, time.monotonic()
     flights: list[_Flight] = []
@@ -92,10 +95,10 @@ def run_searches(
 
 
 def time_again(pool: CandidatePool, records: Sequence[TuningRecord], shelf: Shelf) -> list[float | None]:
-    """Return each record's median seconds, timed in turns and with care; None for one that does not run here.
+    """Return each record's median seconds, timed carefully and in turns; None for a record that does not run here.
 
     A single short timing picks lucky candidates. Libraries are taken from the ``shelf``, which is empty afterwards;
-    those that it lacks are built.
+    missing ones are built.
     """
     candidates = [record.as_measure_candidate() for record in records]
     libraries = [shelf.find(dump_trace(record)) for record in records]
@@ -117,7 +120,7 @@ def time_again(pool: CandidatePool, records: Sequence[TuningRecord], shelf: Shel
 
 
 def drop_wrong(pool: CandidatePool, records: Sequence[TuningRecord], seconds: list[float | None]) -> list[str]:
-    """Put None for the fastest as long as it computes other numbers than its Task; return what was wrong with each."""
+    """Replace the fastest record's time by None while its numbers differ from its Task's; return those differences."""
     faults = []
     for index in sorted(range(len(seconds)), key=lambda index: seconds[index] or 0.0):
         if seconds[index] is None:
@@ -131,7 +134,7 @@ def drop_wrong(pool: CandidatePool, records: Sequence[TuningRecord], seconds: li
 
 
 def _land(flight: _Flight, landed: float) -> Batch:
-    """Wait for the batch and let its search learn from it; what another batch took until ``landed`` is not its own."""
+    """Wait for the batch and let its search learn from it; time before ``landed`` belongs to another batch."""
     done = flight.measurement.result()
     start, began = time.monotonic(), max(flight.started, landed)
     flight.search.accept(flight.candidates, done.timed, start - began)
@@ -151,14 +154,14 @@ def _next(searches: Sequence[TaskSearch], flights: Sequence[_Flight]) -> TaskSea
 
 
 def _count_allowed(searches: Sequence[TaskSearch], search: TaskSearch) -> int:
-    """Return how many more candidates ``search`` may have: what of all shares no other search still has a right to."""
+    """Return how many more candidates ``search`` may have: all shares less the share that other searches still hold."""
     left = sum(each.allowance.share - each.proposed for each in searches)
     others = [each for each in searches if each is not search and not each.over]
     return left - sum(max(0, each.allowance.share - each.proposed) for each in others)
 
 
 class _Watch:
-    """Says how carefully to time the next candidate of a search, by the best one so far."""
+    """Decides how carefully to time a search's next candidate, from the best one so far."""
 
     def __init__(self, search: TaskSearch, options: TuneOptions, listener: Listener) -> None:
         self._search, self._options, self._listener = search, options, listener

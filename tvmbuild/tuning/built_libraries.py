@@ -9,13 +9,13 @@ from tvmbuild.records.task_file import BEST
 
 
 class Shelf:
-    """At most BEST libraries by their candidates' traces; a file that is pushed out is removed."""
+    """At most BEST libraries, by their candidates' traces; the file of a displaced library is removed."""
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[float, str]] = {}
 
     def put(self, trace: Callable[[], str], seconds: float, library: str) -> None:
-        """Keep the library, or remove it when BEST faster ones are here; ``trace`` is asked for only if it is kept."""
+        """Keep the library, or remove it if BEST faster ones are here; ``trace`` is called only if it is kept."""
         slowest = max(self._kept, key=lambda kept: self._kept[kept][0]) if len(self._kept) >= BEST else None
         if slowest is not None and self._kept[slowest][0] <= seconds:
             Path(library).unlink(missing_ok=True)
@@ -30,7 +30,7 @@ class Shelf:
         return self._kept.get(trace, (0.0, None))[1]
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all libraries."""
         for key in list(self._kept):
             self._remove(key)
 

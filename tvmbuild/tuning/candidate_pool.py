@@ -26,14 +26,14 @@ from tvmbuild.tuning.cores import Cores
 
 BUILD_TIMEOUT_S = 30
 UNBUILT = "build failed: "
-"""How the error of a candidate begins that the compiler or the linker refused."""
+"""The start of a candidate's error if the compiler or the linker refused it."""
 REFUSED = re.compile(r"tvm\.error\.\w+: (?!.*\b(file|space)\b)")
-"""The last line of one where TVM refuses the schedule, whatever the machine."""
+"""Matches the last line of an error by which TVM refuses the schedule on any machine."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One candidate's samples in seconds, or why there are none."""
+    """One candidate's samples in seconds, or the error that left it without any."""
 
     samples: tuple[float, ...] = ()
     error: str | None = None
@@ -46,7 +46,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A batch's results, in the order of its candidates, and the wall seconds of waiting for builds and of timing."""
+    """A batch's results in the order of its candidates, with the wall seconds spent waiting for builds and timing."""
 
     timed: tuple[Timed, ...]
     building: float
@@ -55,9 +55,9 @@ class Measurement:
 
 @contextmanager
 def candidate_pool(target: Any, cores: Cores, timer: CandidateTimer | None = None) -> Iterator[CandidatePool]:
-    """Yield a pool; on the way out its processes end and its libraries are removed.
+    """Yield a pool; on exit its processes end and its libraries are removed.
 
-    ``timer`` says where candidates are timed: on the timing cores of this machine where there is none.
+    ``timer`` times the candidates; if None, the timing cores of this machine do.
     """
     with tempfile.TemporaryDirectory(prefix="tvmbuild-tune-") as folder:
         pool = CandidatePool(target, cores, Path(folder), timer)
@@ -68,7 +68,7 @@ def candidate_pool(target: Any, cores: Cores, timer: CandidateTimer | None = Non
 
 
 class CandidatePool:
-    """Builders, bound to their ``cores``, and what times; libraries are written to ``folder``."""
+    """Builder processes, bound to their ``cores``, and a timer; libraries are written to ``folder``."""
 
     def __init__(self, target: Any, cores: Cores, folder: Path, timer: CandidateTimer | None = None) -> None:
         self._target = target
@@ -85,7 +85,7 @@ class CandidatePool:
         self._closed = False
 
     def close(self) -> None:
-        """End all processes; what they were doing is given up."""
+        """End all processes and give up their work."""
         self._closed = True
         for future in self._builds:
             future.cancel()
@@ -94,7 +94,7 @@ class CandidatePool:
         self._turn.shutdown(cancel_futures=True)
 
     def build(self, candidates: Sequence[Any]) -> list[Future[str]]:
-        """Start to compile MeasureCandidates; each future answers with a library, or raises why there is none."""
+        """Start to compile MeasureCandidates; each future returns a library, or raises the reason for its failure."""
         started = [
             self._builders.submit(build_candidate, candidate.sch.mod, self._target, self._next_library(), self._threads)
             for candidate in candidates
@@ -103,17 +103,17 @@ class CandidatePool:
         return started
 
     def measure(self, candidates: Sequence[Any], timing: Callable[[], Timing], seen: Seen) -> Future[Measurement]:
-        """Build and time the ``candidates``; batches are timed in the order of the calls, each when it is all built.
+        """Build and time the ``candidates``; batches are timed in the order of the calls, each once it is all built.
 
-        ``timing`` is asked before each candidate; ``seen`` is told each result at once, on another thread, and gets the
-        library to keep or remove. Of a batch of which nothing could be built it is told nothing: the fault is the
-        machine's.
+        ``timing`` is asked before each candidate. ``seen`` gets each result at once, on another thread, with the
+        library to keep or remove. If nothing of a batch could be built, ``seen`` is not called, for the machine is at
+        fault.
         """
         built = self.build(candidates)
         return self._turn.submit(self._time_all, candidates, built, timing, seen)
 
     def time(self, library: str, args_info: Sequence[Any], timing: Timing) -> Timed:
-        """Time one library; nothing else of this pool may use the timing cores now."""
+        """Time one library; nothing else of this pool may use the timing cores meanwhile."""
         arguments = tuple(_plain(info.as_json()) for info in args_info)
         try:
             return Timed(tuple(self._timer.time(library, arguments, timing)))
@@ -123,11 +123,11 @@ class CandidatePool:
             return Timed(error=f"run: {error}")
 
     def find_fault(self, candidate: Any, workload: Any) -> str | None:
-        """Return how the candidate's numbers differ from the workload's, or how running it failed; else None."""
+        """Return how the candidate's numbers differ from the workload's, or how its run failed; None if they agree."""
         try:
             return self._compare(candidate, workload)
         except TimeoutError:
-            return None  # the workload itself, unscheduled, takes too long: the package's numbers are checked later
+            return None  # the workload without a schedule takes too long; the package's numbers are checked later
         except NoDeviceError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
@@ -137,7 +137,7 @@ class CandidatePool:
         if not self._remote:
             done: Future[str | None] = self._builders.submit(find_difference, candidate.sch.mod, workload, self._target)
             return done.result()
-        # Without a schedule there are no kernels: what a GPU should compute, the CPU says.
+        # A GPU function without a schedule has no kernels, so the CPU computes the expected numbers.
         plain = self._target.host if self.on_gpu else self._target
         want, got = (
             self._builders.submit(build_library, mod, target, self._next_library(), self._threads).result()
@@ -167,7 +167,7 @@ class CandidatePool:
                     how = timing()
                 timed = self.time(library, candidate.args_info, how)
             if self._closed and not timed.samples:
-                return None  # its process was ended, which says nothing about the candidate
+                return None  # its process was ended, which does not make the candidate bad
             with lock:
                 seen(candidate, timed, library)
             return timed
@@ -183,11 +183,11 @@ class CandidatePool:
 
 
 Seen = Callable[[Any, Timed, str | None], None]
-"""(candidate, its result, its library or None where there is none)."""
+"""A callback that takes a candidate, its result, and its library (None if it has none)."""
 
 
 def wait_for_library(future: Future[str]) -> tuple[str | None, str | None]:
-    """Return (library, None), or (None, why it could not be built)."""
+    """Return (library, None), or (None, the reason why the build failed)."""
     try:
         return future.result(), None
     except TimeoutError:
@@ -197,7 +197,7 @@ def wait_for_library(future: Future[str]) -> tuple[str | None, str | None]:
 
 
 def _machine(target: Any) -> str:
-    """Return the machine whose code the target generates: this one's where it names no triple."""
+    """Return the machine that the target's code runs on; this one's if the target names no triple."""
     triple = str(dict(target.attrs).get("mtriple", platform.machine()))
     machine = machine_of(triple)
     return "arm" if machine.startswith("armv") else machine
@@ -208,13 +208,13 @@ def _plain(info: Any) -> Argument:
     return str(dtype), tuple(int(extent) for extent in shape)
 
 
-# What the tuner's builders do: compile one candidate.
+# The work of the tuner's builders: compile one candidate.
 
 
 def build_candidate(mod: Any, target: Any, library: str, threads: str | None) -> str:
-    """Compile one scheduled module into the shared library at that path; return the path.
+    """Compile one scheduled module into a shared library at the path ``library``; return the path.
 
-    ``threads`` is the object file of the thread pool that packages have; None: nothing runs on the CPU.
+    ``threads`` is the object file of the packages' thread pool; None if nothing runs on the CPU.
     """
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: PLC0415  (after start_worker)
 
@@ -225,7 +225,7 @@ def build_candidate(mod: Any, target: Any, library: str, threads: str | None) ->
 
 
 def build_library(mod: Any, target: Any, library: str, threads: str | None) -> str:
-    """Compile a module as it is into the shared library at that path; return the path.
+    """Compile a module as it is into a shared library at the path ``library``; return the path.
 
     lld links for every machine alike, in 0.03 s.
     """
@@ -244,19 +244,19 @@ def build_library(mod: Any, target: Any, library: str, threads: str | None) -> s
 
 
 def _linker() -> list[str]:
-    """Return the bundled lld; where a tuning bundle came without ziglang, this machine's own linker does."""
+    """Return the command of the bundled lld; of this machine's own linker if a tuning bundle came without ziglang."""
     spec = importlib.util.find_spec("ziglang")
     return ["ld"] if spec is None or spec.origin is None else [str(Path(spec.origin).parent / "zig"), "ld.lld"]
 
 
-# Does a scheduled function compute what its Task does? TVM's search makes some, rarely, that do not.
+# Check that a scheduled function computes the same as its Task. TVM's search rarely makes one that does not.
 
 
 def find_difference(mod: Any, workload: Any, target: Any) -> str | None:
-    """Run both on the same random inputs; return how they differ, None when they do not.
+    """Run both functions on the same random inputs; return how their outputs differ, None if they agree.
 
-    Runs in a worker process. The workload is compiled as it is, without any schedule; weights that the schedule wants
-    in another order are put into it on the way. A function that cannot be run raises.
+    This runs in a worker process. The workload is compiled without any schedule; if the schedule wants weights in
+    another order, they are reordered on the way in. A function that cannot be run raises.
     """
     import tvm  # noqa: PLC0415  (after start_worker)
 
@@ -274,5 +274,5 @@ def find_difference(mod: Any, workload: Any, target: Any) -> str | None:
 
 
 def list_arguments(workload: Any) -> tuple[Argument, ...]:
-    """Return what a Task's function takes, inputs and outputs."""
+    """Return the arguments of a Task's function, inputs and outputs."""
     return tuple((str(each.dtype), tuple(int(extent) for extent in each.shape)) for each in workload["main"].params)

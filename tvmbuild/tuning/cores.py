@@ -1,4 +1,4 @@
-"""Which cores time candidates and which build them: nothing else runs on the cores of a timing."""
+"""The split of the cores into timing and building: nothing else runs on a core that times."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Cores:
-    """``timing``: the target's threads run there. ``building``: search and builders; disjoint where cores allow."""
+    """``timing`` cores run the target's threads, ``building`` cores search and build. Disjoint if cores allow."""
 
     timing: tuple[int, ...]
     building: tuple[int, ...]
 
     @property
     def overlap(self) -> bool:
-        """Whether the next batch is built while this one is timed; else one waits for the other."""
+        """Return whether the next batch is built while this one is timed; otherwise one waits for the other."""
         return not set(self.timing) & set(self.building)
 
 
 def share_cores(threads: int, siblings: Callable[[int], frozenset[int]] | None = None) -> Cores:
-    """Return the split of this process's cores for a target of that many ``threads``.
+    """Split this process's cores for a target with that many ``threads``.
 
-    The first ones time: TVM's runtime binds its threads there. ``siblings`` names the hardware threads that share a
-    core with one; what times and what builds never do.
+    The first cores time, because TVM's runtime binds its threads there. ``siblings`` names the hardware threads that
+    share a core; timing and building never share one.
     """
     cores = tuple(sorted(os.sched_getaffinity(0)))
     timing = cores[:threads]
@@ -37,7 +37,7 @@ def share_cores(threads: int, siblings: Callable[[int], frozenset[int]] | None =
 
 
 def all_cores() -> Cores:
-    """Return this process's cores as builders: other machines time."""
+    """Return this process's cores, all as builders: another machine times."""
     return Cores((), tuple(sorted(os.sched_getaffinity(0))))
 
 

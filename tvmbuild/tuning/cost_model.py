@@ -1,4 +1,4 @@
-"""A cost model for MetaSchedule: xgboost on its per-store features, some rounds more after each batch.
+"""A cost model for MetaSchedule: xgboost on its per-store features, with some rounds added after each batch.
 
 TVM's own XGBModel trains up to 10,000 rounds, predicts at random until it has seen 100 candidates, and ignores
 `tree_method`; the features and the sum-over-stores objective are TVM's.
@@ -19,15 +19,17 @@ from tvm.s_tir.meta_schedule.utils import shash2hex
 
 ROUNDS = 50
 MORE = 10
-"""Rounds that a batch adds. Over 20 batches of 10 convolutions as good as training anew, for a third of the time."""
+"""The rounds that a batch adds. Over 20 batches of 10 convolutions this was as good as training anew, in a third of
+the time.
+"""
 GROWN = 1.5
-"""With so many times the candidates that the first rounds saw, the model is trained anew: it must not grow for ever."""
+"""The model is trained anew when there are this many times the candidates of the first rounds, to bound its growth."""
 WARM_UP = 32
-"""Candidates measured before predictions are trusted."""
+"""The number of candidates measured before predictions are trusted."""
 
 
 class Trees:
-    """Boosted trees that score candidates in [0, 1]: the fastest known one's time of the same Task over its own."""
+    """Boosted trees that score candidates in [0, 1]: the fastest known time of the Task divided by the candidate's."""
 
     def __init__(self, threads: int, seed: int) -> None:
         self._config = XGBConfig(nthread=threads, seed=seed).to_dict()
@@ -38,18 +40,18 @@ class Trees:
 
     @property
     def trained(self) -> bool:
-        """Whether predictions are worth asking for."""
+        """Return whether enough was learned to predict."""
         return self._booster is not None
 
     @property
     def rounds(self) -> int:
-        """How many trees there are."""
+        """The number of trees."""
         return self._booster.num_boosted_rounds() if self.trained else 0
 
     def learn(self, task: str, features: Sequence[np.ndarray], seconds: Sequence[float]) -> None:
-        """Learn from candidates of a Task: for each its stores' features (stores x features; may be empty), its time.
+        """Learn from candidates of a Task: the features of each one's stores, and its time.
 
-        A time is in seconds; infinity for one that failed.
+        Features have the shape (stores, features) and may be empty; a time is in seconds, infinity for a failure.
         """
         usable = [pair for pair in zip(features, seconds, strict=True) if len(pair[0])]
         self._features.setdefault(task, []).extend(feature for feature, _ in usable)
@@ -71,7 +73,7 @@ class Trees:
         )
 
     def predict(self, features: Sequence[np.ndarray]) -> np.ndarray:
-        """Return one score a candidate, higher is faster."""
+        """Return one score for each candidate; higher is faster."""
         data = PackSum(xs=list(features), ys=None)
         scores: np.ndarray = data.predict_with_score(self._booster.predict(data.dmatrix))
         return scores.astype("float64")
@@ -79,7 +81,7 @@ class Trees:
 
 @derived_object
 class BoostedTrees(PyCostModel):  # type: ignore[misc]
-    """Trees as MetaSchedule asks for them."""
+    """The trees behind MetaSchedule's interface of a cost model."""
 
     def __init__(self, threads: int, seed: int) -> None:
         super().__init__()
@@ -88,11 +90,11 @@ class BoostedTrees(PyCostModel):  # type: ignore[misc]
         self.trees = Trees(threads, seed)
 
     def load(self, path: str) -> None:
-        """Not used: a model lives as long as one tune step."""
+        """Do nothing: a model lives as long as one tune step."""
         raise NotImplementedError(path)
 
     def save(self, path: str) -> None:
-        """Not used: a model lives as long as one tune step."""
+        """Do nothing: a model lives as long as one tune step."""
         raise NotImplementedError(path)
 
     def update(self, context: Any, candidates: list[Any], results: list[Any]) -> None:
@@ -104,7 +106,7 @@ class BoostedTrees(PyCostModel):  # type: ignore[misc]
         self.trees.learn(shash2hex(context.mod), self._extract(context, candidates), seconds)
 
     def predict(self, context: Any, candidates: list[Any]) -> np.ndarray:
-        """Return one score a candidate, higher is faster; random until enough was measured."""
+        """Return one score for each candidate, higher is faster; scores are random until enough was measured."""
         if not self.trees.trained:
             return self.random.uniform(size=len(candidates))
         return self.trees.predict(self._extract(context, candidates))

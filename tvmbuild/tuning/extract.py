@@ -1,4 +1,4 @@
-"""The first phase: lowers the model and extracts its Tasks, those of every way to compute it where none is chosen."""
+"""The first phase of tuning: lower the model and extract its Tasks, for every algorithm if none is chosen."""
 
 from __future__ import annotations
 
@@ -31,41 +31,41 @@ class AlgorithmCandidates:
 
     lowered: Mapping[str, Lowered]
     tasks: tuple[Task, ...]
-    """Those that compute the convolutions in one of the ways."""
+    """The Tasks that compute the convolutions in any of these ways."""
     involved: Mapping[str, Mapping[str, tuple[str, ...]]]
     """Algorithm → convolution's signature → keys of its Tasks."""
 
 
 @dataclass(frozen=True)
 class Extracted:
-    """What is compiled, and its Tasks."""
+    """The lowered model and its Tasks."""
 
     target: tvm.target.Target
     imported: ImportedModel
     lowered: Lowered
     tasks: tuple[Task, ...]
     graph: Graph | None
-    """What there is to choose; None: nothing."""
+    """The convolutions to choose algorithms for; None if there are none."""
     algorithms: FrozenMap[str, str] = FrozenMap()
-    """What was chosen, and ``lowered`` follows: convolution's signature → algorithm; one that is absent is direct."""
+    """The chosen algorithms that ``lowered`` follows, by the convolution's signature; an absent one is direct."""
     candidates: AlgorithmCandidates | None = None
-    """Where it has still to be measured which is fastest."""
+    """The ways to compare if the fastest has still to be measured."""
 
     def agenda(self, done: frozenset[str]) -> Agenda:
-        """Return the search of its Tasks; those that are ``done`` were searched in this run."""
+        """Return the search of its Tasks; ``done`` are the keys that this run has searched."""
         return Agenda(self.tasks, self.target, done)
 
     def agenda_of(self, candidates: AlgorithmCandidates) -> Agenda:
-        """Return the search of the Tasks of all ways, and of the rest of the model.
+        """Return the search of the Tasks of all ways and of the rest of the model.
 
-        All at once: were it interrupted, no Task would be without a record for the sake of a choice.
+        All are searched at once: after an interruption, no Task lacks a record because a choice was made first.
         """
         every = {task.key: task for task in (*self.tasks, *candidates.tasks)}
         return Agenda(tuple(every.values()), self.target, one_model=False)
 
 
 def extract(job: Job, model: Path) -> Extracted:
-    """Return the ONNX model's Tasks: as its choices say, measured or by rule, or direct where it has ``candidates``."""
+    """Return the ONNX model's Tasks: by its choices, measured or by rule, or direct if it has ``candidates``."""
     resolved = job.resolved
     pinned = PackageTarget(job.target, job.kind, resolved.attributes, resolved.host, precision=job.precision)
     target = make_target(pinned)
@@ -85,7 +85,7 @@ def extract(job: Job, model: Path) -> Extracted:
 
 
 def lower_by(extracted: Extracted, algorithms: FrozenMap[str, str]) -> Extracted:
-    """Return the model computed by these algorithms, by its convolutions' signatures; nothing is open any more."""
+    """Return the model lowered with these algorithms, by the convolutions' signatures; no choice is left open."""
     if not algorithms:
         return replace(extracted, candidates=None)
     with device_lock("local", exclusive=False):
@@ -94,7 +94,7 @@ def lower_by(extracted: Extracted, algorithms: FrozenMap[str, str]) -> Extracted
 
 
 def _find_graph(direct: Lowered, tasks: Sequence[Task], target: tvm.target.Target) -> Graph | None:
-    """Return what there is to choose in a model, None if nothing; ``direct`` is lowered without any algorithm."""
+    """Return the convolutions to choose algorithms for, None if there are none; ``direct`` is lowered without any."""
     if not direct.convolutions:
         return None
     keys = ((task.key, task.weight) for task in tasks)
@@ -103,7 +103,7 @@ def _find_graph(direct: Lowered, tasks: Sequence[Task], target: tvm.target.Targe
 
 
 def _lower_candidates(direct: Extracted, graph: Graph, allowed: Sequence[str]) -> AlgorithmCandidates:
-    """Return what every algorithm that is ``allowed`` makes of the model."""
+    """Lower the model with every ``allowed`` algorithm."""
     lowered = {DIRECT: direct.lowered}
     with device_lock("local", exclusive=False):
         for name in allowed:

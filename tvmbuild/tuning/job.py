@@ -1,4 +1,4 @@
-"""What is to be tuned, for what, and how: all that the phases of tuning know. No tvm here."""
+"""A tuning job: the model, the target and the options that all phases of tuning need. This module imports no tvm."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class Job:
     model: str
     """The model's name."""
     target: str
-    """The target's name, which is that of its folder of records."""
+    """The target's name, which is also the name of its folder of records."""
     resolved: ResolvedTarget
     device: DeviceSpec
     options: TuneOptions
     layout: Layout
-    """Of the project whose records are used and added to."""
+    """The layout of the project that holds the records."""
     measured_on: str | None = None
-    """The device class whose records are to win; None: the first that has any."""
+    """The device class whose records are to win; None: the first class that has any."""
     precision: Precision = "fp32"
     threads: int = 1
-    """Of a candidate that is timed."""
+    """The number of threads of a candidate that is timed."""
     mode: TuneMode = "missing"
     rules: int = FIRST_RULES
     """The version of the rules that schedule without a search."""
     deadline: float = math.inf
-    """By the monotonic clock: when searches propose nothing more."""
+    """The time of the monotonic clock at which searches stop proposing."""
 
     @property
     def kind(self) -> str:
@@ -50,18 +50,18 @@ class Job:
 
     @property
     def target_text(self) -> str:
-        """The resolved target as record files hold it."""
+        """The resolved target as record files spell it."""
         return canonical_json(self.resolved.to_json())
 
     @property
     def may_search(self) -> bool:
-        """Whether candidates may be measured, and can be."""
+        """Return whether the mode allows measuring and the device can be timed."""
         return self.mode != "never" and self.device.is_timed
 
     def journal(self, key: str) -> Path:
-        """Return the journal of the search of a Task."""
+        """Return the path of the journal of a Task's search."""
         return self.layout.journal(self.target, key)
 
     def course(self, key: str) -> Path:
-        """Return what remains of that journal when the search is over."""
+        """Return the path of the course, which remains of that journal when the search is over."""
         return self.layout.course(self.target, key)

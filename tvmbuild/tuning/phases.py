@@ -23,7 +23,7 @@ from tvmbuild.tuning.verify import verify, verify_winners
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of a job: what is compiled, what was measured for it, and the schedule of its Tasks."""
+    """The result of a job: the compiled model, its measurements, and the schedules of its Tasks."""
 
     extracted: Extracted
     searched: Searched
@@ -31,10 +31,10 @@ class Tuned:
 
 
 def tune(job: Job, model: Path) -> Tuned:
-    """Tune an ONNX model: its Tasks' records are added to, the fastest of them elected.
+    """Tune an ONNX model: add to its Tasks' records and elect the fastest.
 
-    Where it was not measured yet how its convolutions are best computed, the Tasks of all ways are searched at once
-    with the rest; then what the chosen way still lacks.
+    If the algorithms of its convolutions have still to be measured, the Tasks of all algorithms are searched together
+    with the rest, and then the Tasks that the chosen algorithms still lack.
     """
     book, extracted, searched = RecordBook(job), extract(job, model), Searched()
     if extracted.candidates is not None:
@@ -44,15 +44,16 @@ def tune(job: Job, model: Path) -> Tuned:
     return Tuned(extracted, searched, elect(job, book, extracted, searched))
 
 
-# The choosing phase: of the ways to compute a convolution, all of which were measured, the fastest.
+# The choosing phase: the fastest of the ways to compute a convolution, after all were measured.
 
 
 def choose(job: Job, book: RecordBook, extracted: Extracted) -> Extracted:
-    """Write the choices file, and return the model computed as it says; nothing changes where nothing is open.
+    """Write the choices file, and return the model computed by these choices; unchanged if nothing is open.
 
-    The time of an algorithm is the sum of its Tasks' best times on this machine: the direct Task with all that is fused
-    to it, against the two transforms, with the same fused to the second, and the products; and the time to read the
-    weights from memory. What has no time (``ops`` leaves its Tasks out) is computed directly.
+    The time of an algorithm is the sum of its Tasks' best times on this machine, plus the time to read the weights from
+    memory. For the direct algorithm that is the direct Task with all that is fused to it; for the others it is the two
+    transforms, the second with the same operators fused to it, and the products. A convolution whose times are missing
+    (``ops`` leaves its Tasks out) is computed directly.
     """
     candidates, graph = extracted.candidates, extracted.graph
     if candidates is None or graph is None:
@@ -85,15 +86,15 @@ def _best_seconds(book: RecordBook, keys: Iterable[str]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Elected:
-    """Who won, and what could not."""
+    """The winners, and the records that could not win."""
 
     schedule: Schedule
     quarantined: list[dict[str, str]]
-    """As `tune.json` says it."""
+    """The quarantined records as `tune.json` lists them."""
 
 
 def elect(job: Job, book: RecordBook, extracted: Extracted, searched: Searched) -> Elected:
-    """Return the winners, each of which has been replayed here; what failed of what was searched goes."""
+    """Return the winners, each replayed here; of the searched Tasks, remove the records that failed."""
     tasks = extracted.tasks
     with device_lock("local", exclusive=False):
         schedule = elect_all(verify_winners(job, book, tasks), job.measured_on)

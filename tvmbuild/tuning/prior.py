@@ -1,7 +1,7 @@
-"""What the store already knows of other Tasks, taught to the cost model before the first batch.
+"""Prior knowledge of other Tasks from the store, taught to the cost model before the first batch.
 
-A record file holds a Task's best schedules and no bad ones. Random candidates of the same Task stand for those: the
-model learns what the schedules that win have that others lack.
+A record file holds a Task's best schedules and no bad ones. Random candidates of the same Task stand in for bad ones:
+the model learns how the winning schedules differ from them.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tvm.s_tir.meta_schedule.search_strategy import ReplayTrace
 from tvmbuild.tuning.space import generate_space, make_space
 
 RANDOM = 8
-"""Random candidates for each Task."""
+"""The number of random candidates for each Task."""
 RANDOM_SCORE = 0.25
-"""Their expected speed, as a share of the best's: the median that searches of convolutions saw."""
+"""The expected speed of a random candidate, as a share of the best's: the median that searches of convolutions saw."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A Task that was searched before, and its best records with their times."""
+    """A Task that was searched before, with its best records and their times."""
 
     mod: tvm.ir.IRModule
     records: tuple[TuningRecord, ...]
 
 
 def teach(cost_model: Any, examples: Iterable[Example], target: tvm.target.Target, threads: int) -> int:
-    """Let ``cost_model`` learn from the examples; return how many candidates it saw."""
+    """Teach ``cost_model`` the examples; return how many candidates it saw."""
     seen = 0
     for example in examples:
         context = _context(example, target, threads)

@@ -1,6 +1,6 @@
-"""How long searching a Task takes on this machine. No tvm here.
+"""The time that searching a Task takes on this machine. This module imports no tvm.
 
-A search says so afterwards, in `build/tuning-rates.json`. Before the first one there is what a usual core needs.
+A search writes its times to `build/tuning-rates.json`. Before the first search, the rates of a usual core hold.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ USUAL = {
     "min": 0.3,
     "winograd": 0.2,
 }
-"""Core seconds that a wanted trial of a CPU's Task takes, by the word of its name that takes most.
+"""The core seconds of one wanted trial of a CPU's Task, by the most expensive word of its name.
 
-`docs/how-to/plan.md` says where from. A Task that runs out of candidates early takes less for each."""
+`docs/how-to/plan.md` gives the source. A Task that runs out of candidates early takes less for each.
+"""
 OTHERS = 0.08
-"""Of Tasks that only move or change single elements: they have few candidates."""
+"""The core seconds of a trial of Tasks that only move or change single elements: they have few candidates."""
 TIMING = 0.03
-"""Seconds of timing a candidate, which more cores make no shorter."""
+"""The seconds of timing a candidate, which more cores do not shorten."""
 LOOP_S = 0.0107
-"""What `_measure_slowness` times, on the machine of USUAL."""
+"""The time of `_measure_slowness`'s loop on the machine of USUAL, in seconds."""
 MEASURED_SPREAD, USUAL_SPREAD = 1.5, 2.0
-"""A time may be so many times shorter or longer than said."""
+"""The factors by which a time may be shorter or longer than estimated."""
 _MOST = 10**9
 MAX_TRIALS = 5000
-"""Older searches count less and less: when so many trials are known they are halved first."""
+"""If more trials than this are known, they are halved before a search is added, so that older searches count less."""
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """A time that is not known exactly."""
+    """The range of a time that is not known exactly."""
 
     low: float = 0.0
     high: float = 0.0
@@ -59,12 +60,12 @@ class Seconds:
         return Seconds(self.low + other.low, self.high + other.high)
 
     def at_most(self, limit: float) -> Seconds:
-        """Return the time of what is ended after ``limit``."""
+        """Return the time of work that is stopped after ``limit``."""
         return Seconds(min(self.low, limit), min(self.high, limit))
 
     @property
     def middle(self) -> float:
-        """Return the geometric mean of both ends."""
+        """The geometric mean of both ends."""
         return math.sqrt(self.low * self.high)
 
 
@@ -72,7 +73,7 @@ NO_TIME = Seconds()
 
 
 def add_seconds(parts: Iterable[Seconds | None]) -> Seconds | None:
-    """Return the sum, None when a part is not known."""
+    """Return the sum; None if a part is not known."""
     total = NO_TIME
     for part in parts:
         if part is None:
@@ -83,7 +84,7 @@ def add_seconds(parts: Iterable[Seconds | None]) -> Seconds | None:
 
 @dataclass(frozen=True)
 class Spent:
-    """What searches of one kind of Task took: the trials that they were to have, and wall seconds."""
+    """The cost of searching one kind of Task: the trials that were wanted, and wall seconds."""
 
     trials: int = 0
     seconds: float = 0.0
@@ -94,14 +95,14 @@ class Spent:
 
 @dataclass(frozen=True)
 class Rates:
-    """What this machine's searches for one kind of target took, by the word of a Task's name that takes most."""
+    """The cost of this machine's searches for one kind of target, by the most expensive word of a Task's name."""
 
     usual: Mapping[str, float] = field(default_factory=dict)
-    """Wall seconds a trial where nothing was measured; empty: nobody knows."""
+    """The wall seconds of a trial before anything was measured; empty if unknown."""
     spent: Mapping[str, Spent] = field(default_factory=dict)
 
     def estimate(self, name: str, trials: int) -> Seconds | None:
-        """Return the time of a Task of that name with so many trials; None without any history."""
+        """Return the time of a Task of that name with that many trials; None without any history."""
         word = find_word(name)
         known = self.spent.get(word)
         if known is not None and known.trials >= trials / 2:
@@ -115,15 +116,15 @@ class Rates:
 
 
 class TimedTarget(Protocol):
-    """What says where candidates are timed: a tune step's options, or a Job."""
+    """The facts that decide where candidates are timed: a tune step's options, or a Job."""
 
     @property
     def kind(self) -> str:
-        """Return the target's kind."""
+        """The target's kind."""
 
     @property
     def device(self) -> DeviceSpec:
-        """Return what candidates run on."""
+        """The device of the candidates."""
 
 
 def read_rates(layout: Layout, options: TimedTarget, cores: int) -> Rates:
@@ -131,14 +132,14 @@ def read_rates(layout: Layout, options: TimedTarget, cores: int) -> Rates:
     spent = _read(layout.tuning_rates).get(place_of(options), {})
     if not _is_usual(options):
         return Rates(spent=spent)
-    # What was spent here says how slow the machine is, and no loop need be timed.
+    # The time spent here already shows how slow the machine is; no loop need be timed.
     slowness = 1.0 if spent else _measure_slowness()
     share = slowness * (1 / cores + TIMING / USUAL["conv2d"])
     return Rates({word: seconds * share for word, seconds in {**USUAL, "": OTHERS}.items()}, spent)
 
 
 def add_rates(layout: Layout, options: TimedTarget, spent: Mapping[str, Spent]) -> None:
-    """Write down what a search took, by `find_word` of its Tasks' names."""
+    """Record the cost of a search, by `find_word` of its Tasks' names."""
     known, where = _read(layout.tuning_rates), place_of(options)
     here = dict(known.get(where, {}))
     for word, each in spent.items():
@@ -154,7 +155,7 @@ def add_rates(layout: Layout, options: TimedTarget, spent: Mapping[str, Spent]) 
 
 
 def find_word(name: str) -> str:
-    """Return the word of a Task's name that takes most: `conv2d` of `pad_conv2d_add_relu`; empty: none of USUAL."""
+    """Return the most expensive word of a Task's name: `conv2d` of `pad_conv2d_add_relu`; empty if none is in USUAL."""
     return max((word for word in name.split("_") if word in USUAL), key=USUAL.__getitem__, default="")
 
 
@@ -163,7 +164,7 @@ def _is_usual(options: TimedTarget) -> bool:
 
 
 def place_of(options: TimedTarget) -> str:
-    """Return where a target's candidates are timed, whose rates are one."""
+    """Return the name of the place where a target's candidates are timed; its searches share their rates."""
     return device_kind(options.device).name_place(options.device, options.kind)
 
 
@@ -172,19 +173,19 @@ def _spread(seconds: float, factor: float) -> Seconds:
 
 
 def _measure_slowness() -> float:
-    """Return how many times longer than on the machine of USUAL a little arithmetic takes here."""
+    """Return how many times longer a short arithmetic loop takes here than on the machine of USUAL."""
     return min(_time_loop() for _ in range(3)) / LOOP_S
 
 
 def _time_loop() -> float:
-    start, value = time.thread_time(), 0  # what else runs here is no slowness
+    start, value = time.thread_time(), 0  # time stolen by other processes is not slowness
     for number in range(200_000):
         value = (value * 31 + number) & 0xFFFF
     return time.thread_time() - start
 
 
 def _read(path: Path) -> dict[str, dict[str, Spent]]:
-    """Return what the file says; nothing of one that says nothing sensible: a price is no place to complain."""
+    """Return the file's rates; empty if the file makes no sense, because a price estimate must not fail."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         rates = data["rates"] if data["format"] == FORMAT else {}

@@ -1,4 +1,4 @@
-"""A run's record files: what may be used of them, what a search has found, what goes into them and when."""
+"""A run's record files: the usable records, the results of searches, and the times when these are written."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from tvmbuild.tuning.task_search import TaskSearch
 
 @dataclass
 class _Open:
-    """A Task's file while it is searched."""
+    """A Task's file while the Task is searched."""
 
     file: TaskFile
     on_disk: TaskFile
-    """As it was read, or written, last."""
+    """The file as it was last read or written."""
     counted: int
-    """This machine's candidates, those of the batch that is not over included."""
+    """The number of this machine's candidates, including the unfinished batch."""
     trusted: set[str] = field(default_factory=set)
-    """Traces that have been seen to replay, or were measured."""
+    """The traces that have replayed here or were measured."""
     fresh: list[Record] = field(default_factory=list)
-    """What the batch that is not over has found."""
+    """The records that the unfinished batch has found."""
 
 
 class RecordBook:
-    """The record files of a job's Tasks. Each is read once, and again where another process has written it.
+    """The record files of a job's Tasks; each is read once, and again after another process has written it.
 
     Every change is on disk when the method returns.
     """
@@ -56,38 +56,38 @@ class RecordBook:
 
     @cached_property
     def device_class(self) -> str:
-        """The class of the device that is measured on; it may have to be asked."""
+        """The device class that is measured on; finding it may require a query to the device."""
         return device_kind(self._job.device).find_device_class(self._job.device, self._job.kind, self._job.measured_on)
 
     def lags(self, file: TaskFile) -> bool:
-        """Return whether this device has searched the file's Task before the rules were what they are now."""
+        """Return whether this device searched the file's Task under an older version of the rules."""
         lagging = file.list_lagging(self._job.rules)
-        return bool(lagging) and self.device_class in lagging  # asked only now: it may be a board's
+        return bool(lagging) and self.device_class in lagging  # the device is queried last, because it may be a board
 
-    # What is there.
+    # Reading.
 
     def files(self, keys: Iterable[str]) -> dict[str, TaskFile]:
-        """Return Task key → what may be used of its file, sorted, of the Tasks that have such a file."""
+        """Return Task key → the usable records of its file, sorted, for the Tasks that have such a file."""
         return read_applicable_files(self._job.records, keys, self._job.resolved, self._reader.read)
 
     def file(self, key: str) -> TaskFile | None:
-        """Return what may be used of the Task's file."""
+        """Return the usable records of the Task's file; None if it has none."""
         return read_applicable(self._job.records, key, self._job.resolved, self._reader.read)
 
     def new_file(self, task: Task, workload: str) -> TaskFile:
-        """Return the file of a Task that has none."""
+        """Return an empty file for a Task that has none."""
         return TaskFile(task.key, task.name, workload, self._job.target_text, version("apache-tvm"))
 
     def list_foreign(self, file: TaskFile) -> tuple[Record, ...]:
-        """Return schedules of the file's Task that others have found; not checked yet."""
+        """Return schedules of the file's Task that others have found; they are not checked yet."""
         return seeds.list_foreign(self._job.layout, file, self.device_class, self._reader.read)
 
     def keep_damaged(self, keys: Iterable[str]) -> dict[str, str]:
-        """Put damaged files into quarantine, their bytes too; return Task key → what is wrong."""
+        """Move damaged files into quarantine with their bytes; return Task key → the damage."""
         return quarantine.keep_damaged(self._job.records, keys, self._job.target_text, self._reader.read)
 
     def list_quarantined(self, tasks: Iterable[Task]) -> list[dict[str, str]]:
-        """Return what of the Tasks' files is in quarantine now, for `tune.json`."""
+        """Return the quarantined records of the Tasks' files, for `tune.json`."""
         return [
             {"key": task.key, "name": task.name, "of": fault.of, "reason": fault.reason}
             for task in tasks
@@ -95,7 +95,7 @@ class RecordBook:
         ]
 
     def drop_failed(self, searched: Iterable[Task]) -> None:
-        """Take out of the searched Tasks' files what is in quarantine: measured just now, it would be again."""
+        """Remove quarantined records from the searched Tasks' files: freshly measured, they would be measured again."""
         for task in searched:
             path = record_path(self._job.records, task.key)
             file = self._reader.read(path)
@@ -105,12 +105,12 @@ class RecordBook:
                 kept = tuple(record for record in file.records if quarantine.digest(record.trace) not in bad)
                 self._reader.write(path, replace(file, records=kept))
 
-    # What a search finds.
+    # Writing during a search.
 
     def open(self, task: Task) -> TaskFile:
-        """Return the Task's file with what an interrupted search left in its journal; a new one if there is none.
+        """Return the Task's file with the journal of an interrupted search taken in; a new file if there is none.
 
-        It is this search's until `close`.
+        The file belongs to this search until `close`.
         """
         if task.key not in self._open:
             on_disk, file = self._take_up(task)
@@ -124,12 +124,12 @@ class RecordBook:
         return (known.file if known else self._take_up(task)[1]).best_on(self.device_class)
 
     def best_trusted(self, task: Task) -> tuple[Record, ...]:
-        """Return those of an open Task; not what came from elsewhere meanwhile: nobody has seen it replay."""
+        """Return an open Task's trusted records; records that came from elsewhere meanwhile have not replayed here."""
         trusted = self._open[task.key].trusted
         return tuple(record for record in self.best_here(task) if record.trace in trusted)
 
     def journal(self, search: TaskSearch, candidate: Any, timed: Timed) -> None:
-        """Write one measured candidate down; it is in the record file when its batch is added."""
+        """Write one measured candidate to the journal; it enters the record file with its batch."""
         known, record = self._open[search.task.key], None
         if timed.samples:
             trace, seconds = dump_trace(search.record(candidate, timed)), _rounded(timed.seconds)
@@ -149,10 +149,11 @@ class RecordBook:
         self._publish(key, self._with_rules(file, batch.search))
 
     def close(self, search: TaskSearch, times: Mapping[Record, float | None], *, some_were_wrong: bool = False) -> None:
-        """Write the times of the best records measured again and how the search ended; of its journal the course stays.
+        """Write the best records' times, measured again, and how the search ended; keep the course of its journal.
 
-        None: the record did not run again, and a lucky first time must not win; or it computes wrong numbers.
-        TvmbuildError when none of several ran: that is the machine's fault, and the journal stays for the next run.
+        None as a time means that the record did not run again or computes wrong numbers; its lucky first time must not
+        win. If none of several ran, raise TvmbuildError: the machine is at fault, and the journal stays for the next
+        run.
         """
         key = search.task.key
         failed = {record.trace for record, seconds in times.items() if seconds is None}
@@ -181,17 +182,17 @@ class RecordBook:
         return file.with_rules(self.device_class, self._job.rules) if search.has_rules else file
 
     def _take_up(self, task: Task) -> tuple[TaskFile, TaskFile]:
-        """Return the Task's file as it is on disk, and with its journal taken in; a new one where there is none."""
+        """Return the Task's file as it is on disk, and with its journal taken in; a new file if there is none."""
         remove_leftovers(record_path(self._job.records, task.key))
         file = self.file(task.key) or self.new_file(task, dump_workload(task.mod))
         return file, absorb(file, read_entries(self._job.journal(task.key)))
 
     def _take_in(self, key: str) -> TaskFile:
-        """Return the file, united with what something else (a git pull, a merge) wrote there since we did."""
+        """Return the file, merged with changes that others (a git pull, a merge) wrote since we last did."""
         known, there = self._open[key], self.file(key)
         if there is None or there == known.on_disk:
             return known.file
-        # The search goes on calling blocks as it has.
+        # The search keeps its names of the blocks.
         theirs = replace(there, workload=known.file.workload, records=records_for(known.file.workload, there))
         return merge_files(theirs, known.file)
 
@@ -201,5 +202,5 @@ class RecordBook:
 
 
 def _rounded(seconds: float) -> float:
-    """Four digits are more than a timing is good for, and keep a git diff readable."""
+    """Round to four digits: a timing is no more exact, and git diffs stay readable."""
     return float(f"{seconds:.4g}")

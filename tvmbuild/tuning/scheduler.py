@@ -1,6 +1,6 @@
-"""Which Task to search next: where another batch is expected to shorten the whole model most for its price.
+"""The choice of the next Task to search: where a batch is expected to shorten the model most for its price.
 
-Pure arithmetic, no tvm. After the gradient scheduler of Ansor (Zheng et al., OSDI 2020, section 6).
+This is pure arithmetic without tvm, after the gradient scheduler of Ansor (Zheng et al., OSDI 2020, section 6).
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from dataclasses import dataclass, field
 NOTEWORTHY = 0.99
 """A time below this share of the best so far is an improvement; anything nearer is noise."""
 FIRST_GAIN = 0.15
-"""Share of its time that a Task's second batch is expected to gain; later ones a share of it, 1/n of the n-th."""
+"""The share of its time that a Task's second batch is expected to gain; the n-th gains 1/n of that share."""
 
 
 @dataclass
 class Curve:
-    """How one Task's best time came down: seconds of one call, its ``weight`` in the model, what was spent on it."""
+    """The course of one Task's best time: seconds of a call, its ``weight`` in the model, the cost of its search."""
 
     weight: int
     best: float = math.inf
     measured: int = 0
     stale: int = 0
-    """Candidates since the last noteworthy improvement."""
+    """The number of candidates since the last noteworthy improvement."""
     spent: float = 0.0
     bests: list[float] = field(default_factory=list)
-    """The best after each batch."""
+    """The best time after each batch, in seconds."""
     mark: float = math.inf
-    """The best at the last noteworthy improvement: many small ones together are one."""
+    """The best time at the last noteworthy improvement; many small improvements together make one."""
 
     def __post_init__(self) -> None:
         self.mark = min(self.mark, self.best)
 
     def add(self, times: Sequence[float], seconds: float) -> None:
-        """Add a batch: the candidates' times (infinity for one that failed) and what measuring them took, in s."""
+        """Add a batch: the candidates' times (infinity for a failure) and the seconds that measuring them took."""
         for time in times:
             self.measured += 1
             self.stale += 1
@@ -52,12 +52,12 @@ class Curve:
             return 0.0
         guess = FIRST_GAIN / len(self.bests)
         if len(self.bests) > 1 and math.isfinite(self.bests[-2]):
-            # What the last batch brought says as much as experience with other Tasks.
+            # The gain of the last batch counts as much as experience with other Tasks.
             guess = (guess + 1 - self.bests[-1] / self.bests[-2]) / 2
         return self.weight * self.best * guess
 
     def gain_rate(self) -> float:
-        """Return the expected gain for each second that another batch takes."""
+        """Return the expected gain for each second of another batch."""
         gain = self.expected_gain()
         return gain if not self.bests else gain / max(1e-9, self.spent / len(self.bests))
 
@@ -65,13 +65,13 @@ class Curve:
 def choose(curves: Sequence[Curve]) -> int:
     """Return the index of the curve with the highest gain rate; the first of equals.
 
-    A Task without a batch comes before all others: uncovered, it costs the model more than anything else.
+    A Task without a batch comes before all others: unsearched, it costs the model more than anything else.
     """
     return max(range(len(curves)), key=lambda index: (curves[index].gain_rate(), -index))
 
 
 def predict_latency(curves: Sequence[Curve], batches: int) -> float:
-    """Return the model's seconds after that many more batches, spent where they are expected to gain most."""
+    """Return the model's latency in seconds after ``batches`` more, each spent where it is expected to gain most."""
     known = [curve for curve in curves if math.isfinite(curve.best)]
     latency = sum(curve.weight * curve.best for curve in known)
     gains = sorted(

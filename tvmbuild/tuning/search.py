@@ -1,4 +1,4 @@
-"""The searching phase: each measurement is journaled at once, each batch written to its Task's record file."""
+"""The search phase: each measurement is journaled at once, each batch is written to its Task's record file."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from tvmbuild.tuning.task_search import BATCH, Allowance, SearchSetup, TaskSearc
 
 @dataclass(frozen=True)
 class Searched:
-    """What was measured in this run."""
+    """The measurements of this run."""
 
     measured: int = 0
-    """Candidates."""
+    """The number of candidates measured."""
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of each phase: teach, search, build, time, learn, elect."""
+    """The seconds of each phase: teach, search, build, time, learn, elect."""
     seconds: float = 0.0
-    """Of all, waiting for the device included."""
+    """The seconds of all phases, including the wait for the device."""
     tasks: tuple[Task, ...] = ()
-    """Those that were searched."""
+    """The Tasks that were searched."""
 
     def __add__(self, other: Searched) -> Searched:
         phases: Counter[str] = Counter()
@@ -56,12 +56,12 @@ class Searched:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Those of the Tasks."""
+        """The keys of the searched Tasks."""
         return frozenset(task.key for task in self.tasks)
 
 
 def search(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
-    """Search the chosen Tasks, holding the device; what is found is in the record files."""
+    """Search the chosen Tasks, holding the device; the results are in the record files."""
     if not agenda.chosen:
         return Searched()
     start = time.monotonic()
@@ -105,7 +105,7 @@ def _measure(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
                 open_ones.remove(batch.search)
                 phases["elect"] += _time_best(pool, book, batch.search)
             line.show()
-        # Also those whose candidates an interrupted run had measured: their best were not timed again yet.
+        # This includes Tasks that an interrupted run had measured but whose best it had not timed again.
         for each in open_ones:
             phases["elect"] += _time_best(pool, book, each)
     return Searched(line.measured, {name: round(seconds, 1) for name, seconds in phases.items()})
@@ -113,7 +113,7 @@ def _measure(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
 
 @contextmanager
 def _rates_taken_down(job: Job, searches: Sequence[TaskSearch], start: float) -> Iterator[None]:
-    """Write down for the next plan how long the searches took since ``start``, also where they are interrupted."""
+    """Record how long the searches took since ``start``, for the next plan, even if they are interrupted."""
     try:
         yield
     finally:
@@ -124,27 +124,28 @@ def _rates_taken_down(job: Job, searches: Sequence[TaskSearch], start: float) ->
                 trials = each.allowance.share if each.over and not each.is_late else each.curve.measured
                 spent[find_word(each.task.name)] += Spent(trials, each.curve.spent * share)
         if spent:
-            with suppress(OSError):  # a plan's price is worth no failed step
+            with suppress(OSError):  # a missing price must not fail a step
                 add_rates(job.layout, job, spent)
 
 
 def _allow(job: Job, book: RecordBook, file: TaskFile, tasks: int) -> Allowance:
-    """Return how many candidates the Task of that file gets now, one of so many ``tasks``."""
+    """Return how many candidates the Task of that file gets now, as one of that many ``tasks``."""
     done = 0
     if job.mode == "missing":
         if not needs_search(file, file.name, job.options, tasks):
             if book.lags(file):
                 return Allowance(RULE_TRIALS, RULE_TRIALS, only_rules=True)
-            return Allowance(0, 0)  # an interrupted search that is over: only its best are to be timed again
+            return Allowance(0, 0)  # an interrupted search that is over: only its best are timed again
         done = file.most_searched
     share = wanted_trials(job.options, tasks)
     return Allowance(max(0, share - done), max(0, job.options.trials_per_task - done))
 
 
 def _time_best(pool: CandidatePool, book: RecordBook, search: TaskSearch) -> float:
-    """Time this machine's best again, those of earlier, interrupted searches too; return the seconds it took.
+    """Time this machine's best again, including those of interrupted searches; return the seconds it took.
 
-    The best must compute what the Task does: a schedule of TVM's search that does not is dropped, and the next is it.
+    The best must compute the same as the Task: a wrong schedule of TVM's search is dropped, and the next one is
+    checked.
     """
     start, task = time.monotonic(), search.task
     best = load_known(book.best_trusted(task), task.mod, search.target)
@@ -159,7 +160,7 @@ def _time_best(pool: CandidatePool, book: RecordBook, search: TaskSearch) -> flo
 
 
 def _find_cores(job: Job) -> Cores:
-    """Return which of this process's cores time and which build; TvmbuildError when there are too few."""
+    """Return the timing and the building cores of this process; TvmbuildError if there are too few."""
     if os.environ.get("TVM_NUM_THREADS") != str(job.threads):
         raise RuntimeError(f"TVM_NUM_THREADS must be {job.threads}: that many threads are what records will claim")
     if device_kind(job.device).frees_cores(job.kind):
@@ -174,10 +175,10 @@ def _find_cores(job: Job) -> Cores:
 
 
 def _report_errors(batch: Batch, kind: str = "llvm") -> None:
-    """Write why candidates failed to the step's log; TvmbuildError when not one of a whole batch could be built.
+    """Write the reasons for failed candidates to the step's log; TvmbuildError if a whole batch could not be built.
 
-    That is this machine's fault (a full disk, no linker); counted as searched, the Task would never get a record. Where
-    TVM refuses to lower what a Task is, and on a card, the search goes on with the others.
+    The machine is then at fault (a full disk, no linker); counted as searched, the Task would never get a record. If
+    TVM refuses to lower a Task, and on a GPU, the search goes on with the other Tasks.
     """
     task = batch.search.task
     reasons = [error.strip().splitlines()[-1] for error in batch.errors]
@@ -193,11 +194,11 @@ def _report_errors(batch: Batch, kind: str = "llvm") -> None:
         )
 
 
-# The live line of a search: how far it is, and what the model takes now.
+# The live line of a search: its progress, and the model's latency now.
 
 
 class LiveLine:
-    """What is said of the searches of an agenda."""
+    """The live line of an agenda's searches."""
 
     def __init__(self, agenda: Agenda, book: RecordBook, searches: Sequence[TaskSearch]) -> None:
         self._searches, self._one_model = searches, agenda.one_model
@@ -209,18 +210,18 @@ class LiveLine:
 
     @property
     def measured(self) -> int:
-        """How many candidates were measured."""
+        """The number of candidates measured."""
         return sum(search.curve.measured for search in self._searches)
 
     def show(self) -> None:
-        """Report it."""
+        """Report the line."""
         curves = [search.curve for search in self._searches]
         left = sum(max(0, each.allowance.share - each.proposed) for each in self._searches if not each.over)
         seconds = time.monotonic() - self._start
         rate = self.measured / seconds
         over = sum(search.over for search in self._searches)
         known = self._one_model and all(math.isfinite(curve.best) for curve in curves)
-        parts = [f"{over}/{len(curves)} Tasks"]  # what matters most comes first: a narrow terminal shows no more
+        parts = [f"{over}/{len(curves)} Tasks"]  # the important part first: a narrow terminal cuts the rest
         if known:
             parts.append(f"{(self._others + predict_latency(curves, 0)) * 1e3:.3g} ms")
         if left:

@@ -1,4 +1,4 @@
-"""Which schedules MetaSchedule may propose for a Task: its rules for the target's kind."""
+"""The search space of a Task: MetaSchedule's rules for the target's kind."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tvmbuild.compiler.schedules.gpu import rules as gpu_schedules
 def make_space(target: tvm.target.Target) -> Any:
     """Return the space generator for a target's Tasks.
 
-    Not `cuda-tensorcore`: of its candidates for products of float16 with sums in float32 three in four fail in TVM
-    0.27, which lets buffers of both types share memory and then refuses that.
+    It is not `cuda-tensorcore`: of that space's candidates for float16 products with float32 sums three in four fail in
+    TVM 0.27, which lets buffers of both types share memory and then refuses that.
     """
     kind = "cuda" if is_gpu(target) else "llvm"
     return PostOrderApply(sch_rules=kind, postprocs=kind, mutator_probs=kind)
 
 
 def generate_space(context: Any) -> list[s_tir.Schedule] | None:
-    """Return where the context's search begins; None where TVM's rules refuse the function.
+    """Return the schedules where the context's search begins; None if TVM's rules refuse the function.
 
-    They refuse attention, whose loops are written out, and may refuse forms that they did not foresee.
+    They refuse attention, whose loops are written out, and may refuse other forms that they did not foresee.
     """
     try:
         return list(context.generate_design_space())
@@ -39,7 +39,7 @@ def generate_space(context: Any) -> list[s_tir.Schedule] | None:
 
 
 def list_known(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[MeasureCandidate]:
-    """Return at most ``limit`` schedules that need no search: a tuned Task is to be no slower than an untuned one."""
+    """Return at most ``limit`` schedules that need no search, so that a tuned Task is no slower than an untuned one."""
     on_gpu = is_gpu(target)
     schedules = (
         gpu_schedules.list_schedules(mod["main"], target, limit) if on_gpu else list_schedules(mod, target, limit)

@@ -1,4 +1,4 @@
-"""What a search starts from: schedules of the same Task, and Tasks like it for the cost model to learn from."""
+"""The start of a search: schedules of the same Task, and similar Tasks for the cost model to learn from first."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tvmbuild.tuning.record_book import RecordBook
 from tvmbuild.tuning.task_search import Start
 
 LOOKED_AT = 300
-"""Record files that are looked at for examples: their names are digests, so the first are as good as any."""
+"""The number of record files searched for examples; file names are digests, so the first are a fair sample."""
 EXAMPLES = 12
-"""Tasks that the cost model learns from before the first batch: 5 s, less than a batch, and worth one."""
+"""The number of Tasks that the cost model learns from first: 5 s, less than a batch, and worth one."""
 
 
 def as_recorded(book: RecordBook, task: Task) -> Task:
-    """Return the Task with its blocks called as in its file: all traces there must find them by one name."""
+    """Return the Task with its blocks named as in its file, because all its traces there must find them by one name."""
     workload = book.open(task).workload
     if list_blocks(workload) == list_blocks(dump_workload(task.mod)):
         return task
@@ -37,9 +37,9 @@ def as_recorded(book: RecordBook, task: Task) -> Task:
 
 
 def find_start(job: Job, book: RecordBook, task: Task, target: tvm.target.Target) -> Start:
-    """Return the schedules that the search starts from: this machine's, else what other targets found.
+    """Return the schedules that the search starts from: this machine's own, otherwise those of other targets.
 
-    What others found is used only where it has been seen to replay here.
+    Schedules of others are used only after they have replayed here.
     """
     file, own = book.open(task), book.best_here(task)
     searched = file.searched_on(book.device_class)
@@ -52,7 +52,7 @@ def find_start(job: Job, book: RecordBook, task: Task, target: tvm.target.Target
 def find_examples(job: Job, book: RecordBook, chosen: Iterable[Task], target: tvm.target.Target) -> list[Example]:
     """Return Tasks like the ``chosen`` that this machine has searched for this target, for the cost model to learn.
 
-    Only what has been seen to replay here; at most EXAMPLES, those that the most candidates were measured of.
+    Only records that have replayed here count. At most EXAMPLES Tasks are returned, those with the most candidates.
     """
     tasks = tuple(chosen)
     searched, words = {task.key for task in tasks}, {_first_word(task.name) for task in tasks}

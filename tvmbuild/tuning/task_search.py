@@ -1,4 +1,4 @@
-"""Search one Task: MetaSchedule proposes candidates, what was measured goes back to it."""
+"""The search of one Task: MetaSchedule proposes candidates and gets their measurements back."""
 
 from __future__ import annotations
 
@@ -27,41 +27,42 @@ from tvmbuild.tuning.space import generate_space, list_known, make_space
 
 BATCH = 32
 FIRST = 16
-"""Candidates of a Task's first turn; the rest of its batch waits until every Task has had one. As many of them as
-there are come from the rules for Tasks without a record: a tuned Task is no slower than an untuned one."""
+"""The number of candidates in a Task's first turn; the rest of its batch waits until every Task has had one. As far
+as possible they come from the rules for Tasks without a record, so that a tuned Task is no slower than an untuned one.
+"""
 CARD_FIRST = BATCH + 1
-"""For a card the first turn is the search's too: it takes what those schedules leave."""
+"""The same for a GPU, where the first turn includes the search's own candidates, after those of the rules."""
 TINY = 2
-"""A batch this small means a space without choices: asking again takes seconds and finds nothing."""
+"""A batch this small means a space without choices: another draw would take seconds and find nothing."""
 POPULATION, CARD_POPULATION = 128, 64
 GENERATIONS = 1
 DRAWS = 3
-"""Tries of a draw on which TVM fails."""
+"""The number of draws tried when TVM fails on one."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """What is known of a Task before its search: records of this target and machine, and ``seeds`` to try first."""
+    """The knowledge of a Task before its search: records of this target and machine, and ``seeds`` to try first."""
 
     known: tuple[TuningRecord, ...] = ()
     seeds: tuple[TuningRecord, ...] = ()
-    """Of other targets or machines: their times say nothing here."""
+    """Records of other targets or machines, whose times do not count here."""
     searched: int = 0
-    """Candidates measured before: a search that goes on must not draw the same ones again."""
+    """The number of candidates measured before; a resumed search must not draw the same ones again."""
     has_rules: bool = False
-    """Whether what the rules would do has been measured."""
+    """Whether the rules' schedules have been measured."""
 
 
 @dataclass(frozen=True)
 class SearchSetup:
-    """What the searches of one tune step share; ``threads`` of the search itself."""
+    """The setup that the searches of one tune step share; the search itself uses ``threads``."""
 
     target: tvm.target.Target
     options: TuneOptions
     cost_model: Any
     threads: int
     deadline: float = math.inf
-    """By the monotonic clock."""
+    """The end of the search, by the monotonic clock in seconds."""
 
 
 def make_cost_model(options: TuneOptions, threads: int) -> Any:
@@ -73,16 +74,16 @@ def make_cost_model(options: TuneOptions, threads: int) -> Any:
 
 @dataclass(frozen=True)
 class Allowance:
-    """How many candidates a Task gets: its ``share``, and at ``most`` so many where others leave theirs."""
+    """The number of candidates of a Task: its ``share``, and up to ``most`` if other Tasks leave theirs."""
 
     share: int
     most: int
     only_rules: bool = False
-    """Only what the rules would do: the search is over."""
+    """Measure only the rules' schedules, because the search is over."""
 
 
 class TaskSearch:
-    """One Task's search."""
+    """The search of one Task."""
 
     def __init__(self, task: Task, setup: SearchSetup, allowance: Allowance, start: Start = Start()) -> None:
         self.task = task
@@ -95,41 +96,41 @@ class TaskSearch:
         self._setup = setup
         self._known = start.known
         self.has_rules = start.has_rules
-        """Whether what the rules would do has been measured, or is being measured."""
+        """Whether the rules' schedules have been measured, or are being measured."""
         self._random_state = _random_state(task.key, setup.options.seed + start.searched)
         self._waiting = [record.as_measure_candidate() for record in start.seeds]
-        """Candidates still to be proposed: TVM takes all that it has named for measured."""
+        """Candidates still to be proposed; TVM takes every candidate that it has named as measured."""
         self._started = False
         self._context: Any = None
-        """MetaSchedule's search; None before it starts, and where there are the rules' schedules alone."""
+        """MetaSchedule's search; None before it starts, and if the rules' schedules are the only candidates."""
         self._database = MemoryDatabase()
         self._workload = self._database.commit_workload(task.mod)
 
     @property
     def target(self) -> tvm.target.Target:
-        """What candidates are made for."""
+        """The target of the candidates."""
         return self._setup.target
 
     @property
     def over(self) -> bool:
-        """Whether no more candidates are wanted, or none are left."""
+        """Return whether no more candidates are wanted, or none are left."""
         if self.allowance.only_rules:
             return self.has_rules
         return self.exhausted or self.settled or self.is_late or self.proposed >= self.allowance.most
 
     @property
     def is_late(self) -> bool:
-        """Whether the time for searching is over; a Task that has no candidate yet gets its first."""
+        """Return whether the time for searching is over; a Task without a candidate still gets its first."""
         return self.proposed > 0 and time.monotonic() > self._setup.deadline
 
     @property
     def settled(self) -> bool:
-        """Whether the last candidates brought too little to go on."""
+        """Return whether the last candidates gained too little to continue."""
         patience = self._setup.options.patience
         return patience is not None and self.curve.stale >= patience
 
     def propose(self, limit: int) -> list[Any]:
-        """Return at most ``limit`` MeasureCandidates; none when none are left. Accept them before the next call."""
+        """Return at most ``limit`` MeasureCandidates, none if none are left; call `accept` before the next call."""
         if not self._started and not self.over:
             self._start()
         first = CARD_FIRST if self._on_gpu else FIRST
@@ -138,7 +139,7 @@ class TaskSearch:
         if wants_more and self._context is not None:
             new = self._draw()
             self._waiting += new
-            # A space without choices answers again after seconds, with nothing.
+            # A space without choices takes seconds to answer again, with nothing.
             self.exhausted = len(new) <= TINY and self.proposed + len(self._waiting) < self.allowance.most
         candidates, self._waiting = self._waiting[:limit], self._waiting[limit:]
         self.exhausted |= self._context is None and not self._waiting
@@ -146,7 +147,7 @@ class TaskSearch:
         return candidates
 
     def accept(self, candidates: Sequence[Any], timed: Sequence[Timed], seconds: float) -> None:
-        """Learn what the ``candidates`` took; ``seconds`` is what proposing and measuring them took."""
+        """Learn the ``candidates``' times; ``seconds`` is the time that proposing and measuring took."""
         if self._context is not None:
             results = [RunnerResult(list(item.samples) or None, item.error) for item in timed]
             self._context.notify_runner_results(candidates, results)
@@ -163,7 +164,7 @@ class TaskSearch:
         )
 
     def shelve(self, candidate: Any, timed: Timed, library: str) -> None:
-        """Keep the library of a candidate while it is one of the fastest."""
+        """Keep the candidate's library while it is one of the fastest."""
         if timed.samples:
             self.shelf.put(lambda: dump_trace(self.record(candidate, timed)), timed.seconds, library)
         else:
@@ -199,9 +200,9 @@ class TaskSearch:
         self._context = context
 
     def _draw(self) -> list[Any]:
-        """Return what MetaSchedule proposes next; nothing where TVM fails on whatever it draws, which the log says.
+        """Return MetaSchedule's next proposals; empty if TVM fails on every draw, which the log reports.
 
-        A factor may come out as an extent that is no int32, on which TVM fails: the next draw is another one.
+        A factor may come out as an extent that is not an int32, on which TVM fails; the next draw is a different one.
         """
         for _ in range(DRAWS):
             try:
@@ -211,7 +212,7 @@ class TaskSearch:
         return []
 
     def _list_rules(self) -> list[Any]:
-        """Return what the rules would do and is no record yet."""
+        """Return the rules' schedules that are not records yet."""
         limit = self.allowance.most if self.allowance.only_rules else FIRST
         known = {dump_trace(record) for record in self._known}
         candidates = list_known(self.task.mod, self._setup.target, limit)
@@ -219,7 +220,7 @@ class TaskSearch:
 
 
 def _has_choices(trace: Any) -> bool:
-    """Return whether the evolutionary search can use the schedule: it takes only what its own rules have made."""
+    """Return whether the evolutionary search can use the schedule; it only takes schedules that its own rules made."""
     return bool(trace.decisions)
 
 

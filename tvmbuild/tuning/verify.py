@@ -1,4 +1,4 @@
-"""The second phase: what does not replay here is out of the way before anything is searched, or elected."""
+"""The second phase of tuning: quarantine records that do not replay here before anything is searched or elected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvmbuild.tuning.record_book import RecordBook
 
 
 def verify(job: Job, book: RecordBook, agenda: Agenda) -> Agenda:
-    """Return the agenda with what is to be searched: all that the search may start from has been replayed."""
+    """Return the agenda with the Tasks to search, after replaying all records with which a search may start."""
     with device_lock("local", exclusive=False):
         verify_winners(job, book, agenda.tasks)
         chosen = list_wanted(job, book, agenda)
@@ -30,10 +30,10 @@ def verify(job: Job, book: RecordBook, agenda: Agenda) -> Agenda:
 
 
 def verify_winners(job: Job, book: RecordBook, tasks: tuple[Task, ...]) -> dict[str, TaskFile]:
-    """Return Task key → what may be used of its file, of which the winner has been replayed here.
+    """Return Task key → the usable records of its file, with a winner that has replayed here.
 
-    What fails goes into quarantine and the next best is tried. Damaged files, and files that hold another workload, go
-    there whole; a copy of their bytes is kept.
+    A record that fails goes into quarantine and the next best is tried. Damaged files, and files that hold another
+    workload, go there whole; a copy of their bytes is kept.
     """
     workloads = _dump_workloads(tasks)
     for key, reason in book.keep_damaged(workloads).items():
@@ -47,7 +47,7 @@ def verify_winners(job: Job, book: RecordBook, tasks: tuple[Task, ...]) -> dict[
 
 
 def _verify_starts(job: Job, book: RecordBook, chosen: tuple[Task, ...]) -> None:
-    """Replay all that a search of the ``chosen`` Tasks may start from: their own records and those of others."""
+    """Replay all records that a search of the ``chosen`` Tasks may start from: their own and those of others."""
     workloads = _dump_workloads(chosen)
     known = book.files(workloads)
     files = [known.get(task.key) or book.new_file(task, workloads[task.key]) for task in chosen]

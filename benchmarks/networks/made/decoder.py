@@ -1,8 +1,8 @@
 """One step of a small language model with a cache of keys and values, random weights, as ONNX.
 
-The cache has room for ``LENGTH`` tokens and comes as inputs, [1, 3, LENGTH, 64] a layer; with the step's token in it,
-it is among the outputs. `position` is that token's place: what lies behind it is not attended to.
-Grouped heads, rotary embeddings, RMSNorm and SwiGLU in SmolLM's sizes, with fewer layers and a smaller vocabulary.
+The cache has room for ``LENGTH`` tokens and comes as inputs, [1, 3, LENGTH, 64] a layer; the outputs include the cache
+with the step's token. `position` is that token's place; attention ignores later places.
+Grouped heads, rotary embeddings, RMSNorm and SwiGLU have SmolLM's sizes, with fewer layers and a smaller vocabulary.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from onnx import TensorProto
 EPSILON, THETA = 1e-5, 10000.0
 LOWEST = np.finfo(np.float32).min
 Update = Literal["scatter", "slide", "where"]
-"""A token comes into the cache by ScatterND; by Concat and Slice, the oldest leaving; or by Where."""
+"""The way a token enters the cache: by ScatterND; by Concat and Slice, the oldest leaving; or by Where."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a decoder; ``cells`` is the cache's length."""
+    """The sizes of a decoder; ``cells`` is the cache's length."""
 
     layers: int = 6
     heads: int = 9
@@ -35,7 +35,7 @@ class Sizes:
 
     @property
     def width(self) -> int:
-        """Of a token."""
+        """The width of a token."""
         return self.heads * self.size
 
 
@@ -50,7 +50,7 @@ def make_in_operators(opset: int = 24, **sizes: int) -> onnx.ModelProto:
 
 
 class _Step(Graph):
-    """What both spellings share. Values are [1, 1, width] between layers, [1, heads, 1, size] within attention."""
+    """The common part of both spellings. Values are [1, 1, width] between layers, [1, heads, 1, size] in attention."""
 
     def __init__(self, sizes: Sizes, opset: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class _Step(Graph):
         self.cosines, self.sines = np.cos(angles), np.sin(angles)
 
     def begin(self) -> None:
-        """Add what all layers read."""
+        """Add the values that all layers read."""
 
     def rms_norm(self, value: str) -> str:
         """Add a norm of the last axis."""
@@ -100,7 +100,7 @@ class _WrittenOut(_Step):
         tables = (np.concatenate([each, each], -1) for each in (self.cosines, self.sines))
         self.turns = [self.add("Gather", self.constant(each), "position", axis=0) for each in tables]
         self.places = self.constant(np.arange(self.sizes.cells), np.int64)
-        if self.update == "slide":  # what was stored last is at the end
+        if self.update == "slide":  # the last stored one is at the end
             first = self.add("Sub", self.integers(self.sizes.cells - 1), "position")
             seen = self.add("GreaterOrEqual", self.places, first)
         else:

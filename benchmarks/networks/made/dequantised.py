@@ -1,6 +1,7 @@
-"""A network in float32 from one whose weights, and perhaps activations, are quantised.
+"""A float32 network made from one whose weights, and perhaps activations, are quantised.
 
-Constant weights that are cast or dequantised become float32 constants, pairs of QuantizeLinear and DequantizeLinear go.
+Constant weights that are cast or dequantised become float32 constants; pairs of QuantizeLinear and DequantizeLinear are
+removed.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 def make(network: Path, also: Sequence[str] = ()) -> onnx.ModelProto:
-    """Return the network at that path in float32; ValueError where something quantised is left.
+    """Return the network at that path in float32; ValueError if something quantised is left.
 
-    ``also``: values within that become outputs.
+    The inner values in ``also`` become outputs.
     """
     model = onnx.load(network)
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
@@ -45,7 +46,7 @@ def make(network: Path, also: Sequence[str] = ()) -> onnx.ModelProto:
 
 
 def _compute(node: onnx.NodeProto, constants: dict[str, np.ndarray]) -> np.ndarray | None:
-    """Return what the node makes of constants, None where it is no weight's."""
+    """Return the node's value if it only computes a weight from constants, otherwise None."""
     if not all(name in constants for name in node.input):
         return None
     values = [constants[name] for name in node.input]
@@ -62,7 +63,7 @@ def _compute(node: onnx.NodeProto, constants: dict[str, np.ndarray]) -> np.ndarr
 
 
 def _along(values: np.ndarray, dimensions: int, axis: int) -> np.ndarray:
-    """Return numbers of one axis in a form that spreads over all."""
+    """Reshape numbers of one axis so that they broadcast over all."""
     if values.size == 1:
         return values.reshape([1] * dimensions)
     return values.reshape([-1 if i == axis % dimensions else 1 for i in range(dimensions)])

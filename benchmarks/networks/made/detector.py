@@ -1,8 +1,8 @@
 """A detector with a transformer, in the manner of RT-DETR, with random weights, as ONNX of opset 16.
 
-A residual network, one encoder layer over its coarsest features, features of three scales joined in both directions,
-the best of the places as queries, and decoder layers that attend to each other and to points that each query chooses.
-What is timed does not depend on the weights. Norms are written out and attention has three dimensions, its
+It has a residual network, one encoder layer over its coarsest features, features of three scales joined in both
+directions, the best places as queries, and decoder layers that attend to each other and to points that each query
+chooses. Its time does not depend on the weights. Norms are written out, and attention has three dimensions with its
 projections in one product, as exporters write them before LayerNormalization is an operator.
 """
 
@@ -71,7 +71,7 @@ class Detector(Graph):
         return Picture(name, value.channels, 2 * value.side)
 
     def rows(self, value: Picture) -> str:
-        """Return [1, side², channels]."""
+        """Return the value as [1, side², channels]."""
         flat = self.reshape(value.name, 1, value.channels, value.side**2)
         return self.add("Transpose", flat, perm=[0, 2, 1])
 

@@ -1,6 +1,6 @@
 """Two encoders with random weights as ONNX, in the sizes of DeiT-tiny and of Whisper-tiny's audio encoder.
 
-Attention is written out in MatMul, Softmax and Transpose, as PyTorch's exporters write it. What is timed does not
+Attention is written out in MatMul, Softmax and Transpose, as PyTorch's exporters write it. Their time does not
 depend on the weights.
 """
 
@@ -50,7 +50,7 @@ def add_layer(graph: Graph, value: str, shape: tuple[int, int], heads: int) -> s
 
 
 def attend(graph: Graph, query: str, value: str, shape: tuple[int, int], heads: int) -> str:
-    """Add attention of as many tokens to themselves, with its projections; keys are those of ``query``."""
+    """Add attention of the tokens to themselves, with its projections; keys are those of ``query``."""
     tokens, width = shape
     size = width // heads
     parts = [

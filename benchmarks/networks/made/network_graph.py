@@ -1,4 +1,4 @@
-"""An ONNX graph under construction, for the networks that are made here."""
+"""An ONNX graph under construction, for the networks made here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Graph:
     """The nodes and constants so far; every method that adds one returns its name."""
 
     def __init__(self, seed: int = 0) -> None:
-        """``seed`` is that of the weights."""
+        """Seed the random weights."""
         self.random = np.random.RandomState(seed)
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
@@ -24,7 +24,7 @@ class Graph:
         return self.add_many(kind, 1, *inputs, **attributes)[0]
 
     def add_many(self, kind: str, outputs: int, *inputs: str, **attributes: Any) -> list[str]:
-        """Add a node with so many outputs; return their names."""
+        """Add a node with ``outputs`` outputs; return their names."""
         name = f"{kind}_{len(self.nodes)}"
         names = [name, *(f"{name}.{i}" for i in range(1, outputs))]
         self.nodes.append(helper.make_node(kind, inputs, names, name, **attributes))

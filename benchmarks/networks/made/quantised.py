@@ -1,4 +1,4 @@
-"""Networks as users of onnxruntime.quantization have them: dynamically quantised, or in integer operators."""
+"""Networks quantised as users of onnxruntime.quantization have them: dynamically, or in integer operators."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class _Pictures(CalibrationDataReader):  # type: ignore[misc]
 
 
 def make_dynamic(network: Path) -> onnx.ModelProto:
-    """Return the network with products of int8 weights and data that are rounded as they come: MatMulInteger."""
+    """Return the network with products of int8 weights and data rounded at run time: MatMulInteger."""
     return _quantise(network, lambda before, after: quantize_dynamic(before, after, weight_type=QuantType.QInt8))
 
 
 def make_operators(network: Path) -> onnx.ModelProto:
-    """Return a network of one picture in the QOperator format: QLinearConv and its like."""
+    """Return a network of one picture in the QOperator format: QLinearConv and similar operators."""
     (picture,) = onnx.load(network).graph.input
     shape = tuple(each.dim_value for each in picture.type.tensor_type.shape.dim)
 
@@ -58,7 +58,7 @@ def make_operators(network: Path) -> onnx.ModelProto:
 
 
 def _quantise(network: Path, quantise: Any) -> onnx.ModelProto:
-    logging.getLogger().setLevel(logging.ERROR)  # it warns of what was not prepared, which is nothing here
+    logging.getLogger().setLevel(logging.ERROR)  # it warns of missing preparation, which is not needed here
     with tempfile.TemporaryDirectory() as name:
         before, after = Path(name, "before.onnx"), Path(name, "after.onnx")
         shape_inference.quant_pre_process(network, before, skip_symbolic_shape=True)

@@ -1,6 +1,6 @@
 """YOEO's layers, by Team Hamburg Bit-Bots (https://github.com/bit-bots/YOEO), with random weights, as ONNX.
 
-What is timed does not depend on the weights, and the trained ones are under GPL-3.
+Its time does not depend on the weights, and the trained ones are under GPL-3.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from network_graph import Graph
 from onnx import TensorProto, helper
 
 SIZE, CLASSES, VALUES = 416, 3, 8
-"""Sides of the picture; classes of a pixel; values of a box: centre, size, objectness, three classes."""
+"""The side of the picture; the classes of a pixel; the values of a box: centre, size, objectness, three classes."""
 ANCHORS = {32: ((30, 224), (69, 112), (116, 212)), 16: ((17, 32), (13, 171), (37, 67))}
 """Stride → width and height of its three boxes, in pixels."""
 NEAREST = {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
 Value = tuple[str, int, int]
-"""What a layer computes: its name, channels, and side in pixels."""
+"""The output of a layer: its name, channels, and side in pixels."""
 
 
 class Yoeo(Graph):
@@ -39,7 +39,7 @@ class Yoeo(Graph):
         return self.add("LeakyRelu", name, alpha=0.1), channels, side
 
     def join(self, first: Value, second: Value) -> Value:
-        """Return both's channels."""
+        """Concatenate the channels of both."""
         return self.add("Concat", first[0], second[0], axis=1), first[1] + second[1], first[2]
 
     def double(self, value: Value) -> Value:
@@ -78,7 +78,8 @@ class Yoeo(Graph):
 def make(seed: int = 0, lead: float = 10.0) -> onnx.ModelProto:
     """Return the model: InputLayer [1, 3, 416, 416] to Detections [1, 2535, 8] and Segmentations [1, 416, 416].
 
-    The first class of a pixel leads by so much: where two are as likely, rounding decides, and no two programs agree.
+    The first class of a pixel leads by ``lead``: if two were as likely, rounding would decide, and programs would
+    disagree.
     """
     graph = Yoeo(seed)
     halved = graph.layer(("InputLayer", 3, SIZE), 32, stride=2)

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.expand.expand import expand_operators
 from tvmbuild.compiler.importing.importer import import_model
-from tvmbuild.compiler.kernels.recurrence import GATES, Kind, Recurrence
+from tvmbuild.compiler.kernels.recurrence.form import GATES, Kind, Recurrence
 from tvmbuild.compiler.pipeline import lower
 
 pytestmark = pytest.mark.compiler

@@ -1,4 +1,4 @@
-"""The peaks of an NVIDIA card: its kernels compile without one; the last tests measure."""
+"""The peaks of an NVIDIA GPU: its kernels compile without one; the last tests measure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing and checking kernels on a card; skipped where none answers."""
+"""Timing and checking kernels on a GPU; skipped if none answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU can do at the most, measured where one answers."""
+"""The peaks of a GPU, measured if one answers."""
 
 from __future__ import annotations
 

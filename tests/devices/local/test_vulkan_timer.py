@@ -1,4 +1,4 @@
-"""Timing and checking kernels on a Vulkan device; skipped where none runs code."""
+"""Timing and checking kernels on a Vulkan device; skipped if none runs code."""
 
 from __future__ import annotations
 

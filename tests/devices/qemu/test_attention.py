@@ -1,4 +1,4 @@
-"""Attention on an ARM CPU, emulated: its vectors of four compute what ONNX Runtime does."""
+"""Attention on an emulated ARM CPU: its vectors of four give ONNX Runtime's outputs."""
 
 from __future__ import annotations
 

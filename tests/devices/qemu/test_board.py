@@ -1,4 +1,4 @@
-"""Boards that are not there, half made, stale, or cannot be made: no network, no emulator."""
+"""Boards that are absent, half made, stale, or cannot be made: no network, no emulator."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def made() -> EmulatedBoard:
-    """A board as far as the planner looks."""
+    """The parts of a board that the planner checks."""
     board = EmulatedBoard(boards_folder() / "aarch64", "3.11", tvm_versions(), ("cortex-a72",), ("libc6.deb",))
     board.python.parent.mkdir(parents=True)
     board.python.touch()
@@ -120,7 +120,7 @@ def test_without_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def _fake_system(folder: Path, apt: str) -> str:
-    """Return a PATH with dpkg, and an apt-get that does what the shell script says."""
+    """Return a PATH with dpkg, and an apt-get that runs the shell script."""
     folder.mkdir()
     for name, script in (("apt-get", apt), ("dpkg", "echo amd64"), ("dpkg-deb", "exit 1")):
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")

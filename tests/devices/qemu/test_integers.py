@@ -1,4 +1,4 @@
-"""Quantised networks on ARM CPUs, emulated: their instructions' numbers are ONNX Runtime's to the last bit."""
+"""Quantised networks on emulated ARM CPUs: their instructions give ONNX Runtime's numbers to the last bit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPE = (1, 3, 17, 15)
 
 
 class Chain:
-    """Convolutions one after another; all of their results are the network's."""
+    """Convolutions one after another; all of their results are outputs of the network."""
 
     def __init__(self) -> None:
         self.net = Network(np.random.RandomState(0))
@@ -31,7 +31,7 @@ class Chain:
         self._results: list[str] = []
 
     def convolve(self, outputs: int, size: int, *, group: int = 1, extreme: bool = False, stride: int = 1) -> None:
-        """Append one whose integers are spread over all of uint8; saturated ones where it is extreme."""
+        """Append a convolution whose integers are spread over all of uint8; if ``extreme``, saturated."""
         inputs, pad = self._channels // group, size // 2
         weights, scales = self.net.weigh((outputs, inputs, size, size), extreme=extreme)
         bias = self.net.offset(outputs, scales, self._scale)
@@ -54,7 +54,7 @@ class Chain:
         self._results.append(self.net.round(made, self._scale * features**0.5, 120))
 
     def attend(self) -> None:
-        """Append the product of the last result's pixels with each other: of two activations."""
+        """Append the product of the last result's pixels with each other, that is, of two activations."""
         rows = self.net.add("Reshape", [self._data, self.net.keep(np.array([0, self._channels, -1], np.int64))])
         product = self.net.add("MatMul", [rows, self.net.add("Transpose", [rows], perm=[0, 2, 1])])
         self._results.append(self.net.add("Flatten", [self.net.round(product, self._scale**2 * 3000, 17)]))
@@ -67,12 +67,12 @@ class Chain:
 @pytest.fixture(scope="module")
 def model() -> bytes:
     chain = Chain()
-    chain.convolve(24, 3, stride=2)  # of a picture: its channels are filled up
+    chain.convolve(24, 3, stride=2)  # of a picture: its channels are padded
     chain.convolve(24, 3, group=24)
-    chain.convolve(58, 1)  # two groups at once, outputs that fill no vector
+    chain.convolve(58, 1)  # two groups at once, outputs that do not fill a vector
     chain.squash()
     chain.convolve(16, 3)  # one group at once
-    chain.convolve(64, 1, extreme=True)  # four, and a result of nothing but bounds
+    chain.convolve(64, 1, extreme=True)  # four, and a result that has only bounds
     chain.convolve(32, 3, extreme=True)
     chain.multiply(10, 32 * 9 * 8)
     chain.convolve(24, 3, group=4)  # of eight channels
@@ -85,7 +85,7 @@ def model() -> bytes:
     "cpu",
     [
         "cortex-a76",
-        pytest.param("neoverse-n2", marks=pytest.mark.nightly),  # of all instructions: qemu 7.2 does not know it
+        pytest.param("neoverse-n2", marks=pytest.mark.nightly),  # it has all instructions; qemu 7.2 does not know it
         pytest.param("cortex-a72", marks=pytest.mark.nightly),
     ],
 )

@@ -1,4 +1,4 @@
-"""One arm64 package end to end on the emulated board: by doit, and in C++."""
+"""One arm64 package from end to end on the emulated board: by doit, and in C++."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def board() -> EmulatedBoard:
 
 @pytest.fixture(scope="module")
 def project(board: EmulatedBoard, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> DoitProject:
-    """A project whose one cell is built and was run on the board."""
+    """A project whose single cell is built and was run on the board."""
     assert board.python.is_file()
     project = write_project(tmp_path_factory.mktemp("qemu"), digits, targets=TARGETS)
     ran = project.doit("strict=0")
@@ -118,7 +118,7 @@ def test_the_emulated_cpu_is_the_targets(board: EmulatedBoard) -> None:
 
 
 def test_an_instruction_that_the_cpu_lacks_kills(board: EmulatedBoard, tmp_path: Path) -> None:
-    """As on the board itself: a Cortex-A72 has no dot products, a Cortex-A76 has."""
+    """An instruction that the CPU lacks kills, as on the board: a Cortex-A72 has no dot products, a Cortex-A76 has."""
     source = 'void _start(void) { __asm__ volatile("sdot v0.4s, v1.16b, v2.16b; mov x8, 93; mov x0, 7; svc 0"); }'
     (tmp_path / "a.c").write_text(source)
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-mcpu=cortex_a76", "-nostdlib"]

@@ -1,4 +1,4 @@
-"""Two arm64 packages by doit to a board behind a tracker, whose server runs emulated, in Python as on a real board."""
+"""Two arm64 packages, sent by doit to a board behind a tracker, whose emulated server is Python as on a real board."""
 
 from __future__ import annotations
 

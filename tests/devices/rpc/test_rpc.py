@@ -1,4 +1,4 @@
-"""Packages on a board: tracker, server and this machine's code talk over loopback, as they do over a network."""
+"""Packages on a board: tracker, server and this machine's code communicate over loopback, as over a network."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def supervisor(address: str, folder: Path) -> Iterator[psutil.Process]:
 
 @pytest.fixture
 def spec(address: str, supervisor: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RpcDevice:
-    """A board that is there."""
+    """A board that is ready."""
     assert supervisor.is_running()
     (tmp_path / "locks").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
@@ -121,7 +121,7 @@ def test_a_board_that_hangs_is_given_up(spec: RpcDevice, load: Load, supervisor:
         with pytest.raises(DeviceLostError, match="it gave no answer within 5 s"):
             worker.outputs()
         session.kill()
-    # The listener ends with it, a moment later: until then it would take sessions that die with it.
+    # The listener ends with it, a moment later; until then it would take sessions that die with it.
     wait_until(lambda: is_gone(server))
     wait_until(lambda: count_boards(spec.tracker, "pc") == 1)
 

@@ -1,4 +1,4 @@
-"""doit with boards that are not as they should be: each its message, nothing half-written, the next doit is right."""
+"""Boards in a wrong state under doit: one message each, nothing half-written, and the next doit is right."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def expect_failure(project: DoitProject, ran: Ran) -> str:
-    """Nothing was written by the step that failed; return what was said."""
+    """Check that the failed step wrote nothing; return its output."""
     assert ran.code != 0
     assert ran.failed == [CELL], ran.output
     assert "Traceback" not in ran.output

@@ -17,7 +17,7 @@ BOARDS = {
     "blind": {"VK_DRIVER_FILES": "/none", "VK_ICD_FILENAMES": "/none"},
     "other": {"TVMBUILD_VULKAN_DEVICE": "nonsense"},
 }
-"""Key → what its environment has besides."""
+"""Key → the additional environment of the board."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_a_board_tunes_checks_times_and_runs(address: str, tmp_path: Path) -> No
     ],
 )
 def test_a_board_that_has_no_device_to_use(address: str, tmp_path: Path, key: str, more: str, reason: str) -> None:
-    """Nothing counts as searched, nothing is timed; one message has the reason, whether the class is asked or said."""
+    """Nothing counts as searched or is timed; one message has the reason, for a queried and a stated class."""
     project = start(address, key, tmp_path)
     project.edit("targets.yaml", "    family: lavapipe\n", f"    family: lavapipe\n    {more}\n")
     with board(address, key, tmp_path, Python(variables=BOARDS[key])):

@@ -1,4 +1,4 @@
-"""What goes to a board without Python, and what it does not run."""
+"""The files sent to a board without Python, and the code that it does not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages on a board without Python: a real ssh, to this machine."""
+"""Packages on a board without Python: a real ssh to this machine."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_without_ssh(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.emulator
 def test_arm64_code_on_a_board(load: Load, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that comes from this machine is arm64's; what the board has of its own is x86-64's, but for the emulator."""
+    """All files from this machine are arm64's; the board's own are x86-64's, except for the emulator."""
     arm64 = the_board()
     write_script(tmp_path / "own" / "emulate", f'exec {arm64.qemu} -L {arm64.root} ./arm64 "$@"')
     tar = f'/bin/tar "$@" && mv serve_model arm64 && cp {tmp_path}/own/emulate serve_model'

@@ -1,4 +1,4 @@
-"""What a board behind ssh says of its troubles, where they cannot be made here."""
+"""The messages about a board behind ssh for troubles that cannot be produced here."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_raspberry_pis_files_say_what_state_it_is_in(monkeypatch: pytest.Monke
     clock = iter((10.0, 20.0))
     monkeypatch.setattr("tvmbuild.devices.ssh.relay.time", SimpleNamespace(monotonic=lambda: next(clock)))
     watch = FilesWatch(lambda path: files.get(path, ""), "aarch64")
-    # In 10 s four cores could work 40; 10 were worked, 6 of them by ourselves.
+    # In 10 s four cores could work 40; 10 were worked, 6 of them by our own processes.
     files["/proc/stat"] = stat.format(user=2000)
     files["/proc/self/stat"] = "7 (a (b) c) S 1 1 1 0 -1 0 0 0 0 0 600 150 0 0 20 0"
     assert watch.read() == MachineState("Raspberry Pi 4 Model B Rev 1.4", 4, None, 0.52, 0.1, 48.3)

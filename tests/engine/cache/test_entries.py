@@ -217,7 +217,7 @@ def _start_writer(folder: Path, output: Path, *numbers: int) -> subprocess.Popen
 
 
 def test_processes_that_store_and_evict_at_once(folder: Path, tmp_path: Path) -> None:
-    """Each key twice at once, and room for half of them only: every store succeeds, every entry left is whole."""
+    """Each key is stored twice at once, with room for half of the keys: every store succeeds, entries stay whole."""
     limit = 4 * 50_500
     writers = [_start_writer(folder, tmp_path / f"output{n}", n, 200, limit) for n in range(2)]
     while any(writer.poll() is None for writer in writers):

@@ -1,4 +1,4 @@
-"""What two clones must have in common to share a step's outputs."""
+"""The facts that two clones must have in common to share a step's outputs."""
 
 from __future__ import annotations
 

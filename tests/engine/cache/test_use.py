@@ -1,4 +1,4 @@
-"""When the outputs of a tune step are taken from the cache: its record files decide too."""
+"""The use of cached outputs of a tune step, which also depends on its record files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _write(step: Step[TuneStep], schedule: dict[str, object] | None = None) -> N
 def test_what_this_run_asks_for_decides(
     tmp_path: Path, inputs: dict[str, Digest], mode: TuneMode, device: str, *, strict: bool, restored: bool
 ) -> None:
-    """One Task that no record covers: to be searched, to be complained about, or to be left as it is."""
+    """One Task that no record covers is to be searched, to be reported, or to be left alone."""
     spec = NoDevice() if device == "none" else LocalDevice()
     step = _make_step(tmp_path, mode, spec, strict=strict)
     _store(step, inputs)

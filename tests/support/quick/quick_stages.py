@@ -1,8 +1,8 @@
-"""Stages that compute nothing, for tests of what runs them: a run of doit takes one second instead of ten.
+"""Stages that compute nothing, for tests of the code that runs them: doit takes one second instead of ten.
 
 They are functions of the same inputs and options as the real ones, find eight Tasks in every model, "measure" those
 that the real tune stage would, elect from the real records, write the real files' formats and sizes, and fail where the
-real ones do. `pytest -m nightly` runs the same tests with the real ones, but for modules that say QUICK.
+real ones do. `pytest -m nightly` runs the same tests with the real ones, except modules that say QUICK.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.sources.export import obtain_model
 
 SECONDS, BUG = "QUICK_STAGE_SECONDS", "QUICK_STAGE_BUG"
-"""Environment variables: how long a stage takes, with an output half written; and the name of one that has a bug."""
+"""Environment variables: the seconds of a stage, spent with an output half written; the name of a stage with a bug."""
 TASKS = (
     *(TaskId(f"{number:016x}", "conv2d_add_relu", 1) for number in (1, 2)),
     *(TaskId(f"{number:016x}", name, 1) for number, name in enumerate(("pad", "pool", "mul", "max", "sum", "any"), 3)),
 )
 TENSOR = TensorInfo("Input3", (1, 1, 28, 28), "float32")
 SIZES = {"model": 26_000, "reference": 8_000, "library": 60_000}
-"""In bytes, those of the small network of the tests."""
+"""The sizes in bytes, those of the tests' small network."""
 
 
 def simplify(step: AnyStep) -> None:
-    """Write what depends on the source's bytes."""
+    """Write files that depend on the source's bytes."""
     if not isinstance(step.options, SimplifyStep):
         raise TypeError(step.id)
     report_progress("running the original model")
@@ -72,7 +72,7 @@ def simplify(step: AnyStep) -> None:
 
 
 def quantize(step: AnyStep) -> None:
-    """Write what depends on the model's bytes, those of the samples and the options."""
+    """Write files that depend on the bytes of the model and the samples, and on the options."""
     if not isinstance(step.options, QuantizeStep):
         raise TypeError(step.id)
     report_progress("quantising")
@@ -84,7 +84,7 @@ def quantize(step: AnyStep) -> None:
 
 
 def tune(step: AnyStep) -> None:
-    """Add two records of each Task that the real stage would search; elect."""
+    """Add two records for each Task that the real stage would search; elect."""
     options, folder = step.options, Layout(step.root)
     if not isinstance(options, TuneStep):
         raise TypeError(step.id)
@@ -114,7 +114,7 @@ def tune(step: AnyStep) -> None:
 
 
 def compile_(step: AnyStep) -> None:
-    """Write a package of the inputs' digests, the options, and what of the environment must not come through."""
+    """Write a package of the inputs' digests, the options, and the environment variables that must not come through."""
     if not isinstance(step.options, CompileStep):
         raise TypeError(step.id)
     report_progress("importing")
@@ -136,7 +136,7 @@ def compile_(step: AnyStep) -> None:
 
 
 def benchmark(step: AnyStep) -> None:
-    """Write a result; wrong numbers where no difference at all is tolerated."""
+    """Write a result; its numbers are wrong if no difference at all is tolerated."""
     if not isinstance(step.options, BenchmarkStep):
         raise TypeError(step.id)
     report_progress("comparing with the reference")
@@ -170,7 +170,7 @@ STAGES: dict[str, Callable[[AnyStep], None]] = {
 
 
 def take_the_stages_place() -> None:
-    """Let whoever imports a stage's module find one of these."""
+    """Let an import of a stage's module find one of these stages."""
     for name, run in STAGES.items():
         module = ModuleType(f"tvmbuild.stages.{name}")
         module.run = run  # type: ignore[attr-defined]
@@ -182,7 +182,7 @@ def _options(step: AnyStep) -> list[tuple[str, str]]:
 
 
 def _fill(size: int, *what: object) -> bytes:
-    """Return so many bytes that depend on these values."""
+    """Return ``size`` bytes that depend on these values."""
     return b"\x08" + hashlib.shake_256(repr(what).encode()).digest(size)
 
 
@@ -191,7 +191,7 @@ def _trace(key: str, number: int) -> str:
 
 
 def _work(step: AnyStep, role: str) -> None:
-    """Do what the environment says, with a half-written output beside the true one."""
+    """Wait or fail as the environment says, with a half-written output beside the true one."""
     if os.environ.get(BUG) == step.stage:
         raise RuntimeError("a damaged installation")
     seconds = float(os.environ.get(SECONDS, "0"))
@@ -205,4 +205,4 @@ def _work(step: AnyStep, role: str) -> None:
 
 
 class _Over(Exception):  # noqa: N818 - no error
-    """The time is over, and the half-written output goes."""
+    """The error that the time is over, and the half-written output goes."""

@@ -1,4 +1,4 @@
-"""Python imports this at its start where PYTHONPATH names this folder: steps' processes then run the quick stages."""
+"""Python imports this file at its start if PYTHONPATH names this folder: steps' processes then run the quick stages."""
 
 import os
 import sys

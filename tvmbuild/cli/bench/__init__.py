@@ -1,1 +1,1 @@
-"""`tvmbuild bench`."""
+"""The command `tvmbuild bench`."""

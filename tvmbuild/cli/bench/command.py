@@ -1,4 +1,4 @@
-"""`tvmbuild bench`: time built cells again, or any two packages, against each other; compare with an earlier time."""
+"""The command `tvmbuild bench`: time built cells again or any two packages, and compare with earlier times."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tvmbuild.planning.plan import Plan
 from tvmbuild.planning.project import find_root, load_plan
 
 if TYPE_CHECKING:
-    from tvmbuild.benchmarking.contest import Trial  # imports ONNX Runtime, for which `tvmbuild --help` shall not wait
+    from tvmbuild.benchmarking.contest import Trial  # imports ONNX Runtime, which would delay `tvmbuild --help`
 
 HELP = "time built cells or packages in turns with their baselines, or compare with an earlier time"
 QUIET_CHECK_S = 1.0
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked for and return the exit code: 1 for a cell that failed, or became slower."""
+    """Run the command and return the exit code: 1 if a cell failed or became slower."""
     packages = [word for word in args.what if word.endswith(".tar")]
     if packages:
         return _bench_package(args, packages)
@@ -73,10 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bench_cell(step: Step[BenchmarkStep], args: argparse.Namespace) -> bool:
-    """Time the cell, print and remember what came out; False and a message when it fails: it stops no other.
-
-    With other threads than the step's it is not remembered: nothing in the history could be compared with it.
-    """
+    """Time the cell, print and store the result; return False after printing an error, because other cells continue."""
     from tvmbuild.stages.benchmark import keep_result, make_trial  # noqa: PLC0415 - imports ONNX Runtime
 
     try:
@@ -118,7 +115,7 @@ def _with_options(trial: Trial, args: argparse.Namespace) -> Trial:
 
 
 def _measure(trial: Trial, *, strict: bool) -> Result:
-    """Time it and print what came out; with ``strict``, TvmbuildError on a busy machine, before and after."""
+    """Time it and print the result; with ``strict``, TvmbuildError if the machine is busy before or after."""
     from tvmbuild.benchmarking.contest import run_contest  # noqa: PLC0415 - as above
 
     if strict:
@@ -142,9 +139,9 @@ def _refuse_busy(others: float | None) -> None:
 
 
 def choose_steps(plan: Plan, words: Sequence[str]) -> list[Step[BenchmarkStep]]:
-    """Return the benchmark steps of the named cells that are built; without words or with globs, those of all that are.
+    """Return the benchmark steps of the named cells; without words or with globs, of all cells that are built.
 
-    TvmbuildError names a word that is no cell, and a named cell that is not built or cannot run here.
+    TvmbuildError names a word that is not a cell, and a named cell that is not built or cannot run here.
     """
     steps = [step for step in plan.steps if has_options(step, BenchmarkStep)]
     chosen = set(_list_cells(plan, words))

@@ -1,4 +1,4 @@
-"""`tvmbuild bench --since`: each cell's newest benchmark beside an earlier one; what became slower, and why."""
+"""The option `tvmbuild bench --since`: each cell's newest benchmark beside an earlier one; slowdowns with reasons."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tvmbuild.records.selection import read_tasks
 from tvmbuild.report.latency import format_ms
 
 REGRESSION = 1
-"""Exit code."""
+"""The exit code if a cell became slower."""
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """What the newest benchmarks are compared with; ``name`` completes `there is no benchmark of it …`."""
+    """The benchmarks to compare with; ``name`` completes `there is no benchmark of it …`."""
 
     entries: tuple[Entry, ...]
     name: str
 
 
 def compare_since(root: Path, cells: Sequence[str], since: str) -> int:
-    """Print one line or more a cell; return REGRESSION when one became slower, else 0."""
+    """Print one or more lines for each cell; return REGRESSION if one became slower, otherwise 0."""
     layout = Layout(root)
     entries = _read_entries(layout.history)
     if not entries:
@@ -45,7 +45,7 @@ def compare_since(root: Path, cells: Sequence[str], since: str) -> int:
 
 
 def find_earlier(root: Path, history: Sequence[Entry], since: str) -> Earlier:
-    """Return what ``since`` means: a file's entries, or the history's up to the commit time of a git revision."""
+    """Return the benchmarks of ``since``: a file's entries, or the history's up to a git revision's commit time."""
     path = Path(since)
     if path.is_file():
         return Earlier(_read_file(path, history), f"in {since}")
@@ -54,7 +54,7 @@ def find_earlier(root: Path, history: Sequence[Entry], since: str) -> Earlier:
 
 
 def _read_file(path: Path, history: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return the entries; that of a result.json is the history's own where it has it, for that one knows more."""
+    """Return the entries; a result.json becomes its entry in the history, which knows more, if it has one."""
     if path.suffix == ".jsonl":
         return _read_entries(path)
     try:
@@ -70,7 +70,7 @@ def _read_file(path: Path, history: Sequence[Entry]) -> tuple[Entry, ...]:
 
 
 def _read_entries(path: Path) -> tuple[Entry, ...]:
-    """Return the file's entries; say how many lines are damaged."""
+    """Return the file's entries; print how many lines are damaged."""
     try:
         history = read_history(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What `tvmbuild bench` prints of one result."""
+"""The output of `tvmbuild bench` for one result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADS = ("", "median ms", "95 % interval", "ratio", "95 % interval", "ours is")
 
 
 def print_result(result: Result) -> None:
-    """Print a table of the package and what it was timed against, and what there is to say of the measurement."""
+    """Print a table of the package and its baselines, and remarks about the measurement."""
     console, product = make_console(), result.product
     title = (
         f"{result.cell}: {count(result.threads, 'thread')}, {product.covered} of {product.tasks} Tasks have a record"
@@ -54,5 +54,5 @@ def _median(estimate: Estimate) -> tuple[str, str]:
 
 
 def print_error(subject: str, error: TvmbuildError) -> None:
-    """Print why a cell could not be measured; the others go on."""
+    """Print why a cell could not be measured; other cells continue."""
     print(f"error: {subject}: {error}", file=sys.stderr)

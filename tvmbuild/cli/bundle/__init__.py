@@ -1,1 +1,1 @@
-"""`tvmbuild bundle`."""
+"""The command `tvmbuild bundle`."""

@@ -1,4 +1,4 @@
-"""`tvmbuild bundle CELL…`: all that a machine without network needs to tune and time cells, as one archive."""
+"""The command `tvmbuild bundle CELL…`: one archive for a machine without network to tune and time cells."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _choose(root: Path, globs: Iterable[str]) -> tuple[list[tuple[str, str]], se
 
 
 def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> dict[str, bytes]:
-    """Return the files of a project of those cells alone: simplified models, `device: local`, their records."""
+    """Return the files of a project with only those cells: simplified models, `device: local`, their records."""
     layout, models, targets = Layout(root), _read(root, MODELS_YAML), _read(root, TARGETS_YAML)
     files: dict[str, bytes] = {"dodo.py": _DODO.encode()}
     packed: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def _is_quantised(model: dict[str, Any], target: dict[str, Any]) -> bool:
 
 
 def _read_model(layout: Layout, name: str, *, quantised: bool) -> bytes:
-    """Return the model that the cells are built from, which its stage has made."""
+    """Return the model that the cells are built from, as its stage wrote it."""
     path = layout.model_file(name, "quantised/model.onnx" if quantised else "model.onnx")
     if not path.is_file():
         stage, what = ("quantize", "quantised") if quantised else ("simplify", "simplified")

@@ -1,4 +1,4 @@
-"""What a bundle brings of Python packages: wheels for the other machine's Python, unpacked and compressed together.
+"""The Python packages of a bundle: wheels for the other machine's Python, unpacked and compressed together.
 
 TVM's compiler alone is 250 MB, and a fifth of that compressed by LZMA.
 """
@@ -32,16 +32,16 @@ from tvmbuild.package.runtime.vulkan.build import place_prebuilt
 
 SITE = "site.tar.xz"
 EVERY_S = 5.0
-"""Seconds from one word of how far it is to the next."""
+"""The seconds between two progress messages."""
 _TOP = "tvmbuild"
 _PACKAGE = Path(tvmbuild.__file__).parent
 _ONLY_HERE = frozenset({"onnxsim", "unearth", "pillow", "ziglang"})
-"""Models are simplified before they travel; the other machine's own compiler links."""
+"""Packages that stay here: models are simplified before they travel, and the other machine's own compiler links."""
 _UNUSED = re.compile(r"tvm/(3rdparty|src|web|include|lib64)/|.*/(tests?|testing/data)/|.*\.(pyi|cu|cuh)$")
 
 
 def pack_site(folder: Path, python: str, machine: str, have: frozenset[str]) -> Path:
-    """Return an archive of what tvmbuild needs there, besides itself; made once for the same versions."""
+    """Return an archive of tvmbuild's dependencies for that machine; made once for the same versions."""
     needed = list_needed(have)
     key = hashlib.sha256("\n".join((*needed, python, machine)).encode()).hexdigest()[:16]
     kept = cache_dir() / "bundles" / f"{key}.tar.xz"
@@ -58,7 +58,7 @@ def pack_site(folder: Path, python: str, machine: str, have: frozenset[str]) -> 
 
 
 class _Counter:
-    """Says now and then how much of the wheels is compressed."""
+    """Reports from time to time how much of the wheels is compressed."""
 
     def __init__(self, wheels: Sequence[Path]) -> None:
         self._wheels, self._done = wheels, 0
@@ -69,7 +69,7 @@ class _Counter:
         return sum(entry.file_size for wheel in self._wheels for entry in _list_entries(wheel))
 
     def add(self, size: int) -> None:
-        """Count so many bytes more."""
+        """Count ``size`` more bytes."""
         self._done += size
         if time.monotonic() - self._said >= EVERY_S:
             self._said = time.monotonic()
@@ -77,7 +77,7 @@ class _Counter:
 
 
 class _Counted(BytesIO):
-    """A file in memory that counts what is read of it: tarfile takes it piece by piece."""
+    """A file in memory that counts the bytes read, because tarfile reads it piece by piece."""
 
     def __init__(self, data: bytes, counter: _Counter) -> None:
         super().__init__(data)
@@ -91,10 +91,10 @@ class _Counted(BytesIO):
 
 
 def list_needed(have: frozenset[str]) -> tuple[str, ...]:
-    """Return `name==version` of what tvmbuild needs to tune and time, as far as it is installed here."""
+    """Return `name==version` of all installed packages that tvmbuild needs to tune and time."""
     absent = {_normal(name) for name in have} | _ONLY_HERE
     found: dict[str, str] = {}
-    waiting = [_TOP, *DISTRIBUTIONS]  # also where this tvmbuild was installed when they were an extra
+    waiting = [_TOP, *DISTRIBUTIONS]  # also for a tvmbuild that was installed when they were an extra
     while waiting:
         name = waiting.pop()
         version = installed_version(name)
@@ -110,7 +110,7 @@ def list_needed(have: frozenset[str]) -> tuple[str, ...]:
 
 
 def find_vulkan_runtime(machine: str) -> tuple[Path, Path]:
-    """Return the Vulkan runtime for the other machine, and its place in tvmbuild there; nothing compiles it there."""
+    """Return the Vulkan runtime for the other machine, and its place in tvmbuild there; no compiler is needed there."""
     from tvmbuild.package.runtime.vulkan.plugin import find_library  # noqa: PLC0415 - it imports tvm_ffi
 
     known = machine_of(machine)
@@ -118,9 +118,9 @@ def find_vulkan_runtime(machine: str) -> tuple[Path, Path]:
 
 
 def add_package(archive: tarfile.TarFile, *libraries: tuple[Path, Path]) -> None:
-    """Add tvmbuild itself, as it runs here, with the metadata by which doit finds its state's backend.
+    """Add this tvmbuild, with the metadata by which doit finds its state backend.
 
-    Compiled ``libraries`` are those of the other machine, each with its place.
+    The compiled ``libraries`` are for the other machine, each with its place.
     """
     for path in sorted(_PACKAGE.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so":
@@ -137,7 +137,7 @@ def add_package(archive: tarfile.TarFile, *libraries: tuple[Path, Path]) -> None
 def _download(folder: Path, needed: tuple[str, ...], python: str, machine: str) -> list[Path]:
     report_progress(f"downloading {len(needed)} wheels for Python {python} on {machine}")
     command = download_command(folder, "--quiet", "--no-deps", *foreign_options(machine, python))
-    # TMPDIR: what pip leaves when Ctrl-C ends it goes with the folder.
+    # TMPDIR: the files that pip leaves after Ctrl-C go with the folder.
     environment = {**os.environ, "TMPDIR": str(folder)}
     with subprocess.Popen(
         [*command, *needed], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
@@ -149,7 +149,7 @@ def _download(folder: Path, needed: tuple[str, ...], python: str, machine: str) 
 
 
 def _follow(pip: subprocess.Popen[str], folder: Path) -> str:
-    """Wait for pip, and say now and then how much it has; return the last line of its errors."""
+    """Wait for pip and report from time to time how much it has; return the last line of its errors."""
     try:
         while (errors := _wait(pip)) is None:
             report_progress(f"downloaded {_measure(folder) / 1e6:.0f} MB")

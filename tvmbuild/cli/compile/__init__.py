@@ -1,1 +1,1 @@
-"""`tvmbuild compile`: one model in, one package out."""
+"""The command `tvmbuild compile`: one model in, one package out."""

@@ -1,4 +1,4 @@
-"""`tvmbuild compile net.onnx -o net.tar`: one model in, one package out, and no project."""
+"""The command `tvmbuild compile net.onnx -o net.tar`: one model in, one package out, without a project."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OWN_OPTIONS = ("-o", "-h")
 
 
 def is_stage(arguments: Sequence[str]) -> bool:
-    """Return whether `tvmbuild compile …` means the stage of that name in a project: nothing says which model."""
+    """Return whether `tvmbuild compile …` means a project's stage of that name, because no argument names a model."""
     return not any(
         word.startswith("--") or word in OWN_OPTIONS or Path(word).suffix in MODEL_SUFFIXES or Path(word).is_file()
         for word in arguments
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_target_argument(parser: argparse.ArgumentParser) -> None:
-    """Add what says for which target."""
+    """Add the option that names the target."""
     parser.add_argument("--target", metavar="TARGET", help=f"{FORMS}; default: this machine's CPU")
     parser.add_argument("--precision", choices=get_args(Precision), help="what float32 models are computed in")
 
@@ -72,7 +72,7 @@ def name_target(args: argparse.Namespace) -> TargetWords:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build the package and write it where it is asked for; return the exit code."""
+    """Build the package and write it to the requested place; return the exit code."""
     model, target = find_model(args.model, args), name_target(args)
     output = _check_output(args.output or Path(f"{model.name}-{target.name}.tar"))
     records = _find_records(args, target)
@@ -117,7 +117,7 @@ def _minutes(text: str) -> float:
 
 
 def _check_output(path: Path) -> Path:
-    """Return the absolute path; TvmbuildError, before anything is built, where no file can be written there."""
+    """Return the absolute path; TvmbuildError, before anything is built, if no file can be written there."""
     if path.is_dir():
         raise TvmbuildError(f"{path} is a folder", f"Name a file: -o {path / 'net.tar'}.")
     if not path.absolute().parent.is_dir():
@@ -128,7 +128,7 @@ def _check_output(path: Path) -> Path:
 
 
 def _find_records(args: argparse.Namespace, target: TargetWords) -> Path | None:
-    """Return the folder with a folder a target that is used; None: the project's own."""
+    """Return the folder with one folder of records for each target; None: the project's own."""
     given = args.records
     if given is None:
         given = Path("records") if target.of_project else None
@@ -154,7 +154,7 @@ def _find_records(args: argparse.Namespace, target: TargetWords) -> Path | None:
 
 @contextlib.contextmanager
 def _said_without_project(root: Path) -> Iterator[None]:
-    """Say what is wrong with the files that the user has not written in the words of the command line."""
+    """Reword errors in the generated YAML files, which the user did not write, as errors of the command line."""
     try:
         yield
     except TvmbuildError as error:
@@ -163,7 +163,7 @@ def _said_without_project(root: Path) -> Iterator[None]:
 
 
 def _reword(text: str, root: Path) -> str:
-    """Say of a step's failure what somebody without models.yaml can do, and paths as they were given."""
+    """Reword a step's failure for a user without models.yaml, with paths as they were given."""
     text = re.sub(rf"{re.escape(str(root))}(?:/\.\.)+[^\s:,;]*", lambda found: os.path.normpath(found[0]), text)
     message, separator, hint = text.partition("\n  hint: ")
     said = say_without_project(TvmbuildError(message, hint or None))
@@ -171,7 +171,7 @@ def _reword(text: str, root: Path) -> str:
 
 
 def _list_steps(plan: Plan, cell: str, *, is_tuned: bool) -> list[AnyStep]:
-    """Return the cell's last steps; TvmbuildError where its package cannot be built, or not tuned, here."""
+    """Return the cell's last steps; TvmbuildError if its package cannot be built, or not tuned, here."""
     steps = {step.stage: step for step in plan.steps if step.subject == cell}
     build, tune = steps["compile"], steps["tune"]
     if build.unavailable is not None:

@@ -1,4 +1,4 @@
-"""The model of the command line → what models.yaml says of it."""
+"""The conversion of the command line's model to models.yaml."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HUB = re.compile(r"hf://([^/@]+/[^/@]+)(?:@([^/]+))?/(.+)")
 
 @dataclass(frozen=True)
 class ModelWords:
-    """A model as models.yaml has it, but for its source where that is a file: ``path``, absolute."""
+    """A model as in models.yaml, except that a source file is ``path``, absolute."""
 
     name: str
     data: dict[str, Any]
@@ -34,13 +34,13 @@ class ModelWords:
     labels: Path | None = None
 
     def data_in(self, folder: Path) -> dict[str, Any]:
-        """Return what the models.yaml in ``folder``, which is resolved, says."""
+        """Return the model's entry in the models.yaml in ``folder``, which is resolved."""
         data = {"source": {"path": os.path.relpath(self.path, folder)}, **self.data}
         return {**data, "labels": os.path.relpath(self.labels, folder)} if self.labels else data
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what models.yaml would."""
+    """Add the options that correspond to keys of models.yaml."""
     add_input_arguments(parser)
     parser.add_argument(
         "--labels", type=Path, metavar="FILE", help="a text file, one label a line; goes into the package"
@@ -54,7 +54,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def find_model(text: str, args: argparse.Namespace) -> ModelWords:
-    """Return the model that ``text`` and the options describe; TvmbuildError where there is no such file."""
+    """Return the model that ``text`` and the options describe; TvmbuildError if there is no such file."""
     path = _fetch_from_hub(text) if text.startswith(HUB_PREFIX) else Path(text)
     if not path.is_file():
         raise _explain_absence(path)
@@ -71,7 +71,7 @@ def find_model(text: str, args: argparse.Namespace) -> ModelWords:
 
 
 def _fetch_from_hub(text: str) -> Path:
-    """Download what hf://owner/repository[@revision]/FILE names, and say how models.yaml would hold it fast."""
+    """Download the file of hf://owner/repository[@revision]/FILE, and print how models.yaml would pin it."""
     match = _HUB.fullmatch(text)
     if match is None:
         raise TvmbuildError(
@@ -86,9 +86,9 @@ def _fetch_from_hub(text: str) -> Path:
 
 
 def state_shapes(model: ModelWords) -> dict[str, Any]:
-    """Return `inputs` with a shape for every input that the ONNX file leaves open, those that are given included.
+    """Return `inputs` with a shape for every input that the ONNX file leaves open, including the given ones.
 
-    An open first dimension is 1. TvmbuildError lists the inputs of which others are open.
+    An open first dimension is 1. TvmbuildError lists the inputs with other open dimensions.
     """
     from tvmbuild.preparing.onnx_graph import graph_inputs, load_model  # noqa: PLC0415 - imports onnx
 

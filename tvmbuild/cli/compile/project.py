@@ -28,12 +28,12 @@ from tvmbuild.doit_adapter.loader import load_doit_file
 DOIT_CONFIG, task_steps = load_doit_file(__file__)
 """
 OLD_S = 30 * 24 * 3600.0
-"""A folder that was not used for so long is removed."""
+"""The seconds without use after which a folder is removed."""
 _NUMBER_LIKE = re.compile(r"[-+.0-9]")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what YAML 1.2, which reads the files, may take for a number where PyYAML's 1.1 does not."""
+    """Quotes words that YAML 1.2, which reads the files, takes for numbers and PyYAML's 1.1 does not."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -44,19 +44,19 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def models_text(model: ModelWords, folder: Path) -> str:
-    """Return the models.yaml of that ``folder``."""
+    """Return the text of the models.yaml in ``folder``."""
     return _dump({"models": {model.name: model.data_in(folder)}})
 
 
 def targets_text(target: TargetWords) -> str:
-    """Return targets.yaml."""
+    """Return the text of targets.yaml."""
     return _dump({"targets": {target.name: target.data}})
 
 
 def open_project(model: ModelWords, target: TargetWords, records: Path | None) -> Path:
     """Write the project of that model and target and return its folder, locked until this process ends.
 
-    It is the same folder each time, so that only what changed is built again. ``records``: where its records are.
+    The folder is the same each time, so that only changes are built again. ``records`` is the folder of its records.
     """
     parts = (str(model.path), target.name, str(records))
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
@@ -86,7 +86,7 @@ def _dump(data: Mapping[str, Any]) -> str:
 
 
 def _remove_old(kept: Path) -> None:
-    """Remove the folders of other models that nobody has used for a month, and nobody uses now."""
+    """Remove the folders of other models that are not in use and were not used for a month."""
     for root in kept.parent.iterdir():
         with contextlib.suppress(OSError):
             if root != kept and (root / MODELS_YAML).stat().st_mtime < time.time() - OLD_S and not _is_in_use(root):

@@ -1,4 +1,4 @@
-"""`--target` → what targets.yaml says of it: a name of this folder's, LLVM's of a CPU, or a GPU's in two words."""
+"""The conversion of `--target` to targets.yaml: a name in this folder's file, an LLVM CPU, or a GPU in two words."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from tvmbuild.targets.table import TARGETS, target_kind
 
 FORMS = "LLVM's name of a CPU, cuda:sm_87, vulkan:intel-iris-xe, cuda, vulkan, a board (pi5), or a name of targets.yaml"
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
-"""LLVM need not be asked for these, which takes seconds."""
+"""CPU levels for which LLVM need not be asked, which takes seconds."""
 GLIBC = "2.28"
-"""Of distributions since 2018."""
+"""The version in distributions since 2018."""
 CARD: Mapping[str, AttributeValue] = {
     "max_threads_per_block": 1024,
     "max_shared_memory_per_block": 49152,
     "thread_warp_size": 32,
     "registers_per_block": 65536,
 }
-"""What every NVIDIA card since Maxwell has; docs/how-to/cuda.md."""
+"""The attributes of every NVIDIA GPU since Maxwell; docs/how-to/cuda.md."""
 HOSTS = {
     "sm_53": "cortex-a57",
     "sm_62": "cortex-a57",
@@ -41,26 +41,26 @@ HOSTS = {
     "sm_110": "neoverse-v3ae",
     "sm_121": "gb10",
 }
-"""The CPU beside the card, where both are one chip: NVIDIA's Jetson boards and DGX Spark."""
+"""The CPU beside the GPU, if both are one chip: NVIDIA's Jetson boards and DGX Spark."""
 _ARCH = re.compile(r"sm_[0-9]{2,3}[af]?")
 _OTHER_CORES = 4
-"""Threads on a machine that is not this one; `tvmbuild.load(threads=)` takes others."""
+"""The threads on a machine that is not this one; `tvmbuild.load(threads=)` overrides them."""
 
 
 @dataclass(frozen=True)
 class TargetWords:
-    """A target as targets.yaml has it."""
+    """A target as in targets.yaml."""
 
     name: str
     data: dict[str, Any]
     of_project: bool = False
-    """Whether this folder's targets.yaml has it, so that its records are those beside it."""
+    """Whether this folder's targets.yaml has it, so that its records are those beside that file."""
 
 
 def find_target(text: str | None, folder: Path | None = None) -> TargetWords:
     """Return the target that ``text`` names, of the targets.yaml in ``folder`` first. None: this machine's CPU.
 
-    TvmbuildError names what is nearest to a word that names none.
+    For an unknown word, TvmbuildError names the nearest known one.
     """
     own = load_targets(folder) if folder and (folder / TARGETS_YAML).is_file() else {}
     if text is not None and text in own:
@@ -132,7 +132,7 @@ def _usual_host() -> dict[str, Any]:
 
 
 def _count_cores(cpu: Mapping[str, AttributeValue]) -> int:
-    """Return this process's cores where the code runs here."""
+    """Return this process's cores if the code runs here."""
     here = detect_capabilities()
     runs = target_kind("llvm").explain_here(Attributes({**cpu, "num-cores": 1}), here) is None
     return here.cores if runs and here.cores else _OTHER_CORES

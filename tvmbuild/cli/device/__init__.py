@@ -1,1 +1,1 @@
-"""`tvmbuild device …`: one file an action."""
+"""The command `tvmbuild device …`, one file for each action."""

@@ -1,4 +1,4 @@
-"""`tvmbuild device …`: boards behind an RPC tracker: serve, list, and the tracker itself."""
+"""The command `tvmbuild device …`: boards behind an RPC tracker: serve, list, and the tracker itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "tracker": ("tvmbuild.cli.device.tracker", "start a tracker, which boards and builds meet at"),
     "emulator": ("tvmbuild.cli.device.emulator", "make or remove the emulated board of `device: {qemu: …}`"),
 }
-"""Name → module with ``add_arguments(parser)`` and ``run(args) -> int``, and its help."""
+"""Name → (module with ``add_arguments(parser)`` and ``run(args) -> int``, help)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,5 +24,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; return the exit code."""
+    """Run the action; return the exit code."""
     return int(importlib.import_module(ACTIONS[args.action][0]).run(args))

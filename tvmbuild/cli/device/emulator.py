@@ -1,4 +1,4 @@
-"""`tvmbuild device emulator make aarch64`: the emulated board that `device: {qemu: aarch64}` names."""
+"""The command `tvmbuild device emulator make aarch64`: the emulated board that `device: {qemu: aarch64}` names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tvmbuild device ls`: the boards of trackers."""
+"""The command `tvmbuild device ls`: the boards of trackers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COLUMNS = ("tracker", "key", "board", "state", "architecture", "CPU", "cores", 
 class _Row:
     cells: tuple[str, ...]
     problem: str | None = None
-    """What there is to say below the table."""
+    """The message below the table."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table; 1 when a tracker does not answer."""
+    """Print the table; return 1 if a tracker does not answer."""
     targets = {} if args.tracker else _list_targets()
     trackers = args.tracker or sorted({device.tracker for device in targets.values()})
     if not trackers:
@@ -84,7 +84,7 @@ def _list_targets() -> dict[str, RpcDevice]:
 
 
 def _list_rows(tracker: str, targets: Mapping[str, str]) -> Iterator[_Row]:
-    """Yield what is known of the tracker's boards; ``targets`` are names and keys."""
+    """Yield the rows of the tracker's boards; ``targets`` are names and keys."""
     known = list_boards(tracker)
     wanted = set(targets.values())
     if not known and not wanted:
@@ -99,7 +99,7 @@ def _list_rows(tracker: str, targets: Mapping[str, str]) -> Iterator[_Row]:
 
 
 def _list_boards(tracker: str, key: str, boards: Boards) -> Iterator[_Row]:
-    """Yield board, state, architecture, CPU, cores and TVM; of a busy board only that it is."""
+    """Yield board, state, architecture, CPU, cores and TVM; of a busy board only the state is known."""
     if not boards.addresses:
         yield _Row(("—", "not connected", "", "", "", ""))
         return

@@ -1,4 +1,4 @@
-"""`tvmbuild device serve`: what runs on a board."""
+"""The command `tvmbuild device serve`, which runs on a board."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     check_reachable(serving)
     serving = replace(serving, cpu=serving.cpu or find_cpu())
     _greet(serving, args.tracker)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # systemd's stop is Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # systemd's stop acts like Ctrl-C
     try:
         supervise(serving)
     except KeyboardInterrupt:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_versions(required: str | None, installed: str | None) -> None:
-    """Raise TvmbuildError when the TVM here is not the one that packages are built with."""
+    """Raise TvmbuildError if the TVM here is not the version used to build packages."""
     if installed is None:
         raise TvmbuildError("there is no TVM on this board", f"`pip install {_TVM}=={required or 'VERSION'}`")
     if required is not None and installed != required:
@@ -61,7 +61,7 @@ def check_versions(required: str | None, installed: str | None) -> None:
 
 
 def find_required() -> str | None:
-    """Return the version of TVM that this tvmbuild is for; None where it is not installed as a distribution."""
+    """Return the version of TVM that this tvmbuild needs; None if it is not installed as a distribution."""
     try:
         wanted = requires("tvmbuild") or []
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""`tvmbuild device tracker`: TVM's RPC tracker."""
+"""The command `tvmbuild device tracker`: TVM's RPC tracker."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`tvmbuild doctor`."""
+"""The command `tvmbuild doctor`."""

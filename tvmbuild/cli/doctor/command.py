@@ -1,4 +1,4 @@
-"""`tvmbuild doctor`: what this machine can build, link and run, and how to get the rest."""
+"""The command `tvmbuild doctor`: the things that this machine can build, link and run, and how to get the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; exit code 1 when something is wrong, 0 when something is merely missing."""
+    """Print the findings; return 1 if something is wrong, 0 if something is only missing."""
     if args.vulkan_selftest:
         from tvmbuild.cli.doctor.selftest import run_selftest  # noqa: PLC0415 - imports TVM
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _load_project() -> tuple[Project | None, list[Finding]]:
-    """Return the project around the current folder, none outside one; a broken one is a finding."""
+    """Return the project around the current folder, None outside one; a broken project is a finding."""
     try:
         root = find_root(Path.cwd())
     except TvmbuildError:
@@ -105,11 +105,11 @@ def _check_disk(what: str, folder: Path) -> Finding:
     return Finding("ok", what, detail)
 
 
-# What the doctor looks at in the installation: versions, code generators, linkers. No TVM is imported.
+# The doctor's checks of the installation: versions, code generators, linkers. No TVM is imported.
 
 
 def check_installation(capabilities: Capabilities) -> Iterator[Finding]:
-    """Yield the findings about installed distributions and what TVM answered."""
+    """Yield the findings about installed distributions and TVM's capabilities."""
     yield from _check_pins(capabilities)
     yield _check_xgboost(capabilities)
     yield from (kind.check(capabilities) for kind in TARGETS.values())
@@ -117,7 +117,7 @@ def check_installation(capabilities: Capabilities) -> Iterator[Finding]:
 
 
 def list_pins() -> dict[str, str]:
-    """Return the exact versions that tvmbuild's own metadata asks for."""
+    """Return the exact versions that tvmbuild's own metadata requires."""
     lines = importlib.metadata.requires("tvmbuild") or ()
     return {match[1]: match[2] for line in lines if (match := re.fullmatch(r"([\w.-]+)==([\w.]+)", line))}
 
@@ -154,20 +154,20 @@ def _check_linker(capabilities: Capabilities) -> Finding:
     return Finding("ok", "linker", f"ziglang {version}: links for every target")
 
 
-# Which processes hold device locks now, from the kernel's table.
+# The processes that hold device locks now, from the kernel's table.
 
 LOCKS = Path("/proc/locks")
 
 
 def list_holders() -> list[tuple[str, str]]:
-    """Return (device, holder) of every device lock that is held; empty where the kernel has no /proc/locks."""
+    """Return (device, holder) of every held device lock; empty if the kernel has no /proc/locks."""
     folder = runtime_dir()
     if not folder.is_dir() or not LOCKS.exists():
         return []
     inodes = {path.stat().st_ino: path.stem for path in folder.glob("*.lock")}
     found = []
     for line in LOCKS.read_text().splitlines():
-        # "3: FLOCK  ADVISORY  WRITE 4711 fd:01:123456 0 EOF"; "3: -> FLOCK …" is one that waits
+        # "3: FLOCK  ADVISORY  WRITE 4711 fd:01:123456 0 EOF"; "3: -> FLOCK …" is a waiting lock
         fields = line.split()
         if "->" in fields or len(fields) < 6 or fields[1] != "FLOCK":
             continue
@@ -185,7 +185,7 @@ def _name(pid: str) -> str:
         return "ended"
 
 
-# What the doctor says of the project around the current folder: its targets on this machine, and its step cache.
+# The doctor's checks of the project around the current folder: its targets on this machine, and its step cache.
 
 
 def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> Iterator[Finding]:
@@ -205,7 +205,7 @@ def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> 
 
 
 def check_cache(cache: CacheSpec | None) -> Finding:
-    """Return what the step cache holds."""
+    """Return a finding with the contents of the step cache."""
     if cache is None:
         return Finding("ok", "step cache", "off; `cache:` in targets.yaml or TVMBUILD_CACHE names a folder for it")
     try:

@@ -1,4 +1,4 @@
-"""`tvmbuild doctor --vulkan-selftest`: every class of kernels on this machine's Vulkan device against the CPU."""
+"""The option `tvmbuild doctor --vulkan-selftest`: every class of kernels on the Vulkan device against the CPU."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tvmbuild.preparing.compare import find_error
 from tvmbuild.targets.vulkan import explain_vulkan_here
 
 TOLERANCES: dict[Precision, float] = {"fp32": 1e-5, "fp16": 2e-2}
-"""By precision, of an output's largest magnitude."""
+"""The tolerance by precision, as a share of an output's largest magnitude."""
 
 
 def run_selftest() -> int:
-    """Print one row a case and precision; exit code 1 where a number is wrong or nothing can be run."""
+    """Print one row for each case and precision; return 1 if a number is wrong or nothing can be run."""
     attributes = describe_gpu("vulkan", 0)
     if attributes is None:
         raise TvmbuildError("there is no Vulkan device to test", explain_vulkan_here())
@@ -53,7 +53,7 @@ def run_selftest() -> int:
 
 
 def _test(case: Case, target: PackageTarget, tolerance: float, folder: Path) -> tuple[str, bool]:
-    """Return what to say of a case, and whether it went wrong."""
+    """Return the line about a case, and whether it failed."""
     content = case.model.SerializeToString()
     reference = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [output.name for output in reference.get_outputs()]

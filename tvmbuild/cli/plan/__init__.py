@@ -1,1 +1,1 @@
-"""`tvmbuild plan`."""
+"""The command `tvmbuild plan`."""

@@ -1,4 +1,4 @@
-"""`tvmbuild plan --json`: format 1."""
+"""The output of `tvmbuild plan --json`, format 1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FORMAT = 1
 
 
 def make_json(planned: Planned) -> dict[str, object]:
-    """Return the plan as JSON's values; null is `not known`."""
+    """Return the plan as JSON values; null means not known."""
     total = planned.total
     return {
         "format": FORMAT,

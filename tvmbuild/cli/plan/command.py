@@ -1,4 +1,4 @@
-"""`tvmbuild plan`: which steps would run and why, and what tuning would cost; nothing is run or written."""
+"""The command `tvmbuild plan`: which steps would run and why, and the cost of tuning; nothing is run or written."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 def _print(planned: Planned) -> None:
     console = make_console()
     width = max(len(status.step.id) for status in planned.statuses)
-    # One print: a thousand cells have thousands of lines.
+    # One print, because a thousand cells have thousands of lines.
     console.print(Text("\n").join(_describe(status, width) for status in planned.statuses), soft_wrap=True)
     console.print()
     here = {status.step.subject for status in planned.statuses if status.state != "unavailable"}
@@ -95,7 +95,7 @@ def _list_notes(prices: Sequence[CellPrice]) -> list[str]:
 
 
 def _list_input_notes(status: Status) -> list[str]:
-    """Return what simplify has taken for granted about a model's inputs, or what it will say of them."""
+    """Return simplify's assumptions about a model's inputs, those it has made or will make."""
     step = status.step
     return foresee_inputs(step) if has_options(step, SimplifyStep) and status.reasons else recall_batch(step)
 
@@ -127,7 +127,7 @@ def _show_minutes(seconds: Seconds | None) -> str:
 
 
 def summarise(planned: Planned) -> str:
-    """Return the plan in a line."""
+    """Return the plan in one line."""
     states = [status.state for status in planned.statuses]
     running, following, unavailable = (states.count(state) for state in ("would run", "may run", "unavailable"))
     parts = [f"{count(running, 'step')} to run"]
@@ -154,7 +154,7 @@ def _describe_total(total: TotalPrice, prices: Sequence[CellPrice]) -> list[str]
 
 
 def describe_seconds(seconds: Seconds | None, at_least: Seconds = NO_TIME) -> str:
-    """Return a duration for people: `6 to 14 min`; when it is not known, what it takes at least."""
+    """Return a duration for people, `6 to 14 min`; if it is not known, its lower bound."""
     if seconds is None:
         return f"at least {' '.join(round_duration(at_least.low))}" if at_least.low else f"{UNKNOWN} min"
     (low, unit), (high, of) = round_duration(seconds.low), round_duration(seconds.high)

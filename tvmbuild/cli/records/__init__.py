@@ -1,1 +1,1 @@
-"""`tvmbuild records …`: one file an action."""
+"""The command `tvmbuild records …`, one file for each action."""

@@ -1,4 +1,4 @@
-"""`tvmbuild records …`: look at the records, clean, check, merge and exchange them."""
+"""The command `tvmbuild records …`: look at the records, clean, check, merge and exchange them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "import": ("tvmbuild.cli.records.importing", "take in another folder of records, or MetaSchedule's database"),
     "export": ("tvmbuild.cli.records.exporting", "write a target's records as a MetaSchedule database folder"),
 }
-"""Name → module with ``add_arguments(parser)`` and ``run(args) -> int``, and its help."""
+"""Name → (module with ``add_arguments(parser)`` and ``run(args) -> int``, help)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,5 +28,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; return the exit code."""
+    """Run the action; return the exit code."""
     return int(importlib.import_module(ACTIONS[args.action][0]).run(args))

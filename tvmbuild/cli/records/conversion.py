@@ -1,4 +1,4 @@
-"""How `records import` and `export` reach MetaSchedule's database: a process that has TVM does it."""
+"""The access of `records import` and `export` to MetaSchedule's database, through a process that has TVM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHILD = "tvmbuild.replay.json_database"
 
 
 def convert(request: Mapping[str, object]) -> dict[str, int]:
-    """Do an import or an export; return its counts. TvmbuildError says what is wrong with the database."""
+    """Do an import or an export; return its counts. TvmbuildError describes a fault of the database."""
     with neutral_folder() as empty:
         done = subprocess.run(
             [sys.executable, "-m", _CHILD],

@@ -1,4 +1,4 @@
-"""`tvmbuild records import DIR`: another folder of records, or a database that MetaSchedule wrote."""
+"""The command `tvmbuild records import DIR`: another folder of records, or a database that MetaSchedule wrote."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import; nothing is written when something cannot be."""
+    """Import the records; if one cannot be imported, nothing is written."""
     root = find_root(Path.cwd())
     folder: Path = args.folder.resolve()
     if not folder.is_dir():
@@ -86,7 +86,7 @@ def _import_database(layout: Layout, folder: Path, args: argparse.Namespace) -> 
 
 
 def _fit_all(imported: Path, into: Path) -> int:
-    """Where the store has a Task already, keep of its imported records those that replay on the store's workload.
+    """Keep, for Tasks already in the store, only imported records that replay on the store's workload.
 
     A trace finds blocks by name, and names may differ between equal workloads. Return how many were left out.
     """

@@ -1,4 +1,4 @@
-"""`tvmbuild records ls`: what each target's folder holds."""
+"""The command `tvmbuild records ls`: the contents of each target's folder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def keys_of_models(layout: Layout, pattern: str, target: str) -> set[str]:
-    """Return the Task keys of the cells of that target whose model matches; TvmbuildError when none was tuned."""
+    """Return the Task keys of that target's cells whose model matches; TvmbuildError if none was tuned."""
     cells = sorted(layout.cell_file("*", target, "tasks.json").parent.parent.glob(f"*@{target}/tasks.json"))
     matching = [path for path in cells if fnmatchcase(path.parent.name.rpartition("@")[0], pattern)]
     if not matching:

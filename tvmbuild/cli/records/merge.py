@@ -1,4 +1,4 @@
-"""`tvmbuild records merge A B`: the union of two folders of records, or of two record files, in A."""
+"""The command `tvmbuild records merge A B`: the union of two folders of records, or of two record files, in A."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Merge; nothing is written when one file cannot be merged."""
+    """Merge the records; if one file cannot be merged, nothing is written."""
     hold_records(args.into)
     plan = plan_merge(args.into, args.other, skip_others=args.skip_others)
     if not args.dry_run:
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def describe_changes(plan: MergePlan, *, done: bool) -> str:
-    """Return one line: how many files and records."""
+    """Return one line with the number of files and records."""
     changes = plan.changes
     left_out = f"; {len(plan.others)} files for other attributes left out" if plan.others else ""
     added = sum(change.before is None for change in changes)

@@ -1,4 +1,4 @@
-"""`tvmbuild records merge-driver`: what git calls to merge a record file; with --install, tell git to."""
+"""The command `tvmbuild records merge-driver`: git calls it to merge a record file; --install registers it in git."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.records.task_file import TaskFile
 
 NAME = "tvmbuild-records"
 ATTRIBUTES = f"records/*/????????????????.json merge={NAME}"
-"""The line of .gitattributes: a record file is called by its Task's key, 16 digits; locks and choices are not."""
+"""The line of .gitattributes: it matches record files, named by a Task's key of 16 digits, not locks or choices."""
 TITLE = "union of measured schedules"
 CONFLICT = 1
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Install, or merge; 1 tells git that there is a conflict."""
+    """Install the driver, or merge; 1 tells git that there is a conflict."""
     if args.install and not args.files:
         from tvmbuild.planning.project import find_root  # noqa: PLC0415 - git, which starts the driver often, does not need it
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def merge_for_git(ancestor: Path, ours: Path, theirs: Path, name: str) -> int:
-    """Write the merge into ``ours``; where there is none, leave it as it is, say why and return 1."""
+    """Write the merge into ``ours``; if it is impossible, leave the file, print the reason and return 1."""
     try:
         sides = _read_side(ours), _read_side(theirs)
         merged = _choose_task(sides, name) or merge_branches(_read_ancestor(ancestor), *sides)
@@ -56,10 +56,10 @@ def merge_for_git(ancestor: Path, ours: Path, theirs: Path, name: str) -> int:
 
 
 def _choose_task(sides: tuple[TaskFile, TaskFile], name: str) -> TaskFile | None:
-    """Return the side that is the file's own Task, None when both are.
+    """Return the side that holds the file's own Task, None if both do.
 
-    Where one branch drops a Task's file and adds another's, git takes that for a file that was renamed, and wants the
-    other branch's changes of the dropped one merged into the new one.
+    If one branch drops a Task's file and adds another's, git takes that for a renamed file, and wants the other
+    branch's changes of the dropped one merged into the new one.
     """
     own = [side for side in sides if side.key == Path(name).stem]
     if sides[0].key == sides[1].key or len(own) != 1:
@@ -77,7 +77,7 @@ def _read_side(path: Path) -> TaskFile:
 
 
 def _read_ancestor(path: Path) -> TaskFile | None:
-    """Return the common version; git gives an empty file where both branches added theirs."""
+    """Return the common version; git gives an empty file if both branches added theirs."""
     try:
         return read_task_file(path)
     except DamagedRecordsError:
@@ -101,7 +101,7 @@ def install(root: Path) -> int:
 
 
 def _own_command() -> str:
-    """Return the command that starts this tvmbuild, whatever environment is active when git merges."""
+    """Return the command that starts this tvmbuild in whatever environment is active when git merges."""
     script = Path(sys.executable).parent / "tvmbuild"
     return shlex.quote(str(script)) if script.exists() else f"{shlex.quote(sys.executable)} -m tvmbuild"
 

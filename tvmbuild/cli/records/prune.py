@@ -1,4 +1,4 @@
-"""`tvmbuild records prune`: drop what no cell uses, or what this clone found wrong."""
+"""The command `tvmbuild records prune`: drop records that no cell uses, or that this clone found faulty."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tvmbuild.records.task_file import TaskFile, code_of
 
 @dataclass(frozen=True)
 class _Removal:
-    """A record file to be removed, or (``after``) written without some records."""
+    """A record file to remove, or (``after``) to write without some records."""
 
     path: Path
     why: str
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Drop them; return the exit code."""
+    """Drop the records; return the exit code."""
     layout = Layout(find_root(Path.cwd()))
     if not args.dry_run:
         hold_records(layout.root)
@@ -78,7 +78,7 @@ def _list_unused(layout: Layout, targets: list[str], *, force: bool) -> Iterator
 
 
 def _read_keys(status: Status, *, force: bool) -> set[str]:
-    """Return the cell's Tasks; TvmbuildError when they are not known, or were those of another model or target."""
+    """Return the cell's Tasks; TvmbuildError if they are unknown, or belong to another model or target."""
     cell = status.step.subject
     try:
         if status.knows_tasks or force:

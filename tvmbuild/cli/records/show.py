@@ -1,4 +1,4 @@
-"""`tvmbuild records show KEY`: one Task's record file in words."""
+"""The command `tvmbuild records show KEY`: one Task's record file in words."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _not_one(asked: str, keys: list[str], known: list[str]) -> TvmbuildError:
 
 
 def describe(target: str, stored: StoredTask) -> Iterator[str]:
-    """Return the lines that tell all of one record file."""
+    """Return the lines that describe one record file in full."""
     yield f"{target}: {stored.path.stem}"
     if stored.file is not None:
         yield from _describe_file(stored.file)

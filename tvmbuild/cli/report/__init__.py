@@ -1,1 +1,1 @@
-"""`tvmbuild report`."""
+"""The command `tvmbuild report`."""

@@ -1,4 +1,4 @@
-"""`tvmbuild report`: the report from the files on disk, written, opened in a browser, or served while doit runs."""
+"""The command `tvmbuild report`: the report from the files on disk, written, opened, or served while doit runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the report, and show it as asked; return the exit code."""
+    """Write the report, and show it as requested; return the exit code."""
     root = find_root(Path.cwd())
     plan = load_plan(root, Settings())
     if args.peaks:
@@ -55,13 +55,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open(url: str) -> None:
-    """Open the address, or say that no browser can."""
+    """Open the address, or print that no browser can."""
     if not webbrowser.open(url):
         print(f"no browser could be started here; open {url}")
 
 
 def _measure_peaks(root: Path, layout: Layout, steps: Sequence[AnyStep]) -> None:
-    """Measure what timed cells on this machine, its CPU with as many threads and its GPU, and keep it."""
+    """Measure the peaks of this machine, for each thread count that timed a cell and for the GPU, and store them."""
     from tvmbuild.devices.local.device import LOCAL  # noqa: PLC0415 - imports NumPy
     from tvmbuild.devices.local.gpu_peak import measure_gpu_peak  # noqa: PLC0415 - as above
     from tvmbuild.devices.local.peak import measure_peak  # noqa: PLC0415 - as above

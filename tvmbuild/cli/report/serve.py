@@ -1,4 +1,4 @@
-"""The report by HTTP, for this machine's browsers alone: made again when a file that it shows has changed."""
+"""The report by HTTP, for this machine's browsers alone; remade when a file that it shows has changed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tvmbuild.report.html_page import write_html
 
 LOOPBACK = "127.0.0.1"
 PAGE, STAMP = "/build/report.html", "/stamp"
-"""The page has the address that it has as a file, so that its links to record files are the same."""
+"""The page has the same address as the file, so that its links to record files are the same."""
 JOURNALS_S = 30
 RECORD = re.compile(r"/records/[a-z0-9][a-z0-9_.-]*/[0-9a-f]{16}\.json")
 
 
 class LiveReport:
-    """The page of a project as its files are now."""
+    """The page of a project from its present files."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._lock = plan, threading.Lock()
@@ -40,14 +40,14 @@ class LiveReport:
         return self._plan.root
 
     def stamp(self) -> str:
-        """Return what changes with every file that the page shows; loads the plan again where the YAML changed."""
+        """Return a text that changes with every file that the page shows; reload the plan if the YAML changed."""
         with self._lock:
             configured = _stamp(self._list_configuration())
             if configured != self._configured:
                 self._configured = configured
                 try:
                     self._plan = load_plan(self.root, Settings())
-                except TvmbuildError as error:  # the page shows the project as it was; doit says the same
+                except TvmbuildError as error:  # the page keeps its old content; doit reports the same error
                     print(f"error: {error}")
             shown = f"{self._configured} {_stamp(self._list_shown())} {_stamp_journals(self.root)}"
             return hashlib.sha256(shown.encode()).hexdigest()[:16]
@@ -73,7 +73,7 @@ class LiveReport:
 
 
 def _stamp(paths: Iterable[Path]) -> str:
-    """Return what changes when one of the files does, or comes, or goes."""
+    """Return a text that changes when one of the files changes, comes or goes."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(f"{path} {_identify(path)}\n".encode())
@@ -81,9 +81,9 @@ def _stamp(paths: Iterable[Path]) -> str:
 
 
 def _stamp_journals(root: Path) -> str:
-    """Return what changes with the searches that are not over, every JOURNALS_S at the most.
+    """Return a text that changes with the running searches, at most once in JOURNALS_S.
 
-    They grow with each measurement, and a page that is made again takes time of the cores that are measured on.
+    They grow with each measurement, and remaking a page takes time from the cores that measure.
     """
     journals = sorted(Layout(root).journals.glob("*/*.jsonl"))
     found = ((path.name, _identify(path)) for path in journals)
@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "tvmbuild"
 
     def do_GET(self) -> None:
-        """Answer with the page, its stamp, or a record file; nothing else of the disk."""
+        """Answer with the page, its stamp, or a record file, and nothing else of the disk."""
         path = self.path.partition("?")[0]
         if self.headers.get("Host") not in self.server.names:  # a page elsewhere whose name was bound to this address
             self.send_error(HTTPStatus.FORBIDDEN)
@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
 
     def log_message(self, *_: object) -> None:
-        """Be quiet: a page asks every two seconds."""
+        """Log nothing, because a page asks every two seconds."""
 
     def _send(self, kind: str, body: bytes) -> None:
         self.send_response(HTTPStatus.OK)

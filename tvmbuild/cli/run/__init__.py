@@ -1,1 +1,1 @@
-"""`tvmbuild run`."""
+"""The command `tvmbuild run`."""

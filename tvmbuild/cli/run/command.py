@@ -1,4 +1,4 @@
-"""`tvmbuild run`: run a package, wherever it came from; its outputs, latency, and the time of each operator."""
+"""The command `tvmbuild run`: run any package; print its outputs, latency, and the time of each operator."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run once; then measure what was asked for."""
+    """Run the package once, then do the requested measurements."""
     device = find_device(args.device)
     check_wishes(device, args)
     info = _read_info(args.package)
@@ -121,18 +121,18 @@ def _run(
             return outputs, measurement
 
 
-# Where `tvmbuild run` runs a package: --device.
+# The device that `tvmbuild run` runs a package on: --device.
 
 _MANY_CORES = 1024
 
 
 def find_device(text: str) -> Device:
-    """Return the device that --device names; TvmbuildError for what is none."""
+    """Return the device that --device names; TvmbuildError for an unknown one."""
     return open_device(read_device(text))
 
 
 def check_wishes(device: Device, args: argparse.Namespace) -> None:
-    """Raise TvmbuildError for what is to be measured and cannot be on this device."""
+    """Raise TvmbuildError for a requested measurement that this device cannot do."""
     if device.emulated and (args.print_time or args.profile or args.profile_json):
         raise TvmbuildError(f"{device.name} has no times that mean anything", "leave --print-time and --profile out")
     if not device.profiles and (args.profile or args.profile_json):
@@ -142,11 +142,11 @@ def check_wishes(device: Device, args: argparse.Namespace) -> None:
 
 
 def choose_threads(device: Device, info: PackageInfo) -> int:
-    """Return the cores that the package was tuned for, as far as they are here; a board says where it has fewer."""
+    """Return the cores that the package was tuned for, as far as they exist here; a board reports if it has fewer."""
     return default_threads(info, available_cores() if device.here else _MANY_CORES)
 
 
-# What `tvmbuild run` runs on: the inputs.
+# The inputs of `tvmbuild run`.
 
 
 def named_file(text: str) -> tuple[str, Path]:
@@ -158,9 +158,9 @@ def named_file(text: str) -> tuple[str, Path]:
 
 
 def collect_inputs(info: PackageInfo, args: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Return the arrays of --inputs or --fill, those of --input in their place; TvmbuildError when they do not fit.
+    """Return the arrays of --inputs or --fill, replaced by those of --input; TvmbuildError if they do not fit.
 
-    Without --fill, inputs are made up only where none is given at all.
+    Without --fill, inputs are made up only if none is given at all.
     """
     inputs: dict[str, np.ndarray] = {}
     if args.inputs:

@@ -1,4 +1,4 @@
-"""What `tvmbuild run` measures of a package that a worker holds."""
+"""The measurements of `tvmbuild run` on a package that a worker holds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured, and where; ``rows`` to ``peak`` are a profile's, ``warnings`` tell doubts."""
+    """The latency and its machine; the fields from ``rows`` to ``peak`` are a profile's, ``warnings`` are doubts."""
 
     machine: str
     threads: int
@@ -31,7 +31,7 @@ class Measurement:
 
 
 def measure_latency(device: Device, worker: Worker, number: int, repeat: int | None) -> Measurement:
-    """Time the model; hold the device's lock."""
+    """Time the model. The caller holds the device's lock."""
     worker.pause()
     watch = device.watch([worker])
     worker.resume()
@@ -45,16 +45,16 @@ def measure_latency(device: Device, worker: Worker, number: int, repeat: int | N
 
 
 def choose_peak(device: Device, info: PackageInfo, threads: int) -> Callable[[], Peak] | None:
-    """Return what measures the peaks of where the package runs; None where nothing does."""
+    """Return a function that measures the peaks of the package's device; None if it is not on this machine."""
     if not device.here:
         return None
     return partial(measure_gpu_peak, info.target) if info.target.on_gpu else partial(measure_peak, threads)
 
 
 def add_profile(worker: Worker, measurement: Measurement, peak: Callable[[], Peak] | None) -> Measurement:
-    """Time the operators, then ``peak``, while the worker is paused. Hold the device's lock.
+    """Time the operators, then ``peak``, while the worker is paused. The caller holds the device's lock.
 
-    A peak that cannot be measured is a warning: the operators' times are good without it.
+    A peak that cannot be measured is only a warning: the operators' times are good without it.
     """
     profile = worker.profile(measurement.latency.repeat)
     warnings = (*measurement.warnings, *profile.remarks)

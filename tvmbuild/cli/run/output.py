@@ -1,4 +1,4 @@
-"""What `tvmbuild run` shows: outputs, latency, and the table of operators; and the profile as JSON."""
+"""The output of `tvmbuild run`: outputs, latency, and the table of operators; and the profile as JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def print_outputs(console: Console, info: PackageInfo, outputs: Mapping[str, np.
 
 
 def print_ranking(console: Console, info: PackageInfo, outputs: Mapping[str, np.ndarray], best: int) -> None:
-    """Print the likeliest classes of each output that has one score a class; TvmbuildError when none has."""
+    """Print the likeliest classes of each output with one score for each class; TvmbuildError if there is none."""
     rankings = {name: value for name, value in outputs.items() if is_ranking(value.shape)}
     if not rankings:
         shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in outputs.items())
@@ -61,7 +61,7 @@ def print_latency(console: Console, measurement: Measurement) -> None:
 
 
 def print_profile(console: Console, info: PackageInfo, measurement: Measurement) -> None:
-    """Print one line an operator, the longest first, their sum, and the latency without the profiler."""
+    """Print one line for each operator, the longest first, their sum, and the latency without the profiler."""
     peak = measurement.peak
     table = Table(box=None, pad_edge=False, show_footer=True)
     total = sum(row.us for row in measurement.rows)
@@ -89,7 +89,7 @@ def print_profile(console: Console, info: PackageInfo, measurement: Measurement)
 
 
 def describe_peak(peak: Peak) -> str:
-    """Return what the shares are of, and how that was measured."""
+    """Return the peaks that the shares refer to, and how they were measured."""
     whose = f"peak with {count(peak.threads, 'thread')}" if peak.threads else "peak of the card"
     return (
         f"{whose}: {peak.gflops:.0f} GFLOP/s ({peak.compute}), {peak.gb_s:.1f} GB/s "
@@ -98,7 +98,7 @@ def describe_peak(peak: Peak) -> str:
 
 
 def describe_places(kind: str, rows: Sequence[OperatorRow]) -> str:
-    """Return which operators of a GPU package ran on the CPU."""
+    """Return the operators of a GPU package that ran on the CPU."""
     host = [row for row in rows if is_on_host(row)]
     if not host:
         return f"every operator ran on the {kind} device"
@@ -107,14 +107,14 @@ def describe_places(kind: str, rows: Sequence[OperatorRow]) -> str:
 
 
 def describe_clock(kind: str, clock: Clock) -> str:
-    """Return by which clock a GPU package's operators were timed, and what that means for the sum."""
+    """Return the clock that timed a GPU package's operators, and its effect on the sum."""
     if clock == "device":
         return f"timed by the {kind} device; what the latency has beyond the sum is launching and waiting"
     return f"timed on the host, with a wait after each call: what a launch costs is in every time of the {kind} device"
 
 
 def describe_graph(graph: GraphTime) -> str:
-    """Return what the CUDA graph took as a whole, beside its kernels."""
+    """Return the time of the whole CUDA graph, beside its kernels."""
     return (
         f"CUDA graph: {count(graph.kernels, 'kernel')}, {graph.sum_us:.1f} µs in all; {graph.us:.1f} µs from where "
         "the first begins to where the last ends"

@@ -1,4 +1,4 @@
-"""`tvmbuild target lock NAME` and `tvmbuild target add NAME`."""
+"""The command `tvmbuild target lock NAME` and `tvmbuild target add NAME`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it in the project around the current folder; return the exit code."""
+    """Add or lock the target in the project around the current folder; return the exit code."""
     root = find_root(Path.cwd())
     if args.action == "add":
         print(add_target(root, args.name, args.new_name))

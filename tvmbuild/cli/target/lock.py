@@ -1,4 +1,4 @@
-"""`tvmbuild target lock NAME`: resolve `native` and `from_device` once, into the target's lock."""
+"""The command `tvmbuild target lock NAME`: resolve `native` and `from_device` once, into the target's lock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMEOUT_S = 300
 
 
 def lock_target(root: Path, name: str) -> Path:
-    """Write the lock of that target and return its path; raise TvmbuildError when there is nothing to resolve."""
+    """Write the lock of that target and return its path; TvmbuildError if there is nothing to resolve."""
     questions = load_questions(root)
     if name not in questions:
         near = find_nearest(name, questions)

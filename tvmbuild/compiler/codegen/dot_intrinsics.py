@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -63,21 +64,35 @@ def _implement(instruction: DotInstruction) -> Any:
         with T.sblock("root"):
             T.reads(sums[0:lanes], data[0:depth], weights[0:steps, 0:lanes, 0:group])
             T.writes(sums[0:lanes])
-            sums[T.ramp(T.int32(0), 1, lanes)] = _add_steps(
+            sums[T.ramp(T.int32(0), 1, lanes)] = add_steps(
                 instruction,
                 sums.vload([0], f"int32x{lanes}"),
                 data.vload([0], f"{data_type}x{depth}"),
-                weights,
+                [weights.vload([step, 0, 0], f"int8x{lanes * group}") for step in range(steps)],
             )
 
     return implementation
 
 
-def _add_steps(instruction: DotInstruction, sums: Any, data: Any, weights: Any) -> Any:
-    for step in range(instruction.steps):
-        values = weights.vload([step, 0, 0], f"int8x{instruction.lanes * instruction.group}")
+def add_steps(instruction: DotInstruction, sums: Any, data: Any, weights: Sequence[Any]) -> Any:
+    """Return the sums with a use's products of the data and the weights, a vector for each step."""
+    for step, values in enumerate(weights):
         sums = _add_products(instruction, sums, _spread(instruction, data, step), values)
     return sums
+
+
+def add_halves(instruction: DotInstruction, sums: Any, data: Any, weights: Any) -> Any:
+    """Return sums of int16, two for each lane, with the products of four halves of bytes and weights added in pairs."""
+    name, lanes = T.llvm_lookup_intrinsic_id(instruction.halves), instruction.lanes
+    spread = T.reinterpret(T.broadcast(T.reinterpret(data, dtype="int32"), lanes), dtype=f"uint8x{4 * lanes}")
+    return sums + T.call_llvm_pure_intrin(name, spread, weights, dtype=f"int16x{2 * lanes}")
+
+
+def widen_halves(instruction: DotInstruction, sums: Any, factor: int) -> Any:
+    """Return both sums of each lane, times the factor, as one of int32."""
+    name, lanes = T.llvm_lookup_intrinsic_id(instruction.llvm), instruction.lanes
+    factors = T.broadcast(T.int16(factor), 2 * lanes)
+    return T.call_llvm_pure_intrin(name, sums, factors, dtype=f"int32x{lanes}")
 
 
 def _spread(instruction: DotInstruction, data: Any, step: int) -> Any:

@@ -31,6 +31,11 @@ def is_call(expr: Any, name: str) -> TypeGuard[relax.Call]:
     return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(name)
 
 
+def operator_name(call: relax.Call) -> str:
+    """Return the name of the Relax operator that is called, without ``relax.``."""
+    return str(call.op.name).removeprefix("relax.")
+
+
 def called_functions(mod: tvm.ir.IRModule) -> tuple[tvm.ir.GlobalVar, ...]:
     """Return the global variable of every ``call_tir`` of ``main``, in program order, once a call."""
     return tuple(call.args[0] for call in operator_calls(mod, "relax.call_tir"))

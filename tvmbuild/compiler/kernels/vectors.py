@@ -22,9 +22,13 @@ def spread(value: Any, lanes: int) -> Any:
 
 def load(buffer: Any, at: Any, lanes: int = 1) -> Any:
     """Return neighbouring numbers as float32."""
-    dtype = str(buffer.dtype)
-    value = buffer[at] if lanes == 1 else buffer.vload([at], f"{dtype}x{lanes}")
-    return value if dtype == "float32" else value.astype("float32" if lanes == 1 else f"float32x{lanes}")
+    value = take(buffer, at, lanes)
+    return value if str(buffer.dtype) == "float32" else value.astype("float32" if lanes == 1 else f"float32x{lanes}")
+
+
+def take(buffer: Any, at: Any, lanes: int = 1) -> Any:
+    """Return neighbouring numbers in the buffer's type."""
+    return buffer[at] if lanes == 1 else buffer.vload([at], f"{buffer.dtype}x{lanes}")
 
 
 def store(buffer: Any, value: Any, at: Any, lanes: int = 1) -> None:
@@ -51,6 +55,6 @@ def squash(score: Any, cap: float | None, lanes: int = 1) -> Any:
     return score if cap is None else number(cap, lanes) * tirx.tanh(score)
 
 
-def local(count: int) -> Any:
-    """Return a buffer of float32 of the thread's own."""
-    return T.alloc_buffer(wide(count), "float32", scope="local", layout=None)
+def local(count: int, dtype: str = "float32") -> Any:
+    """Return a buffer of the thread's own."""
+    return T.alloc_buffer(wide(count), dtype, scope="local", layout=None)

@@ -35,6 +35,8 @@ class DotInstruction:
     llvm: str
     steps: int = 1
     """Groups that a use of it goes through, at most: their data lie in one register, whose elements it can take."""
+    halves: str = ""
+    """LLVM's name of the one beside it that adds pairs of 8 bits in 16: exact for data of 4 bits, not of 8."""
 
     @property
     def intrinsic(self) -> str:
@@ -84,13 +86,24 @@ class DotInstruction:
 INSTRUCTIONS = (
     DotInstruction("dot_avx512_vnni", "x86_64", "avx512vnni", 16, 4, "uint8", "llvm.x86.avx512.vpdpbusd.512"),
     DotInstruction("dot_avx_vnni", "x86_64", "avxvnni", 8, 4, "uint8", "llvm.x86.avx512.vpdpbusd.256"),
-    DotInstruction("dot_avx512", "x86_64", "avx512bw", 16, 2, "int16", "llvm.x86.avx512.pmaddw.d.512"),
-    DotInstruction("dot_avx2", "x86_64", "avx2", 8, 2, "int16", "llvm.x86.avx2.pmadd.wd"),
+    DotInstruction(
+        "dot_avx512",
+        "x86_64",
+        "avx512bw",
+        16,
+        2,
+        "int16",
+        "llvm.x86.avx512.pmaddw.d.512",
+        halves="llvm.x86.avx512.pmaddubs.w.512",
+    ),
+    DotInstruction(
+        "dot_avx2", "x86_64", "avx2", 8, 2, "int16", "llvm.x86.avx2.pmadd.wd", halves="llvm.x86.avx2.pmadd.ub.sw"
+    ),
     DotInstruction("dot_i8mm", "aarch64", "i8mm", 4, 4, "uint8", "llvm.aarch64.neon.usdot.v4i32.v16i8", 4),
     DotInstruction("dot_dotprod", "aarch64", "dotprod", 4, 4, "int8", "llvm.aarch64.neon.sdot.v4i32.v16i8", 4),
     DotInstruction("dot_neon", "aarch64", "neon", 8, 2, "int8", "llvm.aarch64.neon.saddlp.v4i32.v8i16", 4),
 )
-"""The quickest first. All are exact: the one that adds pairs of 8 bits in 16 (vpmaddubsw) is not, and is not used."""
+"""The quickest first. All are exact: the one that adds pairs of 8 bits in 16 (vpmaddubsw) is so of ``halves`` alone."""
 
 
 def list_intrinsics() -> list[DotInstruction]:

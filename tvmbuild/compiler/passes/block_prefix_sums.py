@@ -16,6 +16,7 @@ from tvm import relax, te, tirx
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
+from tvmbuild.compiler.remarks import missed
 
 BLOCK = 64
 """Elements: each is read so often, on average half as often."""
@@ -28,8 +29,12 @@ def block_prefix_sums(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 def _rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
     shape = static_shape(call)
-    if not is_call(call, "relax.cumsum") or shape is None or call.attrs.axis is None:
+    if not is_call(call, "relax.cumsum"):
         return None
+    if shape is None:
+        return missed("its shape is not known")
+    if call.attrs.axis is None:
+        return missed("it runs over all axes")
     data, dtype, axis = call.args[0], str(call.ty.dtype), int(call.attrs.axis) % len(shape)
     if str(data.ty.dtype) != dtype:
         data = builder.emit(relax.op.astype(data, dtype))

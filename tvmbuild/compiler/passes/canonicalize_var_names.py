@@ -17,6 +17,9 @@ def canonicalize_var_names(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     LegalizeOps names blocks after variables (``lv235_red``) and a trace finds blocks by name; without this a trace of
     one model fails on the equal Task of another.
     """
+    bindings = (binding for block in mod["main"].body.blocks for binding in block.bindings)
+    if all(binding.var.name == _ANY_NAME for binding in bindings):
+        return mod
     return replace_main(mod, _Renamer(mod).visit_expr(mod["main"]))
 
 

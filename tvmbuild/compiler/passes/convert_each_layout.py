@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
+from tvmbuild.compiler.remarks import missed
 
 TO_NHWC, TO_NCHW, _TO_HWIO = [0, 2, 3, 1], [0, 3, 1, 2], [2, 3, 1, 0]
 
@@ -19,8 +20,10 @@ def convert_each_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 def _convert(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
     rule = _RULES.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None
-    if rule is None or _layout(call) != "NCHW" or call.attrs.out_layout not in {"", "NCHW"}:
+    if rule is None:
         return None
+    if _layout(call) != "NCHW" or call.attrs.out_layout not in {"", "NCHW"}:
+        return missed("its layout is not NCHW")
     data = builder.emit(relax.op.permute_dims(call.args[0], TO_NHWC))
     return relax.op.permute_dims(builder.emit(rule(call, data)), TO_NCHW)
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 import tvm
 from tvm import relax
+from tvm.relax.analysis import all_vars
 
 from tvmbuild.compiler.ir.op_sets import DISCONTINUOUS, EXACT
-from tvmbuild.compiler.ir.rewrite import list_variables
 
 _BYTES = frozenset({"int8", "uint8"})
 
@@ -23,7 +23,7 @@ def find_rounded(main: relax.Function, *, quantised: bool) -> set[relax.Var]:
     for block in reversed(main.body.blocks):
         for binding in reversed(block.bindings):
             if isinstance(binding, relax.VarBinding) and _concerns(binding, found, quantised):
-                found.update(list_variables(binding.value))
+                found.update(all_vars(binding.value))
     return found
 
 

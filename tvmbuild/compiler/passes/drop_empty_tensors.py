@@ -12,7 +12,9 @@ from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
-from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+from tvmbuild.compiler.ir.def_use import resolve
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_main
+from tvmbuild.compiler.remarks import missed
 
 
 def drop_empty_tensors(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -22,7 +24,7 @@ def drop_empty_tensors(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     parts += [field.ty for call in joins if isinstance(call.args[0], relax.Tuple) for field in call.args[0].fields]
     if not any(_is_empty(part) for part in parts):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _DropEmptyTensors(mod)))
+    return rewrite_main(mod, _DropEmptyTensors(mod), DROP_UNUSED)
 
 
 @mutator
@@ -31,21 +33,25 @@ class _DropEmptyTensors(PyExprMutator):  # type: ignore[misc]
         call = super().visit_call_(call)
         if not is_call(call, "relax.concat"):
             return call
-        parts = bound_value(self, call.args[0])
+        parts = resolve(self.lookup_binding, call.args[0])
         if not isinstance(parts, relax.Tuple):
             return call
         kept = [field for field in parts.fields if not _is_empty(field.ty)]
-        if not kept or len(kept) == len(parts.fields):
+        if not kept:
+            missed("all parts of the concatenation are empty")
+        if len(kept) in {0, len(parts.fields)}:
             return call
         return kept[0] if len(kept) == 1 else relax.op.concat(kept, call.attrs.axis)
 
     def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> relax.Expr:
         item = super().visit_tuple_getitem_(item)
-        split = bound_value(self, item.tuple_value)
+        split = resolve(self.lookup_binding, item.tuple_value)
         if not is_call(split, "relax.split"):
             return item
         fields = list(split.ty.fields)
         kept = [index for index, field in enumerate(fields) if not _is_empty(field)]
+        if not kept:
+            missed("all parts of the split are empty")
         if len(kept) in {0, len(fields)}:
             return item
         if item.index not in kept:

@@ -6,12 +6,15 @@ pixels, with a stride none at all. The slices are copied as often as the kernel 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import tvm
 from tvm import relax
 
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.passes.split_conv_transpose_by_phase import Emit
+from tvmbuild.compiler.remarks import is_missed, missed
 
 Shape = tuple[int, ...]
 
@@ -25,7 +28,9 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv3d":
         return None
     shape, weights, output = (static_shape(each) for each in (*call.args, call))
-    if shape is None or weights is None or output is None or _is_left(call, weights):
+    if shape is None or weights is None or output is None:
+        return missed("its shape is not known")
+    if is_missed(_list_obstacles(call, weights)):
         return None
     attributes, emit, op = call.attrs, builder.emit, relax.op
     front, top, left, back, bottom, right = (int(each) for each in attributes.padding)
@@ -59,9 +64,12 @@ def _slice_depth(emit: Emit, grouped: relax.Expr, first: int, stride: int, count
     return emit(relax.op.strided_slice(grouped, [3], [first], [end], [stride]))
 
 
-def _is_left(call: relax.Call, weights: Shape) -> bool:
-    attributes = call.attrs
-    types = {str(each.ty.dtype) for each in (*call.args, call)}
-    layouts = (attributes.data_layout, attributes.kernel_layout)
-    is_depthwise = weights[1] == 1 and int(attributes.groups) > 1
-    return layouts != ("NCDHW", "OIDHW") or is_depthwise or not all("float" in each for each in types)
+def _list_obstacles(call: relax.Call, weights: Shape) -> Iterator[str]:
+    types = sorted({str(each.ty.dtype) for each in (*call.args, call)})
+    layouts = (call.attrs.data_layout, call.attrs.kernel_layout)
+    if layouts != ("NCDHW", "OIDHW"):
+        yield f"its layout is {layouts[0]} with weights in {layouts[1]}"
+    if weights[1] == 1 and int(call.attrs.groups) > 1:
+        yield "it is depthwise: each output is of few products"
+    if not all("float" in each for each in types):
+        yield f"it is of {' and '.join(types)}, not of floats"

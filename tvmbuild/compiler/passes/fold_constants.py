@@ -10,8 +10,10 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.codegen.prepare import prepare_compiler
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+from tvmbuild.compiler.ir.modules import keep_if_same
+from tvmbuild.compiler.ir.rewrite import DROP_ALIASES, rewrite_main
 
 _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
@@ -19,7 +21,7 @@ _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "sq
 def decompose_and_fold(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Decompose and fold what is known when the package is built."""
     decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
-    return relax.transform.DeadCodeElimination()(fold_constants(decomposed))
+    return keep_if_same(mod, relax.transform.DeadCodeElimination()(fold_constants(decomposed)))
 
 
 def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -30,8 +32,8 @@ def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """
     prepare_compiler()  # TVM's pass runs the code that it makes
     mover = _Mover(mod)
-    moved = relax.transform.CanonicalizeBindings()(rewrite_main(mod, mover))
-    return relax.transform.FoldConstant()(moved) if mover.is_left else moved
+    moved = rewrite_main(mod, mover, DROP_ALIASES)
+    return keep_if_same(mod, relax.transform.FoldConstant()(moved)) if mover.is_left else moved
 
 
 @mutator
@@ -52,7 +54,7 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
 
     def _merge(self, call: relax.Call) -> relax.Expr:
         """Return a reshape of a reshape as one: fused with one another they would be a copy."""
-        first, shape = bound_value(self, call.args[0]) if call.args else None, static_shape(call)
+        first, shape = resolve(self.lookup_binding, call.args[0]) if call.args else None, static_shape(call)
         if shape is None or first is None or not (_is_reshape(call) and _is_reshape(first)):
             return call
         data = first.args[0]
@@ -60,7 +62,7 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
 
     def _value(self, expr: relax.Expr) -> relax.Expr:
         """Return the constant that a variable stands for, else the expression itself."""
-        found = bound_value(self, expr)
+        found = resolve(self.lookup_binding, expr)
         return found if isinstance(found, tvm.ir.GenericConst) else expr
 
     def _varies(self, argument: relax.Expr) -> bool:

@@ -11,12 +11,14 @@ from typing import Any, Literal
 
 import tvm
 from tvm import relax, s_tir, tirx
+from tvm.relax.analysis import all_vars
 
 from tvmbuild.compiler.ir.calls import display_name, is_call
+from tvmbuild.compiler.ir.def_use import DefUse
 from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, OPAQUE, static_shape
 from tvmbuild.compiler.ir.modules import replace_main
 from tvmbuild.compiler.ir.prim_funcs import list_nodes
-from tvmbuild.compiler.ir.rewrite import list_variables
+from tvmbuild.compiler.remarks import missed
 from tvmbuild.compiler.schedules.access import Access, collect
 
 _MOST = 32
@@ -46,13 +48,7 @@ class _Grouping:
         self.operators = {
             binding.var: found for binding in block.bindings if (found := read_operator(mod, binding)) is not None
         }
-        self.users: dict[relax.Var, set[relax.Var | None]] = {}
-        for each in main.body.blocks:
-            for binding in each.bindings:
-                for var in list_variables(binding.value):
-                    self.users.setdefault(var, set()).add(binding.var)
-        for var in list_variables(main.body.body):
-            self.users.setdefault(var, set()).add(None)
+        self.def_use = DefUse(main)
 
     def run(self) -> tuple[tvm.ir.IRModule, relax.DataflowBlock] | None:
         """Return the module with the new functions, and the block that calls them; None where there is none."""
@@ -83,7 +79,7 @@ class _Grouping:
         given = {argument for each in members for argument in each.arguments if isinstance(argument, relax.Var)}
         row = seed.shape if seed.kind == "reduction" else None
         for binding in self._bindings_after(seed):
-            arguments, each = set(list_variables(binding.value)), self.operators.get(binding.var)
+            arguments, each = set(all_vars(binding.value)), self.operators.get(binding.var)
             if binding.var in inside:
                 continue
             fits = each is not None and binding.var not in taken and _fits(each, seed.wide, row)
@@ -111,7 +107,8 @@ class _Grouping:
                 each = self.operators.get(argument) if isinstance(argument, relax.Var) else None
                 if each is None or each.var in inside or each.var in taken or each.kind != "element":
                     continue
-                if each.shape == wide and self.users[each.var] <= inside and not self._follows_product(each):
+                is_inner = each.shape == wide and self.def_use.is_only_used_by(each.var, inside)
+                if is_inner and not self._follows_product(each):
                     inside.add(each.var)
                     members.insert(0, each)
                     queue.append(each)
@@ -136,11 +133,19 @@ class _Grouping:
                 return group
         alone = members[:start]
         whole = len(alone) > 1 and seed.kind == "whole" and self._is_closed(alone)
-        return alone if whole else None
+        return alone if whole else missed(self._explain(members, start))
+
+    def _explain(self, members: list[Operator], start: int) -> str:
+        """Say why no group was made around a seed with what it reaches, ``start`` of which come before."""
+        if len(members) == start:
+            return "nothing over the same rows follows it"
+        if any(self._is_closed(members[:count]) for count in range(start + 1, len(members) + 1)):
+            return "FuseOps fuses what follows it"
+        return "several of the values over its rows are used elsewhere"
 
     def _is_closed(self, group: Sequence[Operator]) -> bool:
         inside = {each.var for each in group}
-        used = [each.var for each in group if not self.users.get(each.var, set()) <= inside]
+        used = [each.var for each in group if not self.def_use.is_only_used_by(each.var, inside)]
         return len(used) == 1 and used[0].same_as(group[-1].var)
 
 

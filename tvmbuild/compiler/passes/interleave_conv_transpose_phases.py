@@ -7,7 +7,7 @@ each as the largest has: with a kernel of 3 x 3 and a stride of 2, 16 products f
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.passes.convert_each_layout import TO_NCHW, TO_NHWC
+from tvmbuild.compiler.remarks import is_missed
 from tvmbuild.compiler.schedules.cpu.phases import TAPS
 
 _OPERATOR, _NAME = "relax.nn.conv2d_transpose", "transposed_conv2d"
@@ -31,11 +32,11 @@ def interleave_conv_transpose_phases(mod: tvm.ir.IRModule, target: tvm.target.Ta
 
     It has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.
     """
-    if not any(is_interleaved(call, target) for call in operator_calls(mod, _OPERATOR)):
+    if is_gpu(target) or not operator_calls(mod, _OPERATOR):
         return mod
 
     def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
-        if not is_interleaved(call, target):
+        if not is_call(call, _OPERATOR) or is_missed(_list_obstacles(call, target)):
             return None
         data = builder.emit(relax.op.permute_dims(call.args[0], TO_NHWC))
         batch, channels, height, width = static_shape(call) or ()
@@ -53,24 +54,35 @@ def is_interleaved(call: relax.Call, target: tvm.target.Target) -> bool:
 
     Other channels are better off beside those of the other phases.
     """
-    if is_gpu(target) or not is_call(call, _OPERATOR) or not isinstance(call.args[1], tvm.ir.GenericConst):
-        return False
+    is_one = not is_gpu(target) and is_call(call, _OPERATOR)
+    return is_one and next(_list_obstacles(call, target), None) is None
+
+
+def _list_obstacles(call: relax.Call, target: tvm.target.Target) -> Iterator[str]:
     attributes, (data, weights) = call.attrs, call.args
     shape = static_shape(weights)
-    if static_shape(data) is None or shape is None or str(data.ty.dtype) != str(weights.ty.dtype):
-        return False
+    if not isinstance(weights, tvm.ir.GenericConst):
+        yield "its weights are computed, not constant"
+    if static_shape(data) is None or shape is None:
+        yield "its shape is not known"
+        return
+    types = sorted({str(each.ty.dtype) for each in (data, weights)})
+    if len(types) > 1 or not all("float" in each for each in (*types, str(call.ty.dtype))):
+        yield f"it is of {' and '.join(types)}, not of one type of floats"
+    layouts = (attributes.data_layout, attributes.out_layout, attributes.kernel_layout)
+    if layouts != ("NCHW", "NCHW", "IOHW"):
+        yield f"its layout is {layouts[0]} with weights in {layouts[2]}"
     strides, dilations = ([int(each) for each in some] for some in (attributes.strides, attributes.dilation))
     inputs, own, *kernel = shape
+    if max(strides) == 1:
+        yield "it has no stride"
+    if not all(dilation == 1 or extent == 1 for dilation, extent in zip(dilations, kernel, strict=True)):
+        yield f"its kernel has a dilation of {max(dilations)}"
     groups = int(attributes.groups)
     vector = groups if own == 1 and groups == inputs else own
-    return (
-        (attributes.data_layout, attributes.out_layout, attributes.kernel_layout) == ("NCHW", "NCHW", "IOHW")
-        and "float" in str(data.ty.dtype)
-        and "float" in str(call.ty.dtype)
-        and max(strides) > 1
-        and all(dilation == 1 or extent == 1 for dilation, extent in zip(dilations, kernel, strict=True))
-        and _fills_vectors(vector, describe_machine(target).lanes(tvm.DataType(str(data.ty.dtype)).bits))
-    )
+    lanes = describe_machine(target).lanes(tvm.DataType(str(data.ty.dtype)).bits)
+    if not _fills_vectors(vector, lanes):
+        yield f"{vector} channels leave too much of vectors of {lanes} empty"
 
 
 def _fills_vectors(channels: int, lanes: int) -> bool:

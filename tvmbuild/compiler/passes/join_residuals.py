@@ -10,8 +10,10 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.def_use import Lookup, resolve
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import Lookup, resolve, rewrite_calls
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_calls
+from tvmbuild.compiler.remarks import missed
 
 _BEFORE = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 """What may be done to a product with a constant before it is reshaped: a bias, a scale."""
@@ -21,24 +23,33 @@ def join_residuals(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with such sums before the reshape; one without products stays as it is."""
     if not operator_calls(mod, "relax.matmul"):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_calls(mod, _join))
+    return rewrite_calls(mod, _join, DROP_UNUSED)
 
 
 def _join(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
     if not is_call(call, "relax.add"):
         return None
-    shape = static_shape(call)
+    shape, lookup, why = static_shape(call), builder.lookup_binding, ""
     for place, argument in enumerate(call.args):
-        product = _find_reshaped(builder.lookup_binding, argument, shape)
-        other = call.args[1 - place]
-        if product is None or static_shape(other) != shape or not _is_of_product(builder.lookup_binding, product):
+        if not _is_reshaped_product(lookup, argument):
             continue
-        own = static_shape(product) or ()
-        flat = _find_reshaped(builder.lookup_binding, other, shape)
-        flat = builder.emit(relax.op.reshape(other, own)) if flat is None else flat
+        product, other = _find_reshaped(lookup, argument, shape), call.args[1 - place]
+        if product is None:
+            why = why or "the reshape before the sum does more than put axes of one element in front"
+            continue
+        if static_shape(other) != shape:
+            why = why or "what is added to the product spreads over it"
+            continue
+        flat = _find_reshaped(lookup, other, shape)
+        flat = builder.emit(relax.op.reshape(other, static_shape(product))) if flat is None else flat
         operands = (product, flat) if place == 0 else (flat, product)
         return relax.op.reshape(builder.emit(relax.op.add(*operands)), shape)
-    return None
+    return missed(why) if why else None
+
+
+def _is_reshaped_product(lookup: Lookup, expr: relax.Expr) -> bool:
+    value = resolve(lookup, expr)
+    return is_call(value, "relax.reshape") and _is_of_product(lookup, value.args[0])
 
 
 def _find_reshaped(lookup: Lookup, expr: relax.Expr, shape: tuple[int, ...] | None) -> relax.Expr | None:

@@ -7,11 +7,13 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.calls import is_call, operator_name
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.op_sets import ROW_COMPUTABLE
-from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.passes.fold_constants import fold_constants
+from tvmbuild.compiler.remarks import missed
 
 
 def one_hot_to_take(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -20,7 +22,7 @@ def one_hot_to_take(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     What is computed of each row alone, with constants, is computed of the weights, when the package is built.
     """
     rewritten = rewrite_main(mod, _OneHotToTake(mod))
-    return relax.transform.DeadCodeElimination()(fold_constants(rewritten))
+    return mod if rewritten is mod else relax.transform.DeadCodeElimination()(fold_constants(rewritten))
 
 
 @mutator
@@ -35,12 +37,12 @@ class _OneHotToTake(PyExprMutator):  # type: ignore[misc]
         return call if taken is None else taken
 
     def _take(self, product: relax.Call) -> relax.Expr | None:
-        one_hot, weights = bound_value(self, product.args[0]), product.args[1]
-        if not is_call(one_hot, "relax.astype") or not _is_finite_matrix(weights):
+        one_hot, weights = resolve(self.lookup_binding, product.args[0]), product.args[1]
+        comparison = resolve(self.lookup_binding, one_hot.args[0]) if is_call(one_hot, "relax.astype") else None
+        if comparison is None or not is_call(comparison, "relax.equal"):
             return None
-        comparison = bound_value(self, one_hot.args[0])
-        if not is_call(comparison, "relax.equal"):
-            return None
+        if not _is_finite_matrix(weights):
+            return missed("its weights are no constant matrix of finite float32")
         values = weights.value.numpy()
         for numbers, counted in (comparison.args, comparison.args[::-1]):
             shape = static_shape(numbers)
@@ -50,20 +52,22 @@ class _OneHotToTake(PyExprMutator):  # type: ignore[misc]
                 rows = self.builder_.emit(relax.op.add(rows, relax.const(1, str(numbers.ty.dtype))))
                 table = constant(np.pad(values, ((1, 1), (0, 0))))
                 return relax.op.take(table, rows, axis=0, mode="clip")
-        return None
+        return missed(f"its numbers are not compared with 0, 1, 2 and so on, up to {len(values)}")
 
     def _take_computed(self, call: relax.Call) -> relax.Expr | None:
         """Return rows of the computed table where all arguments are the same rows of tables, and constants."""
-        values = [bound_value(self, argument) for argument in call.args]
+        values = [resolve(self.lookup_binding, argument) for argument in call.args]
         takes = [value for value in values if is_call(value, "relax.take") and value.attrs.mode == "clip"]
-        if not takes or not all(take.args[1].same_as(takes[0].args[1]) for take in takes):
+        if not takes:
             return None
+        if not all(take.args[1].same_as(takes[0].args[1]) for take in takes):
+            return missed(f"{operator_name(call)} is of rows that are taken by different numbers")
         width = int(takes[0].args[0].ty.shape.values[1])
         arguments = []
         for value in values:
             table = value.args[0] if any(value.same_as(take) for take in takes) else _as_row(value, width)
             if table is None:
-                return None
+                return missed(f"{operator_name(call)} is by what differs from row to row")
             arguments.append(table)
         table = self.builder_.emit(relax.Call(call.op, arguments, call.attrs))
         return relax.op.take(table, takes[0].args[1], axis=0, mode="clip")

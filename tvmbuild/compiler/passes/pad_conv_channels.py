@@ -9,7 +9,7 @@ here too: it reads the picture as it comes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,12 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call
-from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant
+from tvmbuild.compiler.ir.def_use import resolve
+from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.machine.machine import Machine, describe_machine, divisors, power_of_two_divisor
+from tvmbuild.compiler.passes.winograd.choices import keep_choices, read_choices
+from tvmbuild.compiler.remarks import is_missed, missed
 
 MAX_COLOURS = 4
 """Channels of a picture. They are read one by one, so that their order in memory matters little."""
@@ -30,24 +33,7 @@ MAX_IN_TILE, MIN_IN_TILE = 28, 5
 MIN_PIXELS = 64
 """Fewer become too many more."""
 _NAME = "conv2d"
-CHOICES = "tvmbuild_convolutions"
-"""The module's attribute of the convolutions that have a choice of algorithm."""
-Choice = Sequence[Any]
-"""Of one of them: shape, channels, padding, weights."""
 Weights = np.ndarray[Any, np.dtype[np.float32]]
-
-
-def keep_choices(mod: tvm.ir.IRModule, choices: Sequence[Choice]) -> tvm.ir.IRModule:
-    """Return the module with an attribute of the convolutions that have a choice of algorithm; without any, as it is.
-
-    Functions have no attribute that fusing keeps: that a function computes one of them is seen by its weights.
-    """
-    return mod.with_attr(CHOICES, choices) if choices else mod
-
-
-def read_choices(mod: tvm.ir.IRModule) -> Sequence[Choice]:
-    """Return (shape, channels, padding, weights) of each of them."""
-    return (mod.attrs or {}).get(CHOICES) or ()
 
 
 def pad_conv_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -57,6 +43,8 @@ def pad_conv_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir
     """
     rewriter = _PadConvChannels(mod, describe_machine(target))
     padded = rewrite_main(mod, rewriter)
+    if padded is mod:
+        return mod
 
     def replace(weights: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
         return next((after for before, after in rewriter.padded if before.same_as(weights)), weights)
@@ -70,6 +58,13 @@ def padded_channels(channels: int, lanes: int) -> int:
     return padded if padded // lanes < channels // power_of_two_divisor(channels, lanes) else channels
 
 
+def say_full(count: int, what: str, lanes: int) -> str:
+    """Say why more than so many would be in no fewer vectors, as a remark."""
+    if count % lanes == 0:
+        return f"{count} {what} already fill whole vectors of {lanes}"
+    return f"{what} filled up from {count} would be in no fewer vectors of {lanes}"
+
+
 @mutator
 class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, machine: Machine) -> None:
@@ -78,13 +73,14 @@ class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
         self.padded: list[tuple[tvm.runtime.Tensor, tvm.runtime.Tensor]] = []
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        if not is_known_convolution(call) or int(call.attrs.groups) > 1:
+        if not is_float_convolution(call) or int(call.attrs.groups) > 1 or is_missed(list_obstacles(call)):
             return super().visit_call_(call)
         data, weights = self.visit_expr(call.args[0]), call.args[1]
         picture = self._find_picture(data)
         values = _padded_weights(weights.value.numpy(), self._machine.lanes(32))
         more = _more_pixels(call, self._machine)
         if values is None and picture is None and not any(more):
+            missed(say_full(int(weights.value.shape[3]), "channels", self._machine.lanes(32)))
             return super().visit_call_(call)
         if values is not None:
             weights = constant(values)
@@ -95,28 +91,27 @@ class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
 
     def _find_picture(self, data: relax.Expr) -> relax.Expr | None:
         """Return what has few channels and was only brought from NCHW to NHWC for this."""
-        source = self.lookup_binding(data) if isinstance(data, relax.Var) else None
+        source = resolve(self.lookup_binding, data)
         if not is_call(source, "relax.permute_dims"):
             return None
         axes = [int(axis) for axis in source.attrs.axes or ()]
         return source.args[0] if axes == [0, 2, 3, 1] and int(data.ty.shape.values[3]) <= MAX_COLOURS else None
 
 
-def is_known_convolution(call: relax.Call) -> bool:
-    """Tell whether the call is an NHWC convolution in float32 of known shape and with constant weights."""
-    return is_constant_convolution(call) and {str(call.args[0].ty.dtype), str(call.ty.dtype)} == {"float32"}
+def is_float_convolution(call: relax.Call) -> bool:
+    """Tell whether the call is a convolution in float32."""
+    return is_call(call, "relax.nn.conv2d") and {str(call.args[0].ty.dtype), str(call.ty.dtype)} == {"float32"}
 
 
-def is_constant_convolution(call: relax.Call) -> bool:
-    """Tell whether the call is an NHWC convolution of any type, of known shape and with constant weights."""
-    if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
-        return False
+def list_obstacles(call: relax.Call) -> Iterator[str]:
+    """Give what keeps a convolution of any type from being one in NHWC, of known shape, with constant weights."""
     attributes, (data, weights) = call.attrs, call.args
-    return (
-        (attributes.data_layout, attributes.kernel_layout) == ("NHWC", "HWIO")
-        and isinstance(weights, tvm.ir.GenericConst)
-        and all(isinstance(extent, tirx.IntImm) for extent in data.ty.shape.values)
-    )
+    if (attributes.data_layout, attributes.kernel_layout) != ("NHWC", "HWIO"):
+        yield f"its layout is {attributes.data_layout} with weights in {attributes.kernel_layout}"
+    if not isinstance(weights, tvm.ir.GenericConst):
+        yield "its weights are computed, not constant"
+    if static_shape(data) is None:
+        yield "its shape is not known"
 
 
 def _padded_weights(values: Weights, lanes: int) -> Weights | None:

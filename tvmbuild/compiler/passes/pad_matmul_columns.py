@@ -7,7 +7,7 @@ the package is built, so that they can be packed for tiles; what they give is le
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,8 @@ from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.machine import describe_machine, power_of_two_divisor
-from tvmbuild.compiler.passes.pad_conv_channels import padded_channels
+from tvmbuild.compiler.passes.pad_conv_channels import padded_channels, say_full
+from tvmbuild.compiler.remarks import is_missed, missed
 
 LARGE = 1 << 18
 """Weights; fewer of them are in a cache when a single row needs them, in whatever order."""
@@ -31,12 +32,14 @@ def pad_matmul_columns(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
 
 
 def _pad(lanes: int, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
-    if not _is_known(call):
+    if not is_call(call, "relax.matmul") or not _is_of_floats(call) or is_missed(_list_obstacles(call)):
         return None
     columns = int(call.args[1].value.shape[1])
     more = padded_channels(columns, lanes) - columns
-    if not more or (_is_row(call) and not _is_slow(call.args[1].value.shape, lanes)):
-        return None
+    if not more:
+        return missed(say_full(columns, "columns", lanes))
+    if _is_row(call) and not _is_slow(call.args[1].value.shape, lanes):
+        return missed(f"a single row reads its weights of {columns} columns about as fast as they are")
     weights = constant(np.pad(call.args[1].value.numpy(), ((0, 0), (0, more))))
     return relax.call_tir(builder.add_func(_make_function(call, weights), _NAME), [call.args[0], weights], call.ty)
 
@@ -47,14 +50,17 @@ def _is_slow(shape: Sequence[int], lanes: int) -> bool:
     return not half and math.prod(int(each) for each in shape) >= LARGE
 
 
-def _is_known(call: relax.Call) -> bool:
-    return (
-        is_call(call, "relax.matmul")
-        and isinstance(call.args[1], tvm.ir.GenericConst)
-        and len(call.args[1].value.shape) == 2
-        and all(static_shape(each) for each in (call.args[0], call))
-        and {str(each.ty.dtype) for each in (*call.args, call)} == {"float32"}
-    )
+def _is_of_floats(call: relax.Call) -> bool:
+    return {str(each.ty.dtype) for each in (*call.args, call)} == {"float32"}
+
+
+def _list_obstacles(call: relax.Call) -> Iterator[str]:
+    if not isinstance(call.args[1], tvm.ir.GenericConst):
+        yield "its weights are computed, not constant"
+    if len(call.args[1].value.shape) != 2:
+        yield f"its weights are matrices in {len(call.args[1].value.shape)} axes, not one"
+    if not all(static_shape(each) for each in (call.args[0], call)):
+        yield "its shape is not known"
 
 
 def _is_row(call: relax.Call) -> bool:

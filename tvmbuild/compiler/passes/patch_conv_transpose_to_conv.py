@@ -6,13 +6,17 @@ a convolution as a sum over zeros put between the pixels, and in NCHW only: far 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 
-from tvmbuild.compiler.ir.expressions import constant
+from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.passes.convert_each_layout import TO_NCHW, TO_NHWC
+from tvmbuild.compiler.remarks import is_missed
 
 
 def patch_conv_transpose_to_conv(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -24,7 +28,7 @@ def patch_conv_transpose_to_conv(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 
 def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
-    if not _makes_patches(call):
+    if not is_call(call, "relax.nn.conv2d_transpose") or is_missed(_list_obstacles(call)):
         return None
     weights = call.args[1].value.numpy()
     batch, _, height, width = (int(extent) for extent in call.args[0].ty.shape.values)
@@ -42,19 +46,22 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     return op.permute_dims(emit(pixels), TO_NCHW)
 
 
-def _makes_patches(call: relax.Call) -> bool:
-    if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d_transpose":
-        return False
+def _list_obstacles(call: relax.Call) -> Iterator[str]:
     attributes, (data, weights) = call.attrs, call.args
-    if not isinstance(weights, tvm.ir.GenericConst) or not all("float" in str(each.ty.dtype) for each in (data, call)):
-        return False
-    if not all(isinstance(extent, tirx.IntImm) for extent in data.ty.shape.values):
-        return False
-    kernel = [int(extent) for extent in weights.ty.shape.values][2:]
-    return (
-        (attributes.data_layout, attributes.out_layout, attributes.kernel_layout) == ("NCHW", "NCHW", "IOHW")
-        and kernel == [int(step) for step in attributes.strides]
-        and not any(int(extent) for extent in (*attributes.padding, *attributes.output_padding))
-        and {int(each) for each in (*attributes.dilation, attributes.groups)} == {1}
-        and str(data.ty.dtype) == str(weights.ty.dtype)
-    )
+    if not isinstance(weights, tvm.ir.GenericConst):
+        yield "its weights are computed, not constant"
+    types = sorted({str(each.ty.dtype) for each in (data, weights)})
+    if len(types) > 1 or not all("float" in each for each in (*types, str(call.ty.dtype))):
+        yield f"it is of {' and '.join(types)}, not of one type of floats"
+    if static_shape(data) is None:
+        yield "its shape is not known"
+    layouts = (attributes.data_layout, attributes.out_layout, attributes.kernel_layout)
+    if layouts != ("NCHW", "NCHW", "IOHW"):
+        yield f"its layout is {layouts[0]} with weights in {layouts[2]}"
+    kernel, strides = ([int(each) for each in some] for some in (weights.ty.shape.values[2:], attributes.strides))
+    if kernel != strides:
+        yield f"its kernel is {' x '.join(map(str, kernel))} with strides of {' x '.join(map(str, strides))}"
+    if any(int(extent) for extent in (*attributes.padding, *attributes.output_padding)):
+        yield "it has padding"
+    if {int(each) for each in (*attributes.dilation, attributes.groups)} != {1}:
+        yield "it has groups or a dilation"

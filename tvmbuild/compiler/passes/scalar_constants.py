@@ -17,6 +17,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.passes.discontinuities import find_rounded
+from tvmbuild.compiler.remarks import missed
 
 _OPERATORS = frozenset(
     f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
@@ -29,15 +30,11 @@ def make_scalar_constants(mod: tvm.ir.IRModule, *, quantised: bool) -> tvm.ir.IR
     A division of floats by one becomes a multiplication by its reciprocal; the last bit of the result may differ, and
     so it does not where that decides about another number. Which that is, depends on whether the model is quantised.
     """
-    rewriter = _ScalarConstants(mod, find_rounded(mod["main"], quantised=quantised))
-    rewritten = rewrite_main(mod, rewriter)
-    return rewritten if rewriter.changed else mod
+    return rewrite_main(mod, _ScalarConstants(mod, find_rounded(mod["main"], quantised=quantised)))
 
 
 @mutator
 class _ScalarConstants(PyExprMutator):  # type: ignore[misc]
-    changed = False
-
     def __init__(self, mod: tvm.ir.IRModule, rounded: set[relax.Var]) -> None:
         super().__init__(mod)
         self._rounded, self._is_exact = rounded, False
@@ -55,9 +52,11 @@ class _ScalarConstants(PyExprMutator):  # type: ignore[misc]
             left = constant(left.value.numpy().reshape(()))
         elif _is_one_element(right) and _rank(left) >= _rank(right):
             right = constant(right.value.numpy().reshape(()))
-        elif self._is_exact or not _is_division_by_scalar(call):
+        elif self._is_exact and _is_division_by_scalar(call):
+            missed("what it divides is rounded further on, where a last bit decides")
             return call
-        self.changed = True
+        elif not _is_division_by_scalar(call):
+            return call
         scaled = relax.Call(call.op, [left, right], call.attrs, call.ty_args)
         return _multiply(scaled) if not self._is_exact and _is_division_by_scalar(scaled) else scaled
 

@@ -10,15 +10,17 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import resolve, rewrite_calls
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_calls
+from tvmbuild.compiler.remarks import missed
 
 
 def scatter_to_select(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with a selection for each such write, where the cache lay before it was transposed."""
     if not operator_calls(mod, "relax.scatter_nd"):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_calls(mod, _rewrite))
+    return rewrite_calls(mod, _rewrite, DROP_UNUSED)
 
 
 def _rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
@@ -36,8 +38,10 @@ def _rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
 def _select(builder: relax.BlockBuilder, scatter: relax.Call) -> relax.Expr | None:
     data, cell, row = scatter.args
     shape = static_shape(data)
-    if scatter.attrs.reduction != "update" or shape is None or static_shape(cell) != (1, 1):
-        return None
+    if scatter.attrs.reduction != "update":
+        return missed(f"it does not write: its reduction is {scatter.attrs.reduction}")
+    if shape is None or static_shape(cell) != (1, 1):
+        return missed(f"it writes at indices of the shape {static_shape(cell)}, not at one of the first axis")
     before = resolve(builder.lookup_binding, data)
     order, cache = [*range(len(shape))], data
     if is_call(before, "relax.permute_dims"):

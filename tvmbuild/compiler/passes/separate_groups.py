@@ -12,10 +12,11 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx, topi
 
-from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant
+from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.machine import describe_machine
-from tvmbuild.compiler.passes.pad_conv_channels import is_known_convolution, padded_channels
+from tvmbuild.compiler.passes.pad_conv_channels import is_float_convolution, list_obstacles, padded_channels
+from tvmbuild.compiler.remarks import is_missed
 
 _NAME = "conv2d_groups"
 
@@ -25,7 +26,7 @@ def separate_groups(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.I
     lanes = describe_machine(target).lanes(32)
 
     def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
-        if not _is_grouped(call):
+        if not _is_grouped(call) or is_missed(list_obstacles(call)):
             return None
         weights = constant(_separate(call.args[1].value.numpy(), int(call.attrs.groups), lanes))
         return relax.call_tir(builder.add_func(_make_function(call, weights), _NAME), [call.args[0], weights], call.ty)
@@ -34,7 +35,11 @@ def separate_groups(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.I
 
 
 def _is_grouped(call: relax.Call) -> bool:
-    return is_known_convolution(call) and int(call.attrs.groups) > 1 and int(call.args[1].value.shape[2]) > 1
+    """Say whether it has groups of several channels each, in floats."""
+    if not is_float_convolution(call) or int(call.attrs.groups) == 1:
+        return False
+    kernel = dict(zip(str(call.attrs.kernel_layout), static_shape(call.args[1]) or (), strict=False))
+    return kernel.get("I", 1) > 1
 
 
 def _separate(values: np.ndarray[Any, Any], groups: int, lanes: int) -> np.ndarray[Any, Any]:

@@ -14,11 +14,13 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.calls import is_call, operator_name
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.op_sets import ELEMENTWISE
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.op_sets import ELEMENTWISE, MOVES
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.passes.convert_each_layout import POOLS, TO_NCHW
+from tvmbuild.compiler.remarks import missed
 
 
 def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -26,9 +28,7 @@ def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
     Roundings to integers are elementwise where one step is that of all; the extremes of all elements need no transpose.
     """
-    sunk = rewrite_main(mod, _SinkTransposes(mod))
-    # FuseOps does not see through one variable that is another.
-    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(sunk))
+    return rewrite_main(mod, _SinkTransposes(mod), TIDY)
 
 
 @mutator
@@ -47,7 +47,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
             **dict.fromkeys(("max", "min", "sum"), self._reduce),
             **{name.removeprefix("relax."): self._pool for name in POOLS},
         }
-        rule = rules.get(call.op.name.removeprefix("relax."))
+        rule = rules.get(operator_name(call))
         if rule is not None:
             return rule(call)
         if call.op.name in ELEMENTWISE:
@@ -56,17 +56,12 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
 
     def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> relax.Expr:
         item = super().visit_tuple_getitem_(item)
-        made = self._value(item.tuple_value)
+        made = resolve(self.lookup_binding, item.tuple_value)
         return made.fields[item.index] if isinstance(made, relax.Tuple) else item
-
-    def _value(self, expr: relax.Expr) -> relax.Expr:
-        while isinstance(expr, relax.Var) and (found := self.lookup_binding(expr)) is not None:
-            expr = found
-        return expr
 
     def _transposed(self, expr: relax.Expr) -> tuple[relax.Expr, tuple[int, ...]] | None:
         """Return (source, axes) of what is a transpose of known rank."""
-        value = self._value(expr)
+        value = resolve(self.lookup_binding, expr)
         if not is_call(value, "relax.permute_dims"):
             return None
         axes = tuple(int(axis) for axis in value.attrs.axes or range(int(value.ty.ndim))[::-1])
@@ -80,7 +75,9 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
     ) -> relax.Expr:
         """Return the transpose of what ``make`` computes from the sources of the arguments, or the call."""
         found = [self._transposed(argument) for argument in arguments]
-        orders = {each[1] for each in found if each is not None}
+        orders, name = {each[1] for each in found if each is not None}, operator_name(call)
+        if len(orders) > 1:
+            missed(f"the operands of {name} are transposed in {len(orders)} ways")
         if len(orders) != 1:
             return call
         (axes,) = orders
@@ -90,14 +87,23 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         ]
         kept = [source for source in sources if source is not None]
         if len(kept) < len(sources):
+            if any(each is not None and self._is_computed(each[0]) for each in found):
+                missed(f"an operand of {name} is neither transposed nor constant")
             return call
         return relax.op.permute_dims(self.builder_.emit(make(kept, axes)), list(axes))
+
+    def _is_computed(self, expr: relax.Expr) -> bool:
+        """Say whether it is anything but a constant that is moved: a transpose of that is folded."""
+        value = resolve(self.lookup_binding, expr)
+        while isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") in MOVES:
+            value = resolve(self.lookup_binding, value.args[0])
+        return not isinstance(value, tvm.ir.GenericConst)
 
     def _untransposed(self, expr: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
         """Return of what ``expr`` is the transpose: a constant, or what is computed of such; a number is its own."""
         if static_shape(expr) == ():
             return expr
-        value = self._value(expr)
+        value = resolve(self.lookup_binding, expr)
         if isinstance(value, tvm.ir.GenericConst):
             return _turn_constant(value, axes)
         if not any(is_call(value, name) for name in ELEMENTWISE):
@@ -107,7 +113,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         return self.builder_.emit(relax.Call(value.op, known, value.attrs)) if len(known) == len(made) else None
 
     def _concat(self, call: relax.Call) -> relax.Expr:
-        parts = self._value(call.args[0])
+        parts = resolve(self.lookup_binding, call.args[0])
         if not isinstance(parts, relax.Tuple) or call.attrs.axis is None:
             return call
         axis = int(call.attrs.axis) % int(call.ty.ndim)
@@ -134,6 +140,8 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
     def _quantize(self, call: relax.Call) -> relax.Expr:
         data, *steps = call.args
         if any(static_shape(each) != () for each in steps):
+            if self._transposed(data) is not None:
+                missed("quantize has steps of its own for each channel")
             return call
 
         def make(sources: list[relax.Expr], _: tuple[int, ...]) -> relax.Expr:
@@ -149,16 +157,22 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
             return call
         if own is None:
             is_extreme = call.op.name != "relax.sum" and not call.attrs.keepdims
+            if not is_extreme:
+                missed(f"{operator_name(call)} of all elements adds them up, or keeps their axes")
             return relax.Call(call.op, [found[0]], call.attrs) if is_extreme else call
         if len(own) > 1 or not call.attrs.keepdims:
+            missed(f"{operator_name(call)} is over several axes, or drops its axis")
             return call
-        reduce = getattr(relax.op, call.op.name.removeprefix("relax."))
+        reduce = getattr(relax.op, operator_name(call))
         axis = int(own[0]) % len(found[1])
         return self._move_behind(call, call.args, lambda sources, axes: reduce(sources[0], axes[axis], keepdims=True))
 
     def _pool(self, call: relax.Call) -> relax.Expr:
         found = self._transposed(call.args[0])
-        if found is None or list(found[1]) != TO_NCHW or call.attrs.layout != "NCHW" or call.attrs.out_layout != "NCHW":
+        if found is None:
+            return call
+        if list(found[1]) != TO_NCHW or (call.attrs.layout, call.attrs.out_layout) != ("NCHW", "NCHW"):
+            missed(f"{operator_name(call)} is not of NCHW that was NHWC")
             return call
         return relax.op.permute_dims(self.builder_.emit(POOLS[call.op.name](call, found[0])), TO_NCHW)
 
@@ -179,6 +193,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         source, axes = found
         groups = _match_extents(shapes[0], shapes[1])
         if groups is None:
+            missed(f"reshape of {len(shapes[0])} axes to {len(shapes[1])} keeps no groups of them together")
             return call
         # Groups of axes stay together; they keep the order in which the source has the last of each.
         order = sorted(range(len(groups)), key=lambda index: axes[groups[index][0][-1]])

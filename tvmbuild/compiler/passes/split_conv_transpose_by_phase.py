@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,6 +17,7 @@ from tvm import relax
 
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
+from tvmbuild.compiler.remarks import is_missed, missed
 
 Emit = Callable[[relax.Expr], relax.Expr]
 _TILES = (6, 7, 8)
@@ -67,13 +68,23 @@ def split_conv_transpose_by_phase(
     Those are products of matrices where the layout allows it (`patch_conv_transpose_to_conv`).
     What ``is_left`` says yes to stays as it is.
     """
-    return rewrite_calls(mod, lambda builder, call: None if is_left(call) else _replace(builder, call))
+
+    def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+        convolve = _CONVOLUTIONS.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None
+        if convolve is None:
+            return None
+        if is_left(call):
+            return missed("it waits for NHWC, where its phases are interleaved")
+        return _replace(builder, call, convolve)
+
+    return rewrite_calls(mod, rewrite)
 
 
-def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
-    convolve = _CONVOLUTIONS.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None
-    shape, weights, output = (static_shape(each) for each in (*call.args[:2], call)) if convolve else (None,) * 3
-    if convolve is None or shape is None or weights is None or output is None or _is_left(call, weights):
+def _replace(builder: relax.BlockBuilder, call: relax.Call, convolve: Callable[..., relax.Expr]) -> relax.Expr | None:
+    shape, weights, output = (static_shape(each) for each in (*call.args[:2], call))
+    if shape is None or weights is None or output is None:
+        return missed("its shape is not known")
+    if is_missed(_list_obstacles(call, weights)):
         return None
     attributes, rank = call.attrs, len(shape) - 2
     windows = [
@@ -82,7 +93,7 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     ]
     ways = [describe_direction(*each) for each in zip(windows, shape[2:], output[2:], strict=True)]
     if any(extent + min(0, way.before) + min(0, way.after) < 1 for way, extent in zip(ways, shape[2:], strict=True)):
-        return None
+        return missed("its padding crops all that some input adds to")
     ways[-1] = _widen(ways[-1], shape[-1])
     made = partial(convolve, out_dtype=str(call.ty.dtype)) if call.ty.dtype != call.args[0].ty.dtype else convolve
     transposed = _Transposed(builder.emit, made, ways, int(attributes.groups))
@@ -98,24 +109,23 @@ def _widen(way: Direction, inputs: int) -> Direction:
     return replace(way, after=way.after + more)
 
 
-def _is_left(call: relax.Call, weights: Sequence[int]) -> bool:
+def _list_obstacles(call: relax.Call, weights: Sequence[int]) -> Iterator[str]:
     attributes = call.attrs
-    types = {str(call.args[0].ty.dtype), str(call.args[1].ty.dtype)}
+    types = sorted({str(call.args[0].ty.dtype), str(call.args[1].ty.dtype)})
     order = "DHW"[3 - len(weights) + 2 :]
     layouts = (attributes.data_layout, attributes.kernel_layout)
+    if len(types) > 1 or not all("float" in each for each in (*types, str(call.ty.dtype))):
+        yield f"it is of {' and '.join(types)}, not of one type of floats"
+    if layouts != (f"NC{order}", f"IO{order}"):
+        yield f"its layout is {layouts[0]} with weights in {layouts[1]}"
     if (
-        len(types) > 1
-        or not all("float" in each for each in (*types, str(call.ty.dtype)))
-        or layouts != (f"NC{order}", f"IO{order}")
-    ):
-        return True
-    return (
         len(weights) == 4
         and isinstance(call.args[1], tvm.ir.GenericConst)
         and list(weights[2:]) == [int(each) for each in attributes.strides]
         and not any(int(each) for each in (*attributes.padding, *attributes.output_padding))
         and {int(each) for each in (*attributes.dilation, attributes.groups)} == {1}
-    )
+    ):
+        yield "its windows do not overlap: it may be one product of matrices"
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import relax
+from tvm.relax.analysis import all_vars
 
 from tvmbuild.compiler.ir.calls import display_name, is_call
+from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import INJECTIVE
-from tvmbuild.compiler.ir.modules import replace_main
-from tvmbuild.compiler.ir.rewrite import count_uses, list_variables, rewrite_calls
+from tvmbuild.compiler.ir.modules import keep_if_same, replace_main
+from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.limits import MAX_TENSORS
 from tvmbuild.compiler.passes.fuse_normalization import find_pattern
 
@@ -50,7 +52,7 @@ def _split_concatenation(builder: relax.BlockBuilder, call: relax.Call, most: in
 
 def _slice_again(builder: relax.BlockBuilder, part: relax.Expr) -> relax.Expr:
     """Return a slice of its own, which is fused, where the part is one: a function for each takes longer to make."""
-    value = builder.lookup_binding(part) if isinstance(part, relax.Var) else None
+    value = resolve(builder.lookup_binding, part)
     if is_call(value, "relax.strided_slice"):
         return builder.emit(relax.Call(value.op, value.args, value.attrs, value.ty_args))
     if is_call(value, "relax.expand_dims") or is_call(value, "relax.reshape"):
@@ -87,12 +89,12 @@ class _Split:
     def run(self) -> tvm.ir.IRModule:
         main = self._mod["main"]
         blocks = [type(block)(self._write_out(block.bindings)) for block in main.body.blocks]
-        uses = count_uses(relax.Function(main.params, relax.SeqExpr(blocks, main.body.body), main.ret_ty))
+        uses = DefUse(relax.Function(main.params, relax.SeqExpr(blocks, main.body.body), main.ret_ty)).uses
         blocks = [type(block)(self._split(block.bindings, uses)) for block in blocks]
         body = relax.SeqExpr(blocks, main.body.body)
         function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
         made = relax.transform.Normalize()(replace_main(self._builder.get(), function))
-        return relax.transform.DeadCodeElimination()(made)
+        return keep_if_same(self._mod, relax.transform.DeadCodeElimination()(made))
 
     def _write_out(self, bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
         """Return the bindings with those of wide functions, and of injective ones that were fused, in their places."""
@@ -118,13 +120,13 @@ class _Split:
     def _is_injective(self, function: relax.Function) -> bool:
         return all(find_pattern(self._mod, each.value) <= INJECTIVE for each in function.body.blocks[0].bindings)
 
-    def _split(self, bindings: Sequence[relax.Binding], uses: Counter[relax.Expr]) -> list[relax.Binding]:
+    def _split(self, bindings: Sequence[relax.Binding], uses: Counter[relax.Var]) -> list[relax.Binding]:
         self._reach_back(bindings, uses)
         pieces: dict[relax.Var, _Piece] = {}
         for binding in bindings:
             piece = _piece_of(binding)
             if binding.var in self._taken:
-                given = [pieces[each] for each in list_variables(binding.value) if each in pieces and uses[each] == 1]
+                given = [pieces[each] for each in all_vars(binding.value) if each in pieces and uses[each] == 1]
                 for other in sorted(given, key=lambda each: each.buffers):
                     joined = piece.follow(other)
                     fits = joined.buffers <= self._most and len(joined.bindings) <= _MAX_OPERATORS
@@ -137,7 +139,7 @@ class _Split:
             for each in pieces.values()
         ]
 
-    def _reach_back(self, bindings: Sequence[relax.Binding], uses: Counter[relax.Expr]) -> None:
+    def _reach_back(self, bindings: Sequence[relax.Binding], uses: Counter[relax.Var]) -> None:
         """Take what is injective and used by nothing but what is taken."""
         wanted: set[relax.Var] = set()
         for binding in reversed(bindings):
@@ -146,7 +148,7 @@ class _Split:
                 self._taken.add(binding.var)
             if binding.var in self._taken or _has_many(binding.value, self._most):
                 self._taken.add(binding.var)
-                wanted |= set(list_variables(binding.value))
+                wanted |= set(all_vars(binding.value))
 
     def _make(self, piece: _Piece) -> relax.Call:
         """Add the piece's function to the module; return the call of it."""
@@ -189,7 +191,7 @@ class _Piece:
 def _piece_of(binding: relax.Binding) -> _Piece:
     """Return the binding as a piece; one of nothing that is taken may be of anything."""
     call = binding.value
-    given = call.args[1].fields if is_call(call, "relax.call_tir") else list_variables(call)
+    given = call.args[1].fields if is_call(call, "relax.call_tir") else all_vars(call)
     inputs: list[relax.Expr] = []
     for each in given:
         if not _contains(inputs, each):

@@ -6,7 +6,7 @@ and in NCW each element of the output is summed up alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tvm
@@ -14,9 +14,11 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.op_sets import ELEMENTWISE
-from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.remarks import is_missed
 
 _RANK = 3
 _PASSED = ELEMENTWISE | {"relax.clip", "relax.nn.leakyrelu"}
@@ -34,11 +36,13 @@ def widen_conv1d(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 class _WidenConv1d(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
-        if not isinstance(call.op, tvm.ir.Op) or len(static_shape(call) or ()) != _RANK:
+        if not isinstance(call.op, tvm.ir.Op):
             return call
         rule = _RULES.get(call.op.name)
-        if rule is not None and _layout(call) == "NCW" and all(static_shape(each) for each in call.args):
+        if rule is not None and not is_missed(_list_obstacles(call)):
             return self._drop_row(rule(call, [self._add_row(each) for each in call.args]))
+        if rule is not None or len(static_shape(call) or ()) != _RANK:
+            return call
         if call.op.name in _PASSED and any(self._picture(each) is not None for each in call.args):
             return self._drop_row(relax.Call(call.op, [self._add_row(each) for each in call.args], call.attrs))
         if call.op.name in _ROUNDED and int(call.attrs.axis) in {0, 1} and self._picture(call.args[0]) is not None:
@@ -52,7 +56,7 @@ class _WidenConv1d(PyExprMutator):  # type: ignore[misc]
 
     def _picture(self, expr: relax.Expr) -> relax.Expr | None:
         """Return what ``_drop_row`` made this of."""
-        value, shape = bound_value(self, expr), static_shape(expr)
+        value, shape = resolve(self.lookup_binding, expr), static_shape(expr)
         if not is_call(value, "relax.reshape") or shape is None or len(shape) != _RANK:
             return None
         return value.args[0] if static_shape(value.args[0]) == (*shape[:2], 1, shape[2]) else None
@@ -64,7 +68,7 @@ class _WidenConv1d(PyExprMutator):  # type: ignore[misc]
         if len(shape) < 2:  # numbers, and what is along the last axis
             return expr
         widened = (*shape[:-1], 1, shape[-1])
-        value = bound_value(self, expr)
+        value = resolve(self.lookup_binding, expr)
         if isinstance(value, tvm.ir.GenericConst):
             return constant(value.value.numpy().reshape(widened))
         if is_call(value, "relax.dequantize") and int(value.attrs.axis) in {0, 1}:
@@ -72,6 +76,13 @@ class _WidenConv1d(PyExprMutator):  # type: ignore[misc]
                 relax.Call(value.op, [self._add_row(value.args[0]), *value.args[1:]], value.attrs)
             )
         return self.builder_.emit(relax.op.reshape(expr, widened))
+
+
+def _list_obstacles(call: relax.Call) -> Iterator[str]:
+    if not all(static_shape(each) for each in (*call.args, call)):
+        yield "its shape is not known"
+    if _layout(call) != "NCW":
+        yield "its layout is not NCW"
 
 
 def _layout(call: relax.Call) -> str:

@@ -1,1 +1,1 @@
-"""The step cache: outputs kept under all that they depend on."""
+"""The step cache: outputs kept under a key of all their dependencies."""

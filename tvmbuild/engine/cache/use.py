@@ -1,4 +1,4 @@
-"""When a step's outputs are taken from the step cache and put into it; nothing about the cache ever fails a step."""
+"""The use of the step cache by a step, before and after its run; no fault of the cache ever fails a step."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from tvmbuild.records.selection import read_tasks, resolved_target
 from tvmbuild.records.store import record_path
 
 MAX_VARIANTS = 16
-"""A tune step's entries differ by the records of their time; so many, the last used first, are looked at."""
+"""The most entries tried, last used first; those of a tune step differ by the records of their time."""
 
 _unreadable: set[Path] = set()
 _unwritable: set[Path] = set()
-"""Cache folders that gave an error in this process: not asked again, so that one warning is enough."""
+"""The cache folders that gave an error in this process; they are not used again, so that one warning is enough."""
 
 
 class _Unwanted(Exception):  # noqa: N818 - no error
-    """The entry is sound, but not what this step would write now."""
+    """The error that an entry is sound, but differs from the step's output of now."""
 
 
 @dataclass
 class CacheUse:
-    """What the cache did for one step, for the console; travels from doit's workers in the task's ``meta``."""
+    """The cache's actions for one step, for the console; it travels from doit's workers in the task's ``meta``."""
 
     restored: bool = False
     warnings: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class CacheUse:
 def restore_outputs(step: AnyStep, inputs: Mapping[str, Digest], use: CacheUse) -> None:
     """Put the step's outputs in place from the cache, if it has them: each checked, all or none, as a run publishes.
 
-    ``inputs`` are the digests of all files that the step reads, by role; ``use`` is told what came of it.
+    ``inputs`` are the digests of all files that the step reads, by role; ``use`` gets the result.
     """
     cache = step.settings.cache
     if cache is None or cache.path in _unreadable or (key := make_key(step, inputs)) is None:
@@ -74,7 +74,7 @@ def restore_outputs(step: AnyStep, inputs: Mapping[str, Digest], use: CacheUse) 
 
 
 def store_outputs(step: AnyStep, inputs: Mapping[str, Digest], outputs: Mapping[str, Digest], use: CacheUse) -> None:
-    """Put what the step wrote into the cache; ``inputs`` must still be what they were when it started."""
+    """Put the step's outputs into the cache; ``inputs`` must still be the same as when it started."""
     cache = step.settings.cache
     if cache is None or cache.path in (_unwritable | _unreadable) or (key := make_key(step, inputs)) is None:
         return
@@ -99,7 +99,7 @@ def _restore(step: AnyStep, entry: Path, use: CacheUse) -> bool:
         return False
     except DamagedEntry:
         use.warnings.append(f"a damaged entry of the cache is not used: {entry}")
-        with contextlib.suppress(OSError):  # a cache that cannot be written: it is refused every time
+        with contextlib.suppress(OSError):  # a cache that cannot be written refuses every time
             entry.unlink()
         return False
     except OSError as error:
@@ -109,7 +109,7 @@ def _restore(step: AnyStep, entry: Path, use: CacheUse) -> bool:
 
 
 def _place(step: AnyStep, entry: Path) -> None:
-    """Publish the entry's outputs as the step's; whatever is raised, none is published."""
+    """Publish the entry's outputs as the step's; on any error none is published."""
     for path in step.outputs.values():
         remove_leftovers(path)
     with ExitStack() as stack:
@@ -128,14 +128,14 @@ def _is_wanted(step: AnyStep, staged: Mapping[str, Path]) -> bool:
         return False
     if step.refuses_uncovered and _read_info(staged["info"])["uncovered"]:
         return False
-    # tune.json says what of this clone's records cannot be used: only a run finds that.
+    # tune.json lists the unusable records of this clone, which only a run finds.
     folder, target = Layout(step.root).records(options.target), canonical_json(resolved_target(options).to_json())
     keys = [task.key for task in read_tasks(staged["tasks"])]
     return not any(find_damage(record_path(folder, key)) or list_faults(folder, key, target) for key in keys)
 
 
 def _tells_of_quarantine(info: Path) -> bool:
-    """Return whether a `tune.json` names records in quarantine: they are those of the clone that wrote it."""
+    """Return whether a `tune.json` names records in quarantine, which are those of the clone that wrote it."""
     return bool(_read_info(info).get("quarantined"))
 
 
@@ -145,20 +145,20 @@ def _read_info(info: Path) -> dict[str, Any]:
 
 
 def _write_log(step: AnyStep, entry: Path) -> None:
-    """Replace the log of an earlier run; in place, as a run does: a kill must leave no temporary file beside it."""
+    """Replace the log of an earlier run, in place as a run does: a kill must leave no temporary file beside it."""
     log = Layout(step.root).log(step.id)
-    with contextlib.suppress(OSError):  # its log is not worth the step
+    with contextlib.suppress(OSError):  # a log must not fail the step
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(f"restored from the cache: {entry}\n", encoding="utf-8")
 
 
-# What a step's outputs are cached under: all that they depend on, and nothing of where the project lies.
+# The key of a step's cached outputs: everything that they depend on, but not the project's place.
 
 FORMAT = 1
 
 
 def make_key(step: AnyStep, inputs: Mapping[str, Digest]) -> str | None:
-    """Return 64 hex digits; None for a step whose outputs hold only for a device that cannot be told from others.
+    """Return 64 hex digits; None if the outputs hold only for a device that cannot be told from others.
 
     ``inputs`` are the digests of all files that the step reads, external data included, by role.
     """

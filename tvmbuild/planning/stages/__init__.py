@@ -1,1 +1,1 @@
-"""What planning asks of a stage, one module a stage; `tvmbuild.stages` has what runs in the child."""
+"""The planning of stages, one module for each; `tvmbuild.stages` holds the code that runs in the child."""

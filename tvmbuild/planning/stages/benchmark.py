@@ -17,12 +17,12 @@ from tvmbuild.planning.subject import Subject
 
 
 class Benchmark(StageOfCells):
-    """It takes the target's device and builds nothing but a baseline."""
+    """The benchmark stage: it uses the target's device and builds nothing except a baseline."""
 
     about = "check numbers and measure latency of every package"
 
     def make_options(self, subject: Subject, _capabilities: Capabilities) -> BenchmarkStep:
-        """Return how packages are timed, and how far numbers may be off."""
+        """Return the timing and the tolerances of the packages' numbers."""
         target = subject.require_target()
         return BenchmarkStep(
             target=target.name,
@@ -40,7 +40,7 @@ class Benchmark(StageOfCells):
         return list_judging_files(subject, root)
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return TVM and what the package is compared with."""
+        """Return TVM and the baselines' libraries."""
         asked = set(subject.require_target().benchmark.baselines)
         if subject.model.accuracy:
             asked.add("onnxruntime")
@@ -53,12 +53,12 @@ class Benchmark(StageOfCells):
         return tools
 
     def list_environment(self, subject: Subject) -> dict[str, str]:
-        """Return the threads that packages are timed with."""
+        """Return the number of threads for timing packages."""
         target = subject.require_target()
         return list_thread_variables(target, _count_threads(target))
 
     def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
-        """Ask for the device, and for as many cores of this machine's as there are threads."""
+        """Require the device, and as many cores of this machine as there are threads."""
         reason = explain_device(target.kind, target.cpu, target.device, capabilities)
         threads = target.benchmark.threads or 0
         if reason is None and target.device.kind == "local" and threads > capabilities.cores > 0:

@@ -15,12 +15,12 @@ from tvmbuild.targets.table import target_kind
 
 
 class Compile(StageOfCells):
-    """It takes the whole tool chain and no device."""
+    """The compile stage: it uses the whole tool chain and no device."""
 
     about = "build the package of every model for every target"
 
     def make_options(self, subject: Subject, _capabilities: Capabilities) -> CompileStep:
-        """Return what changes a package's bytes."""
+        """Return the options that change a package's bytes."""
         target = subject.require_target()
         return CompileStep(
             model=subject.model.name,
@@ -35,11 +35,11 @@ class Compile(StageOfCells):
         )
 
     def list_more_inputs(self, _subject: Subject, _root: Path, _options: CompileStep) -> dict[str, Path]:
-        """Return none."""
+        """Return an empty mapping."""
         return {}
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return the code generator, the linker and what compiles kernels."""
+        """Return the code generator, the linker and the compilers of kernels."""
         target = subject.require_target()
         return {
             **list_code_generator(capabilities),
@@ -53,7 +53,7 @@ class Compile(StageOfCells):
         return list_thread_variables(target, target.num_cores)
 
     def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
-        """Ask for the whole tool chain."""
+        """Require the whole tool chain."""
         kind = target_kind(target.kind)
         return (
             kind.explain_codegen(capabilities)

@@ -1,4 +1,4 @@
-"""What planning asks of every stage. `planning/stages/table.py` has the stages. Pure."""
+"""The interface of every stage's planning. `planning/stages/table.py` lists the stages. Pure."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ class StagePlanner(Protocol[Options]):
     # ------------------------------------------------------------------- the step
 
     def make_options(self, subject: Subject, capabilities: Capabilities, /) -> Options:
-        """Return what the stage is told: all that can change its outputs."""
+        """Return the stage's options: everything that can change its outputs."""
 
     def list_more_inputs(self, subject: Subject, root: Path, options: Options, /) -> dict[str, Path]:
         """Return role → path of the files that the stage reads besides its row's inputs."""
 
     def list_tools(self, subject: Subject, capabilities: Capabilities, /) -> dict[str, str]:
-        """Return name → version of what can change its outputs, `absent` included: in the fingerprint."""
+        """Return name → version of tools that can change its outputs (or `absent`); they are in the fingerprint."""
 
     def list_environment(self, subject: Subject, /) -> dict[str, str]:
-        """Return variables of the stage's process: in the fingerprint."""
+        """Return variables of the stage's process; they are in the fingerprint."""
 
     # ------------------------------------------------------------------- where it runs
 
     def explain(self, target: TargetSpec, capabilities: Capabilities, /) -> str | None:
-        """Return why it cannot run for the resolved target here, with the remedy; None: it can."""
+        """Return why it cannot run for the resolved target here, with the remedy; None if it can."""
 
     def explain_model(self, model: ModelSpec, capabilities: Capabilities, /) -> str | None:
-        """Return the same of a stage of models."""
+        """Return the same for a stage of models."""
 
-    # ------------------------------------------------------------------- saying
+    # ------------------------------------------------------------------- texts
 
     @property
     def about(self) -> str:
-        """What it does for all of its subjects, as doit lists it."""
+        """The purpose of the stage for all of its subjects, as doit lists it."""
 
     def describe(self, step: Step[Options], /) -> str:
-        """Return what the step does, as doit lists it."""
+        """Return the purpose of the step, as doit lists it."""
 
 
 class StageOfModels:
-    """What every stage of models answers alike."""
+    """The common answers of all stages of models."""
 
     def explain(self, _target: TargetSpec, _capabilities: Capabilities) -> str | None:
-        """Raise ValueError: no target has to do with it."""
+        """Raise ValueError: the stage has no target."""
         raise ValueError(f"{type(self).__name__.lower()} is no stage of a cell")
 
 
 class StageOfCells:
-    """What every stage of cells answers alike."""
+    """The common answers of all stages of cells."""
 
     def explain_model(self, _model: ModelSpec, _capabilities: Capabilities) -> str | None:
-        """Raise ValueError: a model alone has not to do with it."""
+        """Raise ValueError: the stage needs a cell, not a model alone."""
         raise ValueError(f"{type(self).__name__.lower()} is no stage of a model")

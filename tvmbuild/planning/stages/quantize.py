@@ -13,22 +13,22 @@ from tvmbuild.planning.stages.tools import list_versions
 from tvmbuild.planning.subject import Subject
 
 NNCF = "nncf"
-"""The method, and its distribution."""
+"""The name of the method, and of its distribution."""
 
 
 class Quantize(StageOfModels):
-    """It is asked of models that a target of the precision int8 includes."""
+    """The quantize stage, for models that a target of the precision int8 includes."""
 
     about = "quantise the models of the targets of the precision int8"
 
     def make_options(self, subject: Subject, _capabilities: Capabilities) -> QuantizeStep:
-        """Return how the model is quantised."""
+        """Return the method and the options of the quantisation."""
         model, quantize = subject.model, _require(subject.model)
         preprocess = model.preprocess if quantize.calibration.kind == "images" else None
         return QuantizeStep(model.name, quantize, preprocess)
 
     def list_more_inputs(self, _subject: Subject, root: Path, options: QuantizeStep) -> dict[str, Path]:
-        """Return the files of samples, each in a role of its own, `calibration 0` first."""
+        """Return the files of samples, each with its own role, `calibration 0` first."""
         paths = options.quantize.calibration.paths
         return {f"{CALIBRATION}{index}": root / path for index, path in enumerate(paths)}
 
@@ -38,11 +38,11 @@ class Quantize(StageOfModels):
         return list_versions(capabilities, *sorted(names))
 
     def list_environment(self, _subject: Subject) -> dict[str, str]:
-        """Return none: no kernel runs."""
+        """Return an empty mapping, because no kernel runs."""
         return {}
 
     def explain_model(self, model: ModelSpec, capabilities: Capabilities) -> str | None:
-        """Ask for the library of the method."""
+        """Require the library of the method."""
         if _require(model).method != NNCF or capabilities.version(NNCF) is not None:
             return None
         return "NNCF is not installed; `pip install 'tvmbuild[quantize]'`, or say `method: onnxruntime`"

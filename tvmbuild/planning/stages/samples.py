@@ -1,4 +1,4 @@
-"""Real inputs among the files of the steps that judge a cell's accuracy."""
+"""The real inputs among the files of the steps that judge a cell's accuracy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tvmbuild.planning.subject import Subject
 
 
 def list_judging_files(subject: Subject, root: Path) -> dict[str, Path]:
-    """Return the files, each in a role of its own, `sample 0` first; none where the model names no samples.
+    """Return the files, each with its own role, `sample 0` first; empty if the model names no samples.
 
-    With them comes the model in floats, `original`, where the cell is built from one that is quantised here.
+    The float model is added as `original` if the cell is built from one that is quantised here.
     """
     accuracy = subject.model.accuracy
     if accuracy is None:

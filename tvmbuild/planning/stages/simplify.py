@@ -18,7 +18,7 @@ class Simplify(StageOfModels):
     about = "fetch, check and simplify every model"
 
     def make_options(self, subject: Subject, _capabilities: Capabilities) -> SimplifyStep:
-        """Return where the model comes from and what becomes of it."""
+        """Return the model's source and its preparation."""
         model = subject.model
         return SimplifyStep(model.name, model.source, model.inputs, model.simplify)
 
@@ -29,16 +29,16 @@ class Simplify(StageOfModels):
         return {f"argument {file.name}": root / file.source.location for file in files if file.source.kind == "path"}
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return the models' libraries, and what reads and runs a file that is not ONNX."""
+        """Return the models' libraries, and those that read and run a file that is not ONNX."""
         others = (name for reader in subject.model.source.list_readers() for name in reader.distributions)
         return list_versions(capabilities, "onnx", "onnxsim", "onnxruntime", *others)
 
     def list_environment(self, _subject: Subject) -> dict[str, str]:
-        """Return none: no kernel runs."""
+        """Return an empty mapping, because no kernel runs."""
         return {}
 
     def explain_model(self, model: ModelSpec, capabilities: Capabilities) -> str | None:
-        """Ask for the extras of the source."""
+        """Require the extras of the source."""
         missing = ((extra, capabilities.find_missing(extra)) for extra in model.source.list_extras())
         return next((extra.explain(name) for extra, name in missing if name is not None), None)
 

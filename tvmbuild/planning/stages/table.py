@@ -1,4 +1,4 @@
-"""What planning knows of the stages, one row each. `tvmbuild/stages/table.py` has what runs in the child."""
+"""The table of stage planners, one row each. `tvmbuild/stages/table.py` lists the code that runs in the child."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLANNERS: dict[str, StagePlanner[Any]] = {
 
 
 def stage_planner(stage: str) -> StagePlanner[Any]:
-    """Return what planning knows of the stage; ValueError where there is none of that name."""
+    """Return the planner of the stage; ValueError if there is none of that name."""
     if stage not in PLANNERS:
         raise ValueError(f"there is no stage {stage}")
     return PLANNERS[stage]

@@ -1,4 +1,4 @@
-"""How many threads a stage's process runs kernels with."""
+"""The number of threads with which a stage's process runs kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvmbuild.targets.table import target_kind
 
 
 def list_thread_variables(target: TargetSpec, threads: int) -> dict[str, str]:
-    """Return the variable that says so; none for a GPU that packages are only built for."""
+    """Return the variable that sets the number; empty for a GPU target whose packages are only built here."""
     if target_kind(target.kind).on_gpu and not device_kind(target.device).runs:
         return {}
     return {"TVM_NUM_THREADS": str(threads)}

@@ -1,4 +1,4 @@
-"""The versions of tools that steps depend on."""
+"""The versions of the tools that a step uses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def list_versions(capabilities: Capabilities, *names: str) -> dict[str, str]:
 
 
 def list_tvm(capabilities: Capabilities) -> dict[str, str]:
-    """Return name → version of what runs packages."""
+    """Return name → version of the libraries that run packages."""
     return list_versions(capabilities, "apache-tvm", "apache-tvm-ffi")
 
 
 def list_code_generator(capabilities: Capabilities) -> dict[str, str]:
-    """Return name → version of what makes code for CPUs, kernels of GPUs aside."""
+    """Return name → version of the tools that generate CPU code, without those for GPU kernels."""
     return {**list_tvm(capabilities), "llvm": capabilities.llvm or ABSENT}

@@ -17,12 +17,12 @@ from tvmbuild.targets.table import target_kind
 
 
 class Tune(StageOfCells):
-    """It times candidates where the target's device can be asked; else it elects from the records."""
+    """The tune stage: it times candidates if the target's device can be asked; otherwise it elects from the records."""
 
     about = "search schedules for every model on every target"
 
     def make_options(self, subject: Subject, capabilities: Capabilities) -> TuneStep:
-        """Return what changes records."""
+        """Return the options that change records."""
         target = subject.require_target()
         on_cpu_here = isinstance(target.device, LocalDevice) and not target_kind(target.kind).on_gpu
         return TuneStep(
@@ -41,26 +41,26 @@ class Tune(StageOfCells):
         )
 
     def list_more_inputs(self, _subject: Subject, _root: Path, _options: TuneStep) -> dict[str, Path]:
-        """Return none."""
+        """Return an empty mapping."""
         return {}
 
     def list_tools(self, _subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return what makes candidates."""
+        """Return the tools that build candidates."""
         return list_code_generator(capabilities)
 
     def list_environment(self, subject: Subject) -> dict[str, str]:
-        """Return the threads of candidates."""
+        """Return the number of threads of candidates."""
         target = subject.require_target()
         threads = list_thread_variables(target, target.num_cores)
         # The cost model's threads must not spin on the cores that time candidates.
         return {"OMP_WAIT_POLICY": "passive", **threads} if threads else {}
 
     def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
-        """Ask for the code generator alone: without a device nothing is searched."""
+        """Require the code generator alone: without a device nothing is searched."""
         return target_kind(target.kind).explain_codegen(capabilities)
 
     def describe(self, step: Step[TuneStep]) -> str:
-        """Name the model and the target, and where candidates are timed."""
+        """Name the model, the target, and the place where candidates are timed."""
         device = step.options.device
         timing = device_kind(device).describe_timing(device)
         return f"search schedules of {step.model} for {step.options.target}{timing}"

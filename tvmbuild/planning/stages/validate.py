@@ -18,12 +18,12 @@ from tvmbuild.targets.table import target_kind
 
 
 class Validate(StageOfCells):
-    """It takes no device of a target's: it is for packages that cannot run there from here."""
+    """The validate stage, for packages that cannot run on their target from here; it needs no device of the target."""
 
     about = "compare the numbers of packages whose device is not here, computed on this machine"
 
     def make_options(self, subject: Subject, capabilities: Capabilities) -> ValidateStep:
-        """Return what changes numbers, and how far they may be off."""
+        """Return the options that change numbers, and their tolerances."""
         target, model = subject.require_target(), subject.model
         pictures = model.accuracy is not None and model.accuracy.kind == "images"
         return ValidateStep(
@@ -39,14 +39,14 @@ class Validate(StageOfCells):
         )
 
     def list_more_inputs(self, subject: Subject, root: Path, options: ValidateStep) -> dict[str, Path]:
-        """Return the files of real inputs; and the package, where a device of this machine runs it."""
+        """Return the files of real inputs; and the package, if a device of this machine runs it."""
         samples = list_judging_files(subject, root)
         if options.stand_in is None:
             return samples
         return {"package": Layout(root).package(subject.model.name, subject.require_target().name), **samples}
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return what computes the numbers."""
+        """Return the tools that compute the numbers."""
         originals = list_versions(capabilities, "onnxruntime") if subject.model.accuracy else {}
         return {**list_code_generator(capabilities), **originals}
 
@@ -56,7 +56,7 @@ class Validate(StageOfCells):
         return list_thread_variables(target, target.num_cores)
 
     def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
-        """Ask for the code generator alone."""
+        """Require the code generator alone."""
         return target_kind(target.kind).explain_codegen(capabilities)
 
     def describe(self, step: Step[ValidateStep]) -> str:
@@ -66,7 +66,7 @@ class Validate(StageOfCells):
 
 
 def _find_stand_in(target: TargetSpec, capabilities: Capabilities) -> str | None:
-    """Return this machine's device that runs the target's packages, host code too, whatever its threads."""
+    """Return this machine's device that can run the target's packages with their host code, whatever its threads."""
     host = FrozenMap((name, value) for name, value in target.cpu.items() if name != "num-cores")
     if target_kind("llvm").explain_here(host, capabilities) is not None:
         return None

@@ -1,1 +1,1 @@
-"""Programs that `torch.export.save` wrote, as ONNX."""
+"""Programs written by `torch.export.save`, converted to ONNX."""

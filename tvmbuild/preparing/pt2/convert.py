@@ -1,4 +1,4 @@
-"""A .pt2 file → ONNX by torch's own exporter, proved by torch: what the program computes is what the ONNX must."""
+"""The conversion of a .pt2 file to ONNX by torch's own exporter, checked against the program's outputs in torch."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tvmbuild.preparing.reference import run_onnx
 
 RESULT, ERROR = "model.onnx", "error.json"
 INPUT, OUTPUT = "input:", "output:"
-"""What the names in a file of arrays begin with."""
+"""The prefixes of the names in a file of arrays."""
 GATE = Tolerance(rtol=1e-3, atol=1e-4, of_largest=1e-4)
 HINT = "export it to ONNX where it was made, or write that part of the network in another way"
 
 
 def convert_pt2(path: Path, said: str) -> onnx.ModelProto:
-    """Return the program in ONNX; TvmbuildError where torch cannot convert it, or what it wrote is wrong."""
+    """Return the program in ONNX; TvmbuildError if torch cannot convert it, or if the conversion is wrong."""
     missing = next((name for name in TORCH.distributions if find_spec(name) is None), None)
     if missing is not None:
         raise TvmbuildError(TORCH.explain(missing))

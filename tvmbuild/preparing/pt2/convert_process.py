@@ -1,6 +1,7 @@
-"""Convert a .pt2 file in a process of its own: ``python -m tvmbuild.preparing.pt2.convert_process FILE.pt2 FOLDER``.
+"""A separate process that converts a .pt2: ``python -m tvmbuild.preparing.pt2.convert_process FILE.pt2 FOLDER``.
 
-FOLDER gets the ONNX, and what torch computes of some inputs; or the error, by `tvmbuild.preparing.pt2.convert`'s names.
+FOLDER gets the ONNX and torch's outputs for some inputs, or the error, by the names in
+`tvmbuild.preparing.pt2.convert`.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from tvmbuild.preparing.pt2.program import Program, shorten
 _OPERATORS = re.compile(rb'"torch\.ops\.(\w+)\.')
 _DEVICES = re.compile(rb'"device": ?\{"type": ?"(\w+)"')
 _LIBRARIES = {"torchvision", "torchaudio"}
-"""Whose operators are there once they are imported, under the library's name."""
+"""The libraries that register their operators when imported, under the library's name."""
 _PASSING, _INNER = "tvmbuild output ", " inner"
-"""How outputs are called until no other value has their names, and what is added to those of others."""
+"""The outputs' temporary names, until no other value has theirs, and the suffix of other values with such a name."""
 _NO_FUNCTION = re.compile(r"No ONNX function found for <OpOverload\(op='([^']+)', overload='([^']+)'\)>")
 
 
 def main(path: Path, folder: Path) -> int:
-    """Return 0 when the model is written; 1 when the error is."""
+    """Return 0 if the model is written, 1 if the error is."""
     die_with_parent()
     try:
         program = Program(load_program(path))
@@ -56,7 +57,7 @@ def main(path: Path, folder: Path) -> int:
 
 
 def load_program(path: Path) -> Any:
-    """Return the exported program; TvmbuildError where this torch cannot load it."""
+    """Return the exported program; TvmbuildError if this torch cannot load it."""
     with zipfile.ZipFile(path) as archive:
         texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
     others = {found.decode() for text in texts for found in _DEVICES.findall(text)} - {"cpu", "meta"}
@@ -70,7 +71,7 @@ def load_program(path: Path) -> Any:
         _import_operators(library)
     try:
         program = torch.export.load(path)
-    except Exception as error:  # torch raises whatever it comes across
+    except Exception as error:  # torch raises many kinds of errors
         raise TvmbuildError(
             f"torch {torch.__version__} cannot load it: {shorten(error)}",
             "save it again with this version of torch; its operators and types must be PyTorch's own, or torchvision's",
@@ -93,7 +94,7 @@ def _import_operators(library: str) -> None:
 
 
 def export(program: Program, outputs: list[str]) -> bytes:
-    """Return the ONNX with the program's own names; TvmbuildError where the exporter has none of it."""
+    """Return the ONNX with the program's own names; TvmbuildError if the exporter cannot express it."""
     if program.size > MAX_BYTES:
         raise TvmbuildError("its weights are larger than 2 GB", "models that large are not supported")
     passing = [f"{_PASSING}{index}" for index in range(len(outputs))]
@@ -103,7 +104,7 @@ def export(program: Program, outputs: list[str]) -> bytes:
                 program.exported, dynamo=True, verbose=False, input_names=program.names, output_names=passing
             )
         proto = made.model_proto
-    except Exception as error:  # the exporter raises whatever it comes across
+    except Exception as error:  # the exporter raises many kinds of errors
         raise TvmbuildError(f"torch.onnx cannot convert it: {_explain_export(error)}", HINT) from error
     _forget_origins(proto)
     _rename(proto, {name: f"{name}{_INNER}" for name in outputs} | dict(zip(passing, outputs, strict=True)))
@@ -124,7 +125,7 @@ def _explain_export(error: BaseException) -> str:
 
 
 def _rename(proto: onnx.ModelProto, names: dict[str, str]) -> None:
-    """Rename values wherever they are: the exporter renames outputs, and does not see that another has the name."""
+    """Rename values wherever they occur: the exporter renames outputs even if another value has the name."""
     for graph in (proto.graph, *_subgraphs(proto.graph.node)):
         for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
             value.name = names.get(value.name, value.name)
@@ -134,7 +135,7 @@ def _rename(proto: onnx.ModelProto, names: dict[str, str]) -> None:
 
 
 def _forget_origins(proto: onnx.ModelProto) -> None:
-    """Take out lines of code and paths of where it was exported, and torch's version: equal graphs are equal bytes."""
+    """Remove the exporting machine's code lines and paths, and torch's version: equal graphs become equal bytes."""
     proto.producer_version = ""
     del proto.metadata_props[:]
     for graph in (proto.graph, *_subgraphs(proto.graph.node)):

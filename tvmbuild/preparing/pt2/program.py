@@ -1,4 +1,4 @@
-"""An exported program as torch runs it: its inputs and outputs by name, and what it computes."""
+"""An exported program run by torch: its inputs and outputs by name, and the outputs' values."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from torch.utils import _pytree as pytree
 from tvmbuild.errors import TvmbuildError
 
 STEPS = (1, -1, 2, -2, 4, 8, 16, 32, 0)
-"""By how much open dimensions differ from what they were exported with, one after the other until torch takes it."""
+"""The differences of open dimensions from their exported size, tried in turn until torch accepts one."""
 RUN_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
-"""What torch raises where it cannot run a program."""
+"""The errors that torch raises if it cannot run a program."""
 _STATEFUL = "a package keeps nothing between two runs: export it after .eval(), with its state as inputs and outputs"
 _SHORT = 300
 
 
 @dataclass(frozen=True)
 class ComputedSet:
-    """Inputs and outputs of one run, by name."""
+    """The inputs and outputs of one run, by name."""
 
     feeds: dict[str, np.ndarray]
     results: dict[str, np.ndarray]
 
 
 class Program:
-    """What `torch.export.load` returns."""
+    """A program from `torch.export.load`."""
 
     def __init__(self, exported: Any) -> None:
         self.exported = exported
@@ -41,17 +41,17 @@ class Program:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the inputs that are no constants: as the network's code calls them, `batch_image` of batch["image"]."""
+        """The names of the non-constant inputs, as the network's code calls them: `batch_image` of batch["image"]."""
         return [each.name for each in self._arguments if not isinstance(each, ConstantArgument)]
 
     @property
     def size(self) -> int:
-        """Of the weights and constants, in bytes."""
+        """The size of the weights and constants, in bytes."""
         tensors = {**self.exported.state_dict, **self.exported.constants}.values()
         return sum(each.nbytes for each in tensors if isinstance(each, torch.Tensor))
 
     def check(self) -> None:
-        """Raise TvmbuildError where a run leaves something behind for the next, or an input is none of ONNX's."""
+        """Raise TvmbuildError if a run changes the state of the next one, or if ONNX cannot express an input."""
         for name in self.names:
             value = self._values[name]
             if isinstance(value, torch.Tensor) and value.dtype == torch.bfloat16:
@@ -67,9 +67,9 @@ class Program:
             )
 
     def compute_sets(self) -> list[ComputedSet]:
-        """Return runs on what it was exported with, and on drawn values with other sizes of what is open.
+        """Return runs on the exported example inputs, and on drawn values with other sizes of open dimensions.
 
-        TvmbuildError where torch cannot run it, or it draws random numbers.
+        TvmbuildError if torch cannot run it, or if it draws random numbers.
         """
         given = self._examples()
         try:
@@ -92,7 +92,7 @@ class Program:
         return [first] if second is None else [first, second]
 
     def _try(self, leaves: list[Any]) -> ComputedSet | None:
-        """Return the run; None where the program's own guards on sizes refuse it."""
+        """Return the run; None if the program's own guards on sizes refuse it."""
         try:
             return self._compute(leaves)
         except RUN_ERRORS:
@@ -109,7 +109,7 @@ class Program:
         return self._draw([None] * len(self._arguments), self._sizes(0))
 
     def _sizes(self, step: int) -> dict[Any, int]:
-        """Return a size for every symbol of the inputs' shapes: what it was exported with, ``step`` added in range."""
+        """Return a size for every symbol of the inputs' shapes: the exported one, with ``step`` added if in range."""
         found = {}
         for value in self._values.values():
             for size in (value, *getattr(value, "shape", ())):
@@ -150,7 +150,7 @@ class Program:
         return self.exported.module()
 
     def _name_results(self, results: Any) -> dict[str, np.ndarray]:
-        """Name the outputs by their keys; by their places where they have none, or two would have the same."""
+        """Name the outputs by their keys; by their places if they have no keys, or if two names would be equal."""
         leaves = [(path, leaf) for path, leaf in pytree.tree_flatten_with_path(results)[0] if leaf is not None]
         for (path, leaf), spec in zip(leaves, self._list_outputs(), strict=True):
             if isinstance(spec, ConstantArgument) or not isinstance(leaf, (torch.Tensor, int)):
@@ -191,7 +191,7 @@ def _find_size(size: Any, sizes: dict[Any, int]) -> int:
 def _draw_tensor(
     random: np.random.RandomState, shape: tuple[int, ...], dtype: torch.dtype, example: torch.Tensor | None
 ) -> torch.Tensor:
-    """Draw floats from [-1, 1); integers are the example's, in another order, or 0 and 1 where these are all 0."""
+    """Draw floats from [-1, 1); integers are the example's, in another order, or 0 and 1 if these are all 0."""
     if dtype.is_floating_point or dtype.is_complex:
         return torch.from_numpy(random.uniform(-1, 1, shape)).to(dtype)
     if example is None or example.numel() == 0 or not example.any() or (dtype == torch.bool and example.all()):

@@ -1,4 +1,4 @@
-"""Quantising by NNCF, which corrects biases and reads and writes ONNX."""
+"""Quantisation by NNCF, which corrects biases and reads and writes ONNX."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TELEMETRY = "openvino_telemetry"
 
 
 def quantise(work: Work) -> Any:
-    """Return the quantised ModelProto, in silence; ValueError for what NNCF refuses."""
+    """Return the quantised ModelProto, in silence; ValueError for models that NNCF refuses."""
     nncf = _import_nncf()
     nncf.set_log_level(logging.ERROR)
     try:
@@ -22,7 +22,7 @@ def quantise(work: Work) -> Any:
             return nncf.quantize(
                 work.model,
                 nncf.Dataset(work.samples),
-                # Zero points of their own: SiLU and its like are hardly ever negative.
+                # Activations get zero points, because SiLU and similar functions are hardly ever negative.
                 preset=nncf.QuantizationPreset.MIXED,
                 subset_size=len(work.samples),
                 ignored_scope=nncf.IgnoredScope(names=list(work.excluded), validate=False),
@@ -34,7 +34,7 @@ def quantise(work: Work) -> Any:
 
 
 def _import_nncf() -> Any:
-    """Import it as where its module for telemetry is not installed: so it tells nobody that it was called."""
+    """Import NNCF without its telemetry module, so that it reports its use to nobody."""
     missing = object()
     before = sys.modules.get(_TELEMETRY, missing)
     sys.modules[_TELEMETRY] = None  # type: ignore[assignment]
@@ -47,6 +47,6 @@ def _import_nncf() -> Any:
 
 
 def _list_errors() -> tuple[type[Exception], ...]:
-    """Return NNCF's own, which have nothing in common."""
+    """Return NNCF's own errors, which have no common base class."""
     known = vars(importlib.import_module("nncf.errors")).values()
     return tuple(each for each in known if isinstance(each, type) and issubclass(each, Exception))

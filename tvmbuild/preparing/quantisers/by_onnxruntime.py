@@ -1,4 +1,4 @@
-"""Quantising by ONNX Runtime, by the least and the largest value of each tensor."""
+"""Quantisation by ONNX Runtime, from the least and the largest value of each tensor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def quantise(work: Work) -> Any:
             return next(self._left, None)
 
     level = logging.root.manager.disable
-    logging.disable()  # advice to run what simplify has done
+    logging.disable()  # it advises to run steps that simplify has done
     try:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
@@ -48,7 +48,7 @@ def quantise(work: Work) -> Any:
 
 
 def _flatten_biases(proto: Any) -> None:
-    """Give the biases of products one dimension (in place): ONNX Runtime's quantiser fails over two, [1, channels]."""
+    """Give the biases of products one dimension (in place): ONNX Runtime's quantiser fails for two, [1, channels]."""
     constants = {tensor.name: tensor for tensor in proto.graph.initializer}
     readers = Counter(name for node in proto.graph.node for name in node.input)
     for node in proto.graph.node:

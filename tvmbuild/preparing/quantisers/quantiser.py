@@ -1,4 +1,4 @@
-"""What every library is asked for."""
+"""The interface of every quantisation library."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tvmbuild.package.samples import Samples
 
 @dataclass(frozen=True)
 class Work:
-    """A float model and the samples by which ranges are found."""
+    """A float model, and the samples that determine its ranges."""
 
     model: Any
     """An ONNX ModelProto from opset 13 on, every node with a name; it may be changed."""
     samples: Samples
     """The model's inputs, walked through as often as the library likes."""
     excluded: tuple[str, ...]
-    """Names of the nodes that stay in floats."""
+    """The names of the nodes that stay in floats."""
 
 
 Quantiser = Callable[[Work], Any]
-"""Returns the model in the QDQ form: weights int8 for each channel, activations of 8 bits."""
+"""A function that returns the model in the QDQ form: int8 weights for each channel, activations of 8 bits."""

@@ -1,4 +1,4 @@
-"""`method:` of `quantize:`, one row each."""
+"""The table of libraries that `method:` of `quantize:` names, one row each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""TensorFlow Lite's files as ONNX: read, written with ONNX's operators, and compared with what LiteRT computes."""
+"""TensorFlow Lite files as ONNX: read, rewritten in ONNX operators, and compared with LiteRT's outputs."""

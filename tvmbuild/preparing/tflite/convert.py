@@ -1,4 +1,4 @@
-"""A .tflite file → ONNX, proved by LiteRT: what it computes for drawn inputs is what the ONNX must."""
+"""The conversion of a .tflite file to ONNX, proved by LiteRT: both must give the same outputs for drawn inputs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tvmbuild.preparing.tflite.operators import OPERATORS
 from tvmbuild.preparing.tflite.reader import Tensor, TfliteGraph, import_extra, read_tflite
 
 SETS = 2
-"""Of inputs, on which both must agree."""
+"""The number of input sets on which both must agree."""
 GATES = {False: Tolerance(rtol=1e-3, atol=1e-4, of_largest=1e-4), True: Tolerance(of_largest=5 / 255)}
-"""By whether it computes with integers: LiteRT rounds between its operators, ONNX where the file says."""
+"""The tolerance, by whether the model has integers: LiteRT rounds between its operators, ONNX as the file says."""
 HINT = "convert the network to ONNX where it was made, or replace what cannot be converted"
 
 
 def convert_tflite(path: Path, said: str) -> onnx.ModelProto:
-    """Return the network in ONNX; TvmbuildError names all that has no code, or numbers that are not LiteRT's."""
+    """Return the network in ONNX; TvmbuildError names all unknown operators, or outputs that differ from LiteRT's."""
     schema = import_extra("tflite", lambda: TFLITE.explain("tflite"))
     try:
         graph = read_tflite(path, schema)
@@ -81,7 +81,7 @@ def _prove(path: Path, proto: onnx.ModelProto, graph: TfliteGraph, said: str) ->
 
 
 def run_litert(path: Path, graph: TfliteGraph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return what LiteRT computes, by its plain kernels, without a delegate."""
+    """Return LiteRT's outputs, computed by its plain kernels, without a delegate."""
     litert = import_extra("ai_edge_litert.interpreter", lambda: TFLITE.explain("ai-edge-litert"))
     resolver = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     with _quiet():
@@ -99,7 +99,7 @@ def run_litert(path: Path, graph: TfliteGraph, feeds: Mapping[str, np.ndarray]) 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Lose what LiteRT's C++ says on stderr."""
+    """Discard the messages of LiteRT's C++ on stderr."""
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, 2)

@@ -16,12 +16,12 @@ OPSET, IR_VERSION = 17, 8
 
 @dataclass
 class OnnxGraph:
-    """Nodes and constants so far; tensors keep names, layout (NHWC) and, where quantised, integers."""
+    """The nodes and constants so far; tensors keep names, layout (NHWC) and, if quantised, integers."""
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
     reals: dict[str, str] = field(default_factory=dict)
-    """Quantised tensor → name of the real numbers that its integers stand for."""
+    """Quantised tensor → name of the real numbers that its integers represent."""
 
     def add(self, kind: str, *inputs: str, count: int = 1, **attributes: Any) -> str:
         """Add a node and return its output's name, or the first of several."""
@@ -58,19 +58,19 @@ class OnnxGraph:
         return self.reals[tensor.name]
 
     def weights(self, tensor: Tensor, values: np.ndarray) -> str:
-        """Return the real numbers of constant weights that were laid out anew, output channels first."""
+        """Return the real numbers of constant weights in their new layout, output channels first."""
         name = self.constant(values, values.dtype)
         return self._dequantise(name, tensor, 0) if tensor.is_quantised else name
 
     def write(self, tensor: Tensor, name: str) -> None:
-        """Make real numbers the value of a tensor: its integers, where it is quantised."""
+        """Make real numbers the value of a tensor; a quantised tensor gets their integers."""
         if tensor.is_quantised:
             self.nodes.append(helper.make_node("QuantizeLinear", [name, *self._scales(tensor)], [tensor.name]))
         else:
             self.nodes.append(helper.make_node("Identity", [name], [tensor.name]))
 
     def write_plain(self, tensor: Tensor, name: str) -> None:
-        """Make a value the tensor's as it is."""
+        """Make a value the tensor's value unchanged."""
         self.nodes.append(helper.make_node("Identity", [name], [tensor.name]))
 
     def real_inputs(self, operator: Operator) -> list[str]:

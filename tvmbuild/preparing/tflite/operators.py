@@ -1,4 +1,4 @@
-"""TensorFlow Lite's operators in ONNX's, one function each. What is not in the table is refused by name."""
+"""TensorFlow Lite operators in ONNX, one function each; operators missing from the table are refused by name."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _pool(kind: str) -> Convert:
 
 
 def _same(kind: str, **attributes: Any) -> Convert:
-    """Of an operator that ONNX has with the same inputs and one output."""
+    """Return the conversion of an operator that ONNX has with the same inputs and one output."""
 
     def convert(graph: OnnxGraph, operator: Operator) -> None:
         _finish_plain(graph, operator, graph.add(kind, *graph.real_inputs(operator), **attributes))

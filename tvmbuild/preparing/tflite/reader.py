@@ -1,4 +1,4 @@
-"""A .tflite file as plain values; the package `tflite` knows the schema. What cannot be converted is refused."""
+"""A .tflite file as plain values; the package `tflite` knows the schema. Inconvertible parts are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from tvmbuild.errors import TvmbuildError
 
 MAGIC = b"TFL3"
-"""At the fifth byte."""
+"""The file's mark, at its fifth byte."""
 DTYPES = {
     "FLOAT32": np.float32,
     "FLOAT16": np.float16,
@@ -31,7 +31,7 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value of the graph; ``data`` where it is constant; ``scale``, ``zero`` where its integers are reals."""
+    """A value of the graph; constant if it has ``data``; with ``scale`` and ``zero`` its integers represent reals."""
 
     name: str
     shape: tuple[int, ...]
@@ -43,13 +43,13 @@ class Tensor:
 
     @property
     def is_quantised(self) -> bool:
-        """Whether its integers stand for real numbers."""
+        """Return whether its integers represent real numbers."""
         return self.scale is not None
 
 
 @dataclass(frozen=True)
 class Operator:
-    """One step; an input that is left out is None."""
+    """One operator; an input that is left out is None."""
 
     kind: str
     inputs: tuple[Tensor | None, ...]
@@ -57,7 +57,7 @@ class Operator:
     options: Any = None
 
     def value(self, index: int) -> np.ndarray:
-        """Return a constant input; TvmbuildError where it is computed."""
+        """Return a constant input's value; TvmbuildError if it is computed."""
         tensor = self.inputs[index] if index < len(self.inputs) else None
         if tensor is None or tensor.data is None:
             raise TvmbuildError(f"the input {index} of {self.kind} is computed, and no constant")
@@ -71,13 +71,13 @@ class Operator:
         return found
 
     def option(self, name: str, default: Any = None) -> Any:
-        """Return an option; the default where the file has none."""
+        """Return an option; the default if the file has none."""
         return default if self.options is None else getattr(self.options, name)()
 
 
 @dataclass(frozen=True)
 class TfliteGraph:
-    """The one subgraph of a file."""
+    """The only subgraph of a file."""
 
     operators: tuple[Operator, ...]
     inputs: tuple[Tensor, ...]
@@ -91,7 +91,7 @@ def is_tflite(path: Path) -> bool:
 
 
 def read_tflite(path: Path, schema: Any) -> TfliteGraph:
-    """Return the file's graph; ``schema`` is the package `tflite`. TvmbuildError names what cannot be converted."""
+    """Return the file's graph; ``schema`` is the package `tflite`. TvmbuildError names all inconvertible parts."""
     try:
         return _Reader(schema, schema.Model.GetRootAs(path.read_bytes(), 0)).read()
     except (struct.error, IndexError, KeyError, ValueError, TypeError) as error:
@@ -121,7 +121,7 @@ class _Reader:
         )
 
     def _operator(self, operator: Any) -> Operator | None:
-        """Return the operator; None for one that only widens constants of float16, which are then of float32."""
+        """Return the operator; None for one that only widens float16 constants, which then count as float32."""
         code = self.model.OperatorCodes(operator.OpcodeIndex())
         kind = self.kinds[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())]
         if kind == "CUSTOM":
@@ -179,7 +179,7 @@ def _names(enumeration: type) -> dict[int, str]:
 
 
 def import_extra(name: str, explain: Callable[[], str]) -> Any:
-    """Return a module of the extra; TvmbuildError with the command that brings it."""
+    """Return a module of the extra; TvmbuildError with the command that installs it."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What a card told of its work, as the events and the graph of a profile."""
+"""The activities that a GPU reported, as the events and the graph of a profile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_kernel_is_its_functions(kernel: str, function: str) -> None:
 
 def test_the_kernels_of_a_call_are_one_event_and_its_calls_stay_apart() -> None:
     run = [
-        Activity("split_kernel_1", 400, 407, 9),  # CUPTI tells them in any order
+        Activity("split_kernel_1", 400, 407, 9),  # CUPTI reports them in any order
         Activity("conv_kernel", 0, 10, 0),
         Activity("split_kernel", 100, 105, 9),
         Activity("split_kernel_1", 200, 201, 9),

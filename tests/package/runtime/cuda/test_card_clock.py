@@ -1,4 +1,4 @@
-"""Operators of a package by the card's own clock; what CUPTI tells is made up, but for the last test."""
+"""Operators of a package by the GPU's own clock; CUPTI's reports are made up, except in the last test."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_card_tells_of_every_kernel_inside_the_graph(tmp_path: Path) -> None:
     assert calls == {"matmul": 2, "softmax": 2, "scatter_elements": 1, "topk": 1}
     assert all(row.us > 0 for row in profile.rows)
     assert profile.graph is not None
-    assert profile.graph.kernels >= 4  # of all but the first and the last function
+    assert profile.graph.kernels >= 4  # of all except the first and the last function
     assert 0 < profile.graph.sum_us < sum(row.us for row in profile.rows)
     assert profile.graph.sum_us <= profile.graph.us
 

@@ -1,4 +1,4 @@
-"""The runtime is there for tests that need a device."""
+"""Fixtures that load the runtime for tests that need a device."""
 
 from __future__ import annotations
 

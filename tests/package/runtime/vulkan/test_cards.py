@@ -1,4 +1,4 @@
-"""Cards: memory that the CPU does not reach, so that all goes by copies; and a heap that is full before the CPU's."""
+"""Cards: their memory is out of the CPU's reach, so all data is copied; and a heap that is full before the CPU's."""
 
 from __future__ import annotations
 

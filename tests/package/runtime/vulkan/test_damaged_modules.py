@@ -1,4 +1,4 @@
-"""Modules whose bytes are not what they should be: refused in words, with no device asked."""
+"""Modules with wrong bytes: refused with a message, without asking a device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _loaded() -> None:
 
 
 def change(blob: bytes, place: int, value: int) -> bytes:
-    """Put another number there and seal it again: damage that a checksum does not tell."""
+    """Put another number there and renew the checksum, so that it does not show the damage."""
     body = bytearray(blob[16:])
     struct.pack_into("<I", body, place, value)
     return seal_blob(bytes(body))
@@ -89,7 +89,7 @@ def test_any_byte_may_be_wrong() -> None:
             load_module(seal_blob(bytes(damaged[: drawn.randrange(4, len(damaged) + 1)])))
         except RuntimeError as error:
             told = str(error)
-            # Some damage is none, and a count may have become one that is too large.
+            # Some damage has no effect, and a count may have become too large.
             assert told.startswith("Vulkan: the module is damaged: ") or "this runtime takes 64" in told
 
 

@@ -1,4 +1,4 @@
-"""A device that is lost: one message, at every later call too; the process, other devices and the next one go on."""
+"""A lost device: one message, at every later call too; the process, other devices and the next process continue."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ freed.set()
 thread.join()
 """
     lost = shim_environment(devices=DEVICES, fail="vkQueueSubmit:-4@1")
-    assert run_child(code, {**lost, "MALLOC_PERTURB_": "165"}) == LOST  # freed memory reads as nothing that there is
+    assert run_child(code, {**lost, "MALLOC_PERTURB_": "165"}) == LOST  # freed memory reads as an impossible value
 
 
 def test_another_device_computes_on() -> None:

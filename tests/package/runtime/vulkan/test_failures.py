@@ -1,4 +1,4 @@
-"""Drivers that fail, are absent, or run out of memory: told in words, and the next call is as right as ever."""
+"""Drivers that fail, are absent, or run out of memory: a message in words, and the next call is right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages where a card's memory is full: one message with the remedy, and the session goes on."""
+"""Packages on a GPU with full memory: one message with the remedy, and the session continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmbuild.targets.vulkan_families import FAMILIES
 pytestmark = pytest.mark.vulkan
 
 SHARED_BLOCK = 4 << 20
-"""What all small tensors lie in."""
+"""The size of the block for all small tensors."""
 TENSOR = 1 << 20
 OUTPUT = f"asked for 1 MiB, 0 MiB are free of {(SHARED_BLOCK + TENSOR) >> 20} MiB"
 HINT = "end what else uses the device's memory, or take a smaller batch or `precision: fp16`"
@@ -26,7 +26,7 @@ HINT = "end what else uses the device's memory, or take a smaller batch or `prec
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Input and output of 1 MiB each."""
+    """A package whose input and output have 1 MiB each."""
     shape = [1, 1, 512, 512]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy")
     graph = helper.make_graph([helper.make_node("Transpose", ["x"], ["y"], perm=[0, 1, 3, 2])], "g", [x], [y])

@@ -96,7 +96,7 @@ def check_functions() -> list[str]:
 
 
 def check_askers() -> list[str]:
-    """Return checks of what asks for a driver before TVM is there: in C++ packages, and in Python."""
+    """Return checks of the code that asks for a driver before TVM is loaded: in C++ packages, and in Python."""
     theirs, python = "VkInstanceCreateInfo", vulkan_driver._InstanceInfo
     body = re.search(r"^struct VulkanInstanceInfo \{\n(.*?)^\};", IN_PACKAGES.read_text(), re.MULTILINE | re.DOTALL)
     assert body is not None
@@ -118,7 +118,7 @@ def check_askers() -> list[str]:
 
 
 def compile_checks(checks: list[str], folder: Path) -> str:
-    """Return the compiler's errors; empty where all checks hold."""
+    """Return the compiler's errors; empty if all checks hold."""
     for name in ("vulkan", "vk_video"):
         if (SDK / name).is_dir():
             (folder / name).symlink_to(SDK / name)  # not the C library's headers beside them

@@ -1,4 +1,4 @@
-"""Kernels launched as host code does, and what is resubmitted when it comes again."""
+"""Kernels launched as host code does, and command buffers that are resubmitted when they recur."""
 
 from __future__ import annotations
 

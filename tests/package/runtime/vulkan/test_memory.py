@@ -38,7 +38,7 @@ def test_a_copy_within_the_device_follows_what_was_copied_there() -> None:
 def test_several_come_back_together(counts: tuple[int, ...]) -> None:
     values = [np.random.default_rng(count).standard_normal(count).astype("float32") for count in counts]
     tensors = [upload(each) for each in values]
-    for factor in (1, 2):  # the second time the list of copies is one that came before
+    for factor in (1, 2):  # the second time the list of copies has occurred before
         for value, tensor in zip(values, tensors, strict=True):
             upload(value * np.float32(factor), tensor)
         for value, array in zip(values, to_arrays(tensors), strict=True):

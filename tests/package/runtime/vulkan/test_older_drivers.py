@@ -1,4 +1,4 @@
-"""Drivers of Vulkan 1.1 that have nothing which is not promised, and what is said where a kernel needs more."""
+"""Drivers of Vulkan 1.1 with guaranteed features only, and the message if a kernel needs more."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LIMITS = {
 
 
 def old_driver(kind: str = "integrated", kept: tuple[str, ...] = (), **limits: int) -> dict[str, str]:
-    """Return the environment of a child with such a driver, with some features all the same."""
+    """Return the environment of a child with such a driver, which still has the ``kept`` features."""
     hidden = [name for name in (*EXTENSIONS, *FEATURES) if name not in kept]
     numbers = ",".join(f"{name}={value}" for name, value in {**LIMITS, **limits}.items())
     return shim_environment(devices=f"HD 520:{kind}", hide=",".join(hidden), set=numbers)

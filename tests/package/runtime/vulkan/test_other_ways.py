@@ -1,6 +1,6 @@
-"""The same tests on another way through the runtime, and with the layer that checks every call of Vulkan's.
+"""The same tests on another path through the runtime, and with the layer that checks every call of Vulkan.
 
-The device here may have one memory with the CPU and push descriptors; others have neither.
+The device here may share memory with the CPU and have push descriptors; other devices have neither.
 """
 
 from __future__ import annotations

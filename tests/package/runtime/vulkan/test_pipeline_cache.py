@@ -1,4 +1,4 @@
-"""What drivers compiled, kept for the next process."""
+"""The drivers' compiled code, kept for the next process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the library comes to be, and what is said where it, a driver or a device is missing."""
+"""The making of the library, and the messages if the library, a driver or a device is missing."""
 
 from __future__ import annotations
 

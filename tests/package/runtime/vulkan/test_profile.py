@@ -1,4 +1,4 @@
-"""How long kernels take, by the device's own clock; and what is said of devices."""
+"""The times of kernels by the device's own clock, and the descriptions of devices."""
 
 from __future__ import annotations
 

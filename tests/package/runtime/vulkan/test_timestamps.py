@@ -27,7 +27,7 @@ pytestmark = pytest.mark.vulkan
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Make the device tell 1 µs for its first operation, then 2, 4, 8, …: a sum says which are in it. Names, by run."""
+    """Make the device report 1 µs for its first operation, then 2, 4, 8, …: a sum shows its parts. Names, by run."""
     runs: list[list[str]] = []
 
     def call(name: str, *arguments: Any) -> Any:
@@ -42,7 +42,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 class Calls:
-    """What the virtual machine does: it tells the hook of a call, before and after it."""
+    """The behaviour of the virtual machine: it notifies the hook of a call, before and after it."""
 
     def __init__(self, kernels: set[str] | None) -> None:
         self.waits = 0

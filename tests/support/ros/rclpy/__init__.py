@@ -1,3 +1,3 @@
-"""As much of ROS 2 in Python as the yoeo example uses: a stand-in for its test, for ROS is on no package index."""
+"""The part of ROS 2 in Python that the yoeo example uses; its test needs it, because ROS is on no package index."""
 
 parameters: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""Nodes that keep what is published."""
+"""Nodes that keep their published messages."""
 
 from __future__ import annotations
 

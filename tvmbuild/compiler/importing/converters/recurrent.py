@@ -12,7 +12,8 @@ from tvm import relax
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.expand.recurrent_kernels import QUANTIZED, describe_recurrence
 from tvmbuild.compiler.ir.expressions import constant
-from tvmbuild.compiler.kernels.recurrence import Kind, Recurrence, write_recurrence
+from tvmbuild.compiler.kernels.recurrence.form import Kind, Recurrence
+from tvmbuild.compiler.kernels.recurrence.kernel import write_recurrence
 from tvmbuild.errors import TvmbuildError
 
 _BIASES, _STATE = 3, 5

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from tvmbuild.compiler.importing.expand.compose import Composer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, attributes_of
-from tvmbuild.compiler.kernels.recurrence import GATES, Kind, Recurrence
+from tvmbuild.compiler.kernels.recurrence.form import GATES, Kind, Recurrence
 
 QUANTIZED = "tvmbuild_quantized"
 """Attribute of an LSTM whose inputs are the gates of the data, integers and scales, as the kernel reads them."""

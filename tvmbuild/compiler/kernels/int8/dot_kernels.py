@@ -171,7 +171,7 @@ def _keep_beginning(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
     if free is None or not begun:
         return None
     kept = [index for index in free if any(each.same_as(function.params[int(index)]) for each in read)]
-    return function.with_attr(_FREE, kept)
+    return function.with_attr(_FREE, kept) if len(kept) < len(free) else None
 
 
 # What functions of integer sums consist of: the data padded and widened, and what sums begin with.

@@ -12,18 +12,19 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator
 
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import resolve
 from tvmbuild.compiler.kernels.attention.form import Attention, Buffer, Found, Mask, Operand, fold_groups, make_operand
 from tvmbuild.compiler.kernels.attention.views import Axis, View, dense, refine
-from tvmbuild.compiler.passes.attention.pattern import Graph, MaskOf, Pattern
+from tvmbuild.compiler.passes.attention.pattern import MaskOf, Pattern
 from tvmbuild.compiler.passes.attention.sources import Source, find_source
+from tvmbuild.compiler.remarks import missed
 
 
 class Describer:
     """Describes the attentions of one function, whose masks they share."""
 
-    def __init__(self, rewriter: PyExprMutator, graph: Graph) -> None:
+    def __init__(self, rewriter: PyExprMutator, graph: DefUse) -> None:
         self._rewriter, self._graph = rewriter, graph
         self._masks: dict[object, Prepared] = {}
 
@@ -31,13 +32,14 @@ class Describer:
         """Return the form, with its inputs as they are in the module that is being made; None where it has none."""
         scores, shape = pattern.scores, static_shape(pattern.product)
         if shape is None or 0 in (*shape, *scores.shape):
-            return None
+            return missed("its shape is not known, or of no elements")
         masks = [prepare_mask(self._rewriter, each, self._masks) for each in scores.masks]
         prepared = [each for each in masks if each is not None]
         if len(prepared) < len(masks):
-            return None
+            return missed("the shape of its mask is not known")
         # Moved first where no factor divides the other: where keys and values are repeated in two ways, say.
-        return self._arrange(pattern, prepared, moves=False) or self._arrange(pattern, prepared, moves=True)
+        found = self._arrange(pattern, prepared, moves=False) or self._arrange(pattern, prepared, moves=True)
+        return found or missed("the heads of its operands have no factors in common")
 
     def _arrange(self, pattern: Pattern, masks: list[Prepared], *, moves: bool) -> Found | None:
         sources = self._find_sources(pattern, moves=moves)
@@ -203,7 +205,7 @@ def _hides(mask: MaskOf) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
 # In which order an attention's output best lies: so that the transposes after it move nothing.
 
 
-def choose_order(graph: Graph, product: relax.Call, heads: tuple[int, ...], sizes: tuple[int, int]) -> int:
+def choose_order(graph: DefUse, product: relax.Call, heads: tuple[int, ...], sizes: tuple[int, int]) -> int:
     """Return before how many of the heads the output's rows best lie; ``sizes``: rows and width of a head."""
     chain = _follow(graph, product)
     for after in range(len(heads) + 1 if chain else 0):
@@ -226,7 +228,7 @@ def as_written(heads: tuple[int, ...], sizes: tuple[int, int], after: int) -> Vi
     return dense(shape).permute(rows_last(len(heads), after))
 
 
-def _follow(graph: Graph, product: relax.Call) -> list[relax.Call]:
+def _follow(graph: DefUse, product: relax.Call) -> list[relax.Call]:
     """Return the reshapes and transposes, up to the last transpose, that alone use the product's result."""
     variable = next((each for each, value in graph.values.items() if hash(value) == hash(product)), None)
     chain: list[relax.Call] = []

@@ -13,13 +13,15 @@ from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.def_use import DefUse
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.kernels.attention.form import Attention
 from tvmbuild.compiler.passes.attention.describe import Describer, rows_last
-from tvmbuild.compiler.passes.attention.pattern import Graph, Pattern, match
+from tvmbuild.compiler.passes.attention.pattern import NotAttentionError, Pattern, match
 from tvmbuild.compiler.passes.attention.projections import combine_projections
 from tvmbuild.compiler.passes.attention.sources import find_source
+from tvmbuild.compiler.remarks import missed
 
 Write = Callable[[Attention], tirx.PrimFunc | None]
 """Makes the function of an attention; None where separate operators are as quick."""
@@ -29,29 +31,37 @@ def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
     """Put a call of what ``write`` makes in the place of each attention; a module without any stays as it is."""
     if not operator_calls(mod, "relax.nn.softmax"):
         return mod
-    graph, found = _find(mod)
+    graph, found, left = _find(mod)
     combined = combine_projections(mod, graph, found)
     if combined is not mod:
-        graph, found = _find(combined)
-    rewriter = _FuseAttention(combined, graph, {hash(each.product): each for each in found}, write)
-    rewritten = rewrite_main(combined, rewriter) if found else mod
-    if not rewriter.changed:
+        graph, found, left = _find(combined)
+    for why in left:
+        missed(str(why))
+    if not found:
         return mod
-    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
+    rewriter = _FuseAttention(combined, graph, {hash(each.product): each for each in found}, write)
+    fused = rewrite_main(combined, rewriter, TIDY)
+    return mod if fused is combined else fused  # products are combined for attention alone
 
 
-def _find(mod: tvm.ir.IRModule) -> tuple[Graph, list[Pattern]]:
-    graph = Graph(mod["main"])
-    products = [value for value in graph.values.values() if is_call(value, "relax.matmul")]
-    matched = [match(graph, product) for product in products]
-    return graph, [each for each in matched if each is not None]
+def _find(mod: tvm.ir.IRModule) -> tuple[DefUse, list[Pattern], list[NotAttentionError]]:
+    """Return the attentions, and why others that look like one are none."""
+    graph = DefUse(mod["main"])
+    matched = [_try(graph, value) for value in graph.values.values() if is_call(value, "relax.matmul")]
+    found = [each for each in matched if isinstance(each, Pattern)]
+    return graph, found, [each for each in matched if isinstance(each, NotAttentionError)]
+
+
+def _try(graph: DefUse, product: relax.Call) -> Pattern | NotAttentionError | None:
+    try:
+        return match(graph, product)
+    except NotAttentionError as why:
+        return why
 
 
 @mutator
 class _FuseAttention(PyExprMutator):  # type: ignore[misc]
-    changed = False
-
-    def __init__(self, mod: tvm.ir.IRModule, graph: Graph, found: dict[int, Pattern], write: Write) -> None:
+    def __init__(self, mod: tvm.ir.IRModule, graph: DefUse, found: dict[int, Pattern], write: Write) -> None:
         super().__init__(mod)
         self._found, self._write = found, write
         self._describer = Describer(self, graph)
@@ -61,7 +71,6 @@ class _FuseAttention(PyExprMutator):  # type: ignore[misc]
         pattern = self._found.get(hash(call))
         result = None if pattern is None else self._replace(pattern)
         if result is not None:
-            self.changed = True
             return result
         call = super().visit_call_(call)
         if self._outputs and (is_call(call, "relax.permute_dims") or is_call(call, "relax.reshape")):

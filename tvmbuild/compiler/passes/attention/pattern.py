@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.calls import is_call, operator_name
+from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import list_variables, resolve
+from tvmbuild.compiler.ir.op_sets import ELEMENTWISE, MOVES
 from tvmbuild.compiler.passes.attention.sources import scalar
 
 _FLOATS = frozenset({"float32", "float16"})
@@ -69,71 +69,53 @@ class Pattern:
     nan_is_zero: bool
 
 
-class Graph:
-    """The bindings of ``main``, and how often each variable is used."""
-
-    def __init__(self, function: relax.Function) -> None:
-        self.values: dict[relax.Var, relax.Expr] = {}
-        self.users: dict[relax.Var, list[relax.Var]] = {}
-        self.uses: Counter[relax.Var] = Counter()
-        body = function.body
-        for block in getattr(body, "blocks", ()):
-            for binding in block.bindings:
-                value = getattr(binding, "value", None)
-                if value is not None:
-                    self.values[binding.var] = value
-                    self._count(value, binding.var)
-        self._count(getattr(body, "body", body), None)
-
-    def lookup(self, variable: relax.Var) -> relax.Expr | None:
-        """Return what the variable is bound to; None for parameters."""
-        return self.values.get(variable)
-
-    def find(self, expr: relax.Expr, name: str, uses: int = 1) -> relax.Call | None:
-        """Return the call of that operator that the variable is bound to and that is used no more often."""
-        value = self.used(expr, uses)
-        return value if is_call(value, f"relax.{name}") else None
-
-    def used(self, expr: relax.Expr, uses: int = 1) -> relax.Expr | None:
-        """Return what a variable is bound to where it is used no more often."""
-        while isinstance(expr, relax.Var):
-            if self.uses[expr] > uses:
-                return None
-            found = self.values.get(expr)
-            if found is None:
-                return None
-            expr = found
-        return expr
-
-    def _count(self, value: relax.Expr, user: relax.Var | None) -> None:
-        found = list_variables(value)
-        self.uses.update(found)
-        for each in found:
-            if user is not None:
-                self.users.setdefault(each, []).append(user)
+_BETWEEN = ELEMENTWISE | MOVES | {"relax.where", "relax.clip", "relax.isnan"}
+"""What exporters put between the products and the softmax, or might."""
 
 
-def match(graph: Graph, product: relax.Call) -> Pattern | None:
-    """Return the attention that ends with this product; None where something between is used elsewhere."""
+class NotAttentionError(Exception):
+    """Says why a softmax between two products is none."""
+
+
+def match(graph: DefUse, product: relax.Call) -> Pattern | None:
+    """Return the attention that ends with this product; None where it ends no softmax of another product.
+
+    NotAttentionError where something is in the way: what is used elsewhere, too, say, is needed as it is.
+    """
+    if not _comes_from(graph, product.args[0], "relax.nn.softmax", "relax.matmul"):
+        return None
     if str(product.ty.dtype) not in _FLOATS or len(static_shape(product) or ()) < 2:
-        return None
+        raise NotAttentionError(f"its second product is of {product.ty.dtype} in {product.ty.ndim} axes")
     weights, nan_is_zero = _match_weights(graph, product.args[0])
-    scores = None if weights is None else _match_scores(graph, weights.args[0])
-    if scores is None or (static_shape(product.args[0]) or ())[-2:] != scores.shape[-2:]:
-        return None
+    scores = _match_scores(graph, weights.args[0])
+    if (static_shape(product.args[0]) or ())[-2:] != scores.shape[-2:]:
+        raise NotAttentionError("its second product has the weights in another shape than the first one gives")
     if any(mask.shape[-2:] != scores.shape[-2:] for mask in scores.masks):
-        return None
+        raise NotAttentionError("a mask is of the scores in another shape than the product gives")
     return Pattern(product, scores, product.args[1], nan_is_zero)
 
 
-def _match_weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call | None, bool]:
+def _comes_from(graph: DefUse, expr: relax.Expr, name: str, *before: str) -> bool:
+    """Say whether a call of that operator leads to the expression, and to that one those before, others between."""
+    left, seen = [expr], set[int]()
+    while left:
+        value = resolve(graph.lookup, left.pop())
+        if is_call(value, name) and (not before or _comes_from(graph, value.args[0], *before)):
+            return True
+        if hash(value) not in seen and isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") in _BETWEEN:
+            seen.add(hash(value))
+            left.extend(value.args)
+    return False
+
+
+def _match_weights(graph: DefUse, expr: relax.Expr) -> tuple[relax.Call, bool]:
     """Return the softmax, and whether NaN is made zero after it."""
     nan_is_zero, uses = False, 1
     while True:
         value = graph.used(expr, uses)
         if not isinstance(value, tvm.ir.Call) or not isinstance(value.op, tvm.ir.Op):
-            return None, False
-        name = value.op.name.removeprefix("relax.")
+            raise NotAttentionError("what its softmax gives is used elsewhere, too")
+        name = operator_name(value)
         if name == "where" and _same_everywhere(graph, value.args[0]) == 0:
             expr, uses = value.args[2], 1
             continue
@@ -141,14 +123,16 @@ def _match_weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call | None, b
             expr, nan_is_zero, uses = kept, True, 2
             continue
         if name == "nn.softmax":
-            last = len(static_shape(value) or ()) - 1
-            return (value, nan_is_zero) if int(value.attrs.axis) in {-1, last} else (None, False)
+            rank = len(static_shape(value) or ())
+            if int(value.attrs.axis) not in {-1, rank - 1}:
+                raise NotAttentionError(f"its softmax is along axis {value.attrs.axis} of {rank}")
+            return value, nan_is_zero
         if not _passes(name, value):
-            return None, False
+            raise NotAttentionError(f"{name} stands between its softmax and its second product")
         expr, uses = value.args[0], 1
 
 
-def _without_nan(graph: Graph, where: relax.Call) -> relax.Expr | None:
+def _without_nan(graph: DefUse, where: relax.Call) -> relax.Expr | None:
     """Return the tensor whose NaN the call makes zero."""
     test = graph.find(where.args[0], "isnan")
     if test is None or scalar(where.args[1]) != 0:
@@ -157,7 +141,7 @@ def _without_nan(graph: Graph, where: relax.Call) -> relax.Expr | None:
     return kept if tested.same_as(kept) else None
 
 
-def _uncast(graph: Graph, expr: relax.Expr) -> relax.Expr:
+def _uncast(graph: DefUse, expr: relax.Expr) -> relax.Expr:
     while (cast := graph.find(expr, "astype")) is not None:
         expr = cast.args[0]
     return expr
@@ -173,12 +157,14 @@ def _passes(name: str, call: relax.Call) -> bool:
     return before is not None and after is not None and before[-1:] == after[-1:]
 
 
-def _match_scores(graph: Graph, expr: relax.Expr) -> Scores | None:
+def _match_scores(graph: DefUse, expr: relax.Expr) -> Scores:
     call = graph.used(expr)
     shape = static_shape(expr)
-    if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op) or shape is None:
-        return None
-    name = call.op.name.removeprefix("relax.")
+    if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op):
+        raise NotAttentionError("its scores are used elsewhere, too")
+    if shape is None:
+        raise NotAttentionError("the shape of its scores is not known")
+    name = operator_name(call)
     if name == "matmul":
         return _match_product(call, shape)
     if name == "where":
@@ -187,44 +173,66 @@ def _match_scores(graph: Graph, expr: relax.Expr) -> Scores | None:
         return _match_elementwise(graph, call, shape)
     if name == "tanh":
         found = _match_scores(graph, call.args[0])
-        return None if found is None or found.masks or found.cap is not None else replace(found, cap=1.0)
-    return _match_scores(graph, call.args[0]) if _passes(name, call) else None
+        if found.masks or found.cap is not None:
+            raise NotAttentionError("its softcap comes after a mask")
+        return replace(found, cap=1.0)
+    if not _passes(name, call):
+        raise NotAttentionError(f"{name} stands between its first product and its softmax")
+    return _match_scores(graph, call.args[0])
 
 
-def _match_product(call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
+def _match_product(call: relax.Call, shape: tuple[int, ...]) -> Scores:
     ranks = [len(static_shape(argument) or ()) for argument in call.args]
     if min(ranks) < 2 or str(call.ty.dtype) not in _FLOATS:
-        return None
+        raise NotAttentionError(f"its first product is of {call.ty.dtype} in {call.ty.ndim} axes")
     return Scores(call.args[0], call.args[1], shape)
 
 
-def _match_elementwise(graph: Graph, call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
+def _match_elementwise(graph: DefUse, call: relax.Call, shape: tuple[int, ...]) -> Scores:
     sides = (call.args, call.args[::-1]) if call.op.name != "relax.divide" else (call.args,)
+    why = None
     for scores, other in sides:
-        found = _match_scores(graph, scores) if static_shape(scores) == shape else None
-        if found is None:
-            continue
-        number = scalar(other)
-        if call.op.name == "relax.add" and _same_everywhere(graph, other) == 0:
-            return found
-        if call.op.name == "relax.add":
-            return replace(found, masks=(*found.masks, MaskOf(other, shape)))
-        if not number:
-            return None
-        return found.times(number if call.op.name == "relax.multiply" else 1 / number)
-    return None
+        found = _try_scores(graph, scores, shape)
+        if isinstance(found, Scores):
+            return _take_operand(graph, call, found, other)
+        why = why or found
+    raise why or NotAttentionError(f"{operator_name(call)} spreads its scores")
 
 
-def _match_where(graph: Graph, call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
+def _take_operand(graph: DefUse, call: relax.Call, scores: Scores, other: relax.Expr) -> Scores:
+    """Return the scores with a number as a part of their scale, a tensor that is added as a mask."""
+    name, shape = operator_name(call), static_shape(call) or ()
+    if name == "add":
+        is_zero = _same_everywhere(graph, other) == 0
+        return scores if is_zero else replace(scores, masks=(*scores.masks, MaskOf(other, shape)))
+    number = scalar(other)
+    if not number:
+        raise NotAttentionError(f"{name} of its scores is by more than one constant number")
+    return scores.times(number if name == "multiply" else 1 / number)
+
+
+def _match_where(graph: DefUse, call: relax.Call, shape: tuple[int, ...]) -> Scores:
+    why = None
     for keeps, scores, other in ((True, *call.args[1:]), (False, *call.args[:0:-1])):
         fill = _same_everywhere(graph, other)
-        found = None if fill is None or static_shape(scores) != shape else _match_scores(graph, scores)
-        if found is not None and fill is not None:
+        found = None if fill is None else _try_scores(graph, scores, shape)
+        if isinstance(found, Scores) and fill is not None:
             return replace(found, masks=(*found.masks, MaskOf(call.args[0], shape, fill, keeps)))
-    return None
+        why = why or (None if isinstance(found, Scores) else found)
+    raise why or NotAttentionError("what a mask puts in the place of its scores is not one constant number")
 
 
-def _same_everywhere(graph: Graph, expr: relax.Expr) -> float | None:
+def _try_scores(graph: DefUse, expr: relax.Expr, shape: tuple[int, ...]) -> Scores | NotAttentionError | None:
+    """Return the scores, or why they are none; None of another shape and of what no product leads to."""
+    if static_shape(expr) != shape or not _comes_from(graph, expr, "relax.matmul"):
+        return None
+    try:
+        return _match_scores(graph, expr)
+    except NotAttentionError as why:
+        return why
+
+
+def _same_everywhere(graph: DefUse, expr: relax.Expr) -> float | None:
     """Return the number of which a tensor is made; None where it is not constant."""
     value = resolve(graph.lookup, expr)
     while is_call(value, "relax.broadcast_to"):

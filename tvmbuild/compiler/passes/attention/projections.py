@@ -16,9 +16,10 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import resolve, rewrite_main
-from tvmbuild.compiler.passes.attention.pattern import Graph, Pattern
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
+from tvmbuild.compiler.passes.attention.pattern import Pattern
 from tvmbuild.compiler.passes.attention.sources import find_source
 
 Values = np.ndarray[Any, Any]
@@ -34,13 +35,12 @@ class _Projection:
     bias: Values
 
 
-def combine_projections(mod: tvm.ir.IRModule, graph: Graph, patterns: Sequence[Pattern]) -> tvm.ir.IRModule:
+def combine_projections(mod: tvm.ir.IRModule, graph: DefUse, patterns: Sequence[Pattern]) -> tvm.ir.IRModule:
     """Return the module with one product for each attention's queries, keys and values that are of one tensor."""
     groups = [group for pattern in patterns for group in _group(graph, pattern)]
     if not groups:
         return mod
-    rewritten = rewrite_main(mod, _Projections(mod, groups))
-    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
+    return rewrite_main(mod, _Projections(mod, groups), TIDY)
 
 
 @mutator
@@ -78,7 +78,7 @@ class _Projections(PyExprMutator):  # type: ignore[misc]
         return self.builder_.emit(relax.op.split(product, [int(end) for end in ends], axis=-1))
 
 
-def _group(graph: Graph, pattern: Pattern) -> list[list[_Projection]]:
+def _group(graph: DefUse, pattern: Pattern) -> list[list[_Projection]]:
     """Return the projections of an attention that are of one tensor, two or three together."""
     groups: list[list[_Projection]] = []
     for expr, scaled in ((pattern.scores.query, True), (pattern.scores.key, True), (pattern.value, False)):
@@ -94,7 +94,7 @@ def _group(graph: Graph, pattern: Pattern) -> list[list[_Projection]]:
     return [group for group in groups if len(group) > 1]
 
 
-def _find_projection(graph: Graph, expr: relax.Expr) -> _Projection | None:
+def _find_projection(graph: DefUse, expr: relax.Expr) -> _Projection | None:
     value = graph.used(expr)
     if value is None:
         return None
@@ -115,7 +115,7 @@ def _find_projection(graph: Graph, expr: relax.Expr) -> _Projection | None:
     return None
 
 
-def _find_product(graph: Graph, value: relax.Expr) -> tuple[relax.Expr, Values] | None:
+def _find_product(graph: DefUse, value: relax.Expr) -> tuple[relax.Expr, Values] | None:
     """Return (data, weights) of a product with a constant matrix, or of some columns of one."""
     if isinstance(value, relax.TupleGetItem):
         split = resolve(graph.lookup, value.tuple_value)

@@ -9,8 +9,9 @@ from types import MappingProxyType
 import tvm
 from tvm import relax
 
+from tvmbuild.compiler.ir.calls import operator_name
+from tvmbuild.compiler.ir.def_use import Lookup, resolve
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import Lookup, resolve
 from tvmbuild.compiler.kernels.attention.views import View, dense
 
 
@@ -50,7 +51,7 @@ def _follow(lookup: Lookup, value: relax.Expr, *, scaled: bool) -> Source | None
         return _follow_split(lookup, value, scaled=scaled)
     if not isinstance(value, tvm.ir.Call) or not isinstance(value.op, tvm.ir.Op):
         return None
-    name = value.op.name.removeprefix("relax.")
+    name = operator_name(value)
     if scaled and name in {"multiply", "divide"}:
         return _follow_scale(lookup, value, name)
     rule = _RULES.get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from tvmbuild.compiler.passes.int8.quant_params import (
 )
 from tvmbuild.compiler.passes.int8.rounding import sign
 from tvmbuild.compiler.passes.split_conv_transpose_by_phase import Direction, Window, describe_direction
+from tvmbuild.compiler.remarks import is_missed, missed
 
 
 def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
@@ -32,7 +33,7 @@ def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
         groups = int(call.attrs.groups)
         is_dense = not is_depthwise(weights.values.shape, groups)
         if ledger.is_plain and is_dense and groups > 1:
-            return None
+            return missed("the target has no dot instruction, and tiles for groups of floats")
         if ledger.wants_signed and is_dense and isinstance(data, Quantised):
             data = sign(ledger, data)
         return convolve(ledger.emit, call, data, weights)
@@ -42,8 +43,10 @@ def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 def _convolve_transposed(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     def compute(data: Quantised | ByChannel, weights: QuantizedConstant) -> Accumulator | None:
-        if ledger.is_plain or isinstance(data, ByChannel):
-            return None
+        if ledger.is_plain:
+            return missed("the target has no dot instruction, and tiles for transposed convolutions of floats")
+        if isinstance(data, ByChannel):
+            return missed("its data have a scale for each channel")
         return convolve_transposed(ledger.emit, call, sign(ledger, data) if ledger.wants_signed else data, weights)
 
     return _product(ledger, call, compute)
@@ -53,13 +56,13 @@ def _multiply(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     left, right = (ledger.find(each) for each in call.args)
     if isinstance(left, Quantised) and isinstance(right, Quantised):
         if ledger.is_plain:
-            return None
+            return missed("the target has no dot instruction, and tiles for products of floats")
         first = sign(ledger, left) if ledger.wants_signed else left
         return _keep(ledger, multiply_both(ledger.emit, first, sign(ledger, right)))
 
     def compute(data: Quantised | ByChannel, weights: QuantizedConstant) -> Accumulator | None:
         if isinstance(data, ByChannel):
-            return None
+            return missed("its data have a scale for each channel")
         return multiply(ledger.emit, sign(ledger, data) if ledger.wants_signed else data, weights)
 
     return _product(ledger, call, compute)
@@ -69,6 +72,11 @@ def _product(
     ledger: Ledger, call: relax.Call, compute: Callable[[Quantised | ByChannel, QuantizedConstant], Accumulator | None]
 ) -> relax.Expr | None:
     data, weights = (ledger.find(each) for each in call.args)
+    is_rounded, is_known = isinstance(data, Quantised | ByChannel), isinstance(weights, QuantizedConstant)
+    if is_known and not is_rounded:
+        return missed("its weights are quantised and its data are not")
+    if is_rounded and not is_known:
+        return missed("its data are quantised and its weights are no quantised constant")
     if not isinstance(data, Quantised | ByChannel) or not isinstance(weights, QuantizedConstant):
         return None
     return _keep(ledger, compute(data, weights))
@@ -82,20 +90,22 @@ def _add(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     """Take a constant that is added, a bias, as a number of the sum's steps."""
     for one, other in (call.args, reversed(call.args)):
         found, bias = ledger.find(one), ledger.read_number(other)
-        if isinstance(found, Accumulator) and bias is not None and not found.is_bounded:
+        if isinstance(found, Accumulator) and bias is not None and found.is_bounded:
+            return missed("what is added to its sums comes after an activation")
+        if isinstance(found, Accumulator) and bias is not None:
             return _add_bias(ledger, call, found, bias)
     return None
 
 
 def _add_bias(ledger: Ledger, call: relax.Call, found: Accumulator, bias: np.ndarray[Any, Any]) -> relax.Expr | None:
     if static_shape(call) != static_shape(found.value):
-        return None
+        return missed("its sums spread over what is added")
     shape = np.broadcast_shapes(found.offset.shape, found.scale.shape)
     own = _drop_leading_ones(bias, len(shape))
     with np.errstate(all="ignore"):  # weights of nothing but zeros may have any scale
         steps = np.rint(own.astype(np.float64) / found.scale)
     if steps.size > max(int(np.prod(shape)), 1) or not np.all(np.isfinite(own)):
-        return None
+        return missed("what is added to its sums is not finite, or not one number for each channel")
     offset = found.offset + steps
     if not np.all(np.abs(steps) < MAX_OF_BIAS) or not np.all(np.abs(offset) < MOST):
         before = np.float32(0) if found.bias is None else found.bias
@@ -186,11 +196,13 @@ def convolve(
     So has data with a scale for each channel, unless each output is of the channel of its number.
     """
     values = read_weights(weights, outputs=0)
-    if values is None or (weights.is_per_axis and weights.axis != 0) or str(call.attrs.kernel_layout) != "OIHW":
+    if values is None:
         return None
+    if (weights.is_per_axis and weights.axis != 0) or str(call.attrs.kernel_layout) != "OIHW":
+        return missed("its weights have scales along another axis than its outputs'")
     attributes, source = call.attrs, data.value
     if isinstance(data, ByChannel) and not is_depthwise(values.shape, int(attributes.groups)):
-        return None
+        return missed("its data have a scale for each channel")
     padding = [int(each) for each in attributes.padding]
     if any(padding) and data.zero:
         top, left, bottom, right = padding
@@ -221,8 +233,10 @@ def is_depthwise(weights: Sequence[int], groups: int) -> bool:
 def multiply(emit: Emit, data: Quantised, weights: QuantizedConstant) -> Accumulator | None:
     """Return the sum of a product with a matrix; None for weights beyond int8 and for scales along rows."""
     values = read_weights(weights, outputs=-1)
-    if values is None or values.ndim != 2 or (weights.is_per_axis and weights.axis != 1):
+    if values is None:
         return None
+    if values.ndim != 2 or (weights.is_per_axis and weights.axis != 1):
+        return missed("its weights are in more than two axes, or have scales along another than its outputs'")
     total = relax.op.matmul(data.value, constant(values), out_dtype="int32")
     offset = -data.zero * values.astype(np.int64).sum(axis=0)
     scale = data.scale * weights.scales.astype(np.float32)
@@ -232,7 +246,7 @@ def multiply(emit: Emit, data: Quantised, weights: QuantizedConstant) -> Accumul
 def multiply_both(emit: Emit, left: Quantised, right: Quantised) -> Accumulator | None:
     """Return the sum of a product of two activations; None for vectors and for rows whose sums are too large."""
     if not suits(left.value, right.value):
-        return None
+        return missed("it is of vectors, or its rows are of too many numbers")
     total = multiply_matrices(emit, Bytes(left.value, left.zero), Bytes(right.value, right.zero))
     return Accumulator(total, np.zeros((), np.int64), np.asarray(left.scale * right.scale))
 
@@ -241,10 +255,12 @@ def read_weights(weights: QuantizedConstant, outputs: int) -> np.ndarray[tuple[i
     """Return the weights without their zeros; None where they or what an output adds up are too large."""
     values = weights.differences
     if values.ndim < 2 or values.size == 0 or values.min() < -UNSIGNED or values.max() >= UNSIGNED:
-        return None
+        return missed("its weights without their zeros do not fit in int8")
     each_output = np.moveaxis(np.abs(values), outputs, 0).reshape(values.shape[outputs], -1)
     largest = int(each_output.sum(axis=1).max()) * np.iinfo(np.uint8).max
-    return np.ascontiguousarray(values.astype(np.int8)) if largest < MOST else None
+    if largest >= MOST:
+        return missed(f"its sums may be {largest}, and have no room in int32 beside their offset")
+    return np.ascontiguousarray(values.astype(np.int8))
 
 
 # Transposed convolutions of quantised tensors: the outputs of each phase of the strides are a convolution's channels.
@@ -258,11 +274,7 @@ def convolve_transposed(
     """Return the sum of a transposed NCHW convolution; None for groups, dilation and what `convolve` refuses."""
     values, shape, output = read_weights(weights, outputs=1), static_shape(data.value), static_shape(call)
     attributes = call.attrs
-    if values is None or shape is None or output is None or (weights.is_per_axis and weights.axis != 1):
-        return None
-    if int(attributes.groups) > 1 or any(int(each) != 1 for each in attributes.dilation):
-        return None
-    if (attributes.data_layout, attributes.kernel_layout) != ("NCHW", "IOHW"):
+    if values is None or is_missed(_list_obstacles(call, weights)) or shape is None or output is None:
         return None
     ways = [
         describe_direction(
@@ -273,7 +285,7 @@ def convolve_transposed(
         for at, extent in enumerate(output[2:])
     ]
     if any(min(each.before, each.after) < 0 for each in ways):
-        return None
+        return missed("its padding crops all that some input adds to")
     kernels = _gather(values, ways)
     width = [0, 0, 0, 0, *(each for way in ways for each in (way.before, way.after))]
     padded = emit(relax.op.nn.pad(data.value, width, pad_value=data.zero)) if any(width) else data.value
@@ -287,6 +299,17 @@ def convolve_transposed(
         np.zeros((), np.int64),
         np.asarray(scale.reshape([1, -1, 1, 1] if weights.is_per_axis else ())),
     )
+
+
+def _list_obstacles(call: relax.Call, weights: QuantizedConstant) -> Iterator[str]:
+    if any(static_shape(each) is None for each in (call.args[0], call)):
+        yield "its shape is not known"
+    if weights.is_per_axis and weights.axis != 1:
+        yield "its weights have scales along another axis than its outputs'"
+    if int(call.attrs.groups) > 1 or any(int(each) != 1 for each in call.attrs.dilation):
+        yield "it has groups or a dilation"
+    if (call.attrs.data_layout, call.attrs.kernel_layout) != ("NCHW", "IOHW"):
+        yield f"its layout is {call.attrs.data_layout} with weights in {call.attrs.kernel_layout}"
 
 
 def _gather(values: np.ndarray[Any, Any], ways: list[Direction]) -> np.ndarray[Any, Any]:

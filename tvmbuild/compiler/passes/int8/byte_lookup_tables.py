@@ -16,10 +16,13 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.ir.calls import operator_name
+from tvmbuild.compiler.ir.def_use import find_origin
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import find_origin, rewrite_main
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.kernels.int8.lookup import ENTRIES, Lookup, find_lookup, write_lookup
 from tvmbuild.compiler.machine.machine import Machine, describe_machine
+from tvmbuild.compiler.remarks import missed
 
 Values = np.ndarray[Any, Any]
 _BYTES = frozenset({"uint8", "int8"})
@@ -30,11 +33,7 @@ def use_byte_lookup_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> t
     lookup = find_lookup(target)
     if lookup is None:
         return mod
-    rewriter = _ByteLookupTables(mod, lookup, describe_machine(target))
-    rewritten = rewrite_main(mod, rewriter)
-    if not rewriter.changed:
-        return mod
-    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
+    return rewrite_main(mod, _ByteLookupTables(mod, lookup, describe_machine(target)), TIDY)
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,6 @@ class _OfByte:
 
 @mutator
 class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
-    changed = False
-
     def __init__(self, mod: tvm.ir.IRModule, lookup: Lookup, machine: Machine) -> None:
         super().__init__(mod)
         self._lookup, self._machine = lookup, machine
@@ -65,7 +62,6 @@ class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
         is_table = (
             found.has_been_float and str(call.ty.dtype) in _BYTES and static_shape(call) == static_shape(found.byte)
         )
-        self.changed = True  # also the module that it was made for: its bindings are to be canonical again
         made = self.builder_.emit(self._look_up(call, found) if is_table else call)
         self._tracked[made] = found
         return made
@@ -74,23 +70,25 @@ class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
         """Return what the call computes of each byte; None where it is not of one tensor of bytes alone."""
         found = [self._find(argument) for argument in call.args]
         origins = {each.byte for each in found if each is not None}
-        if len(origins) != 1:
+        if len(origins) > 1:
+            return missed(f"{operator_name(call)} is of several tensors of bytes")
+        if not origins:
             return None
         arguments = [
             _read_scalar(argument) if each is None else each.values
             for argument, each in zip(call.args, found, strict=True)
         ]
         if any(each is None for each in arguments):
-            return None
+            return missed(f"{operator_name(call)} is of bytes and of what is not one constant number")
         with np.errstate(all="ignore"):  # of numbers that no tensor may have
             values = compute(*arguments, **_read_type(call))
         if str(values.dtype) != str(call.ty.dtype):  # NumPy divides integers otherwise
-            return None
+            return missed(f"{operator_name(call)} gives {call.ty.dtype}, in NumPy {values.dtype}")
         has_been_float = values.dtype.kind == "f" or any(each is not None and each.has_been_float for each in found)
         return _OfByte(origins.pop(), values, has_been_float)
 
     def _find(self, expr: relax.Expr) -> _OfByte | None:
-        origin = find_origin(self, expr)
+        origin = find_origin(self.lookup_binding, expr)
         if not isinstance(origin, relax.Var):
             return None
         if origin not in self._tracked and self._is_worth_a_table(origin):

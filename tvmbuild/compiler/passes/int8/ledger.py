@@ -11,8 +11,8 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator
 
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import find_origin, resolve
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import find_origin, resolve
 from tvmbuild.compiler.passes.int8.quant_params import (
     Accumulator,
     ByChannel,
@@ -48,7 +48,7 @@ class Ledger:
 
     def find_origin(self, expr: relax.Expr) -> relax.Expr:
         """Return the first of the variables that are one another."""
-        return find_origin(self.rewriter, expr)
+        return find_origin(self.rewriter.lookup_binding, expr)
 
     def find(self, expr: relax.Expr) -> Tracked | None:
         """Return what is known of the expression."""

@@ -17,8 +17,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.byte_matrices import add_up, are_paired
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import constant, shift, static_shape
-from tvmbuild.compiler.ir.rewrite import bound_value, count_uses, rewrite_main
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_main
 from tvmbuild.compiler.kernels.int8.depthwise_dot import choose_window, pack_window, write_windows
 from tvmbuild.compiler.kernels.int8.dot_kernels import (
     CONVOLUTION,
@@ -34,7 +35,8 @@ from tvmbuild.compiler.machine.dot_instructions import DotInstruction, find_inst
 from tvmbuild.compiler.passes.convert_each_layout import TO_NHWC
 from tvmbuild.compiler.passes.int8.accumulators import is_depthwise
 from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED
-from tvmbuild.compiler.passes.pad_conv_channels import is_constant_convolution
+from tvmbuild.compiler.passes.pad_conv_channels import list_obstacles
+from tvmbuild.compiler.remarks import is_missed, missed
 
 _BYTES = frozenset({"uint8", "int8"})
 
@@ -44,7 +46,7 @@ def lower_dot_products(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
     instruction = find_instruction(target)
     if instruction is None:
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _LowerDotProducts(mod, instruction)))
+    return rewrite_main(mod, _LowerDotProducts(mod, instruction), DROP_UNUSED)
 
 
 @mutator
@@ -52,7 +54,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, instruction: DotInstruction) -> None:
         super().__init__(mod)
         self._instruction = instruction
-        self._uses = count_uses(mod["main"])
+        self._uses = DefUse(mod["main"]).uses
         self._sums: dict[relax.GlobalVar, DotCall] = {}
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
@@ -62,7 +64,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
             return taken
         if _is_product_of_integers(call) and str(call.args[0].ty.dtype) in _BYTES:
             return self._pack_product(call) if _is_constant(call.args[1]) else self._pack_matrices(call)
-        if not is_constant_convolution(call) or not _is_of_integers(call):
+        if not is_call(call, "relax.nn.conv2d") or not _is_of_integers(call) or is_missed(list_obstacles(call)):
             return call
         padded, groups = self._find_padding(call), int(call.attrs.groups)
         is_of_bytes = str(padded.source.ty.dtype) in _BYTES
@@ -70,6 +72,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
             return self._pack_depthwise(call, padded)
         if is_of_bytes:
             return self._pack_groups(call, padded) if groups > 1 else self._pack_dense(call, padded)
+        missed(f"its data are {padded.source.ty.dtype}, not bytes")
         return call
 
     def _pack_dense(self, call: relax.Call, padded: Padded) -> relax.Expr:
@@ -90,6 +93,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
             write: Write = partial(write_windows, call, padded, packed, window)
             return self._call(DotCall(CONVOLUTION, write, (padded.source, packed), weights.shape[3]), call.ty)
         if add_up_most(weights) >= EXACT:
+            missed(f"its sums may be {add_up_most(weights)}, more than float32 has exactly")
             return call
         packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
         write = partial(write_depthwise, call, padded, packed)
@@ -118,7 +122,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
 
     def _take_over(self, call: relax.Call) -> relax.Expr | None:
         """Return the sums that begin with what is added to them, or that stay the floats which they are made."""
-        before = bound_value(self, call.args[0])
+        before = resolve(self.lookup_binding, call.args[0])
         sums = self._sums.get(before.args[0]) if is_call(before, "relax.call_tir") else None
         shape = static_shape(call)
         if sums is None or not shape or shape != static_shape(call.args[0]):
@@ -135,9 +139,9 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         own = Padded(call.args[0], 0, (top, left), (bottom, right))
         if any((top, left, bottom, right)):
             return own
-        before = bound_value(self, call.args[0])
+        before = resolve(self.lookup_binding, call.args[0])
         turned = is_call(before, "relax.permute_dims") and [int(axis) for axis in before.attrs.axes or ()] == TO_NHWC
-        pad = bound_value(self, before.args[0]) if turned else before
+        pad = resolve(self.lookup_binding, before.args[0]) if turned else before
         if not is_call(pad, "relax.nn.pad") or pad.attrs.pad_mode != "constant":
             return own
         width = [int(each) for each in pad.attrs.pad_width]
@@ -199,7 +203,9 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
 
 
 def _is_product_of_integers(call: relax.Call) -> bool:
-    return is_call(call, "relax.matmul") and _is_of_integers(call) and are_paired(*call.args)
+    if not is_call(call, "relax.matmul") or not _is_of_integers(call):
+        return False
+    return are_paired(*call.args) or bool(missed("it is of vectors, or spreads one operand's matrices"))
 
 
 def _is_constant(expr: relax.Expr) -> bool:

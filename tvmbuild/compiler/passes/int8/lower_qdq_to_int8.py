@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import operator_calls
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.passes.int8 import accumulators, moves, rounding
 from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
 
@@ -28,10 +28,7 @@ def lower_qdq_to_int8(mod: tvm.ir.IRModule, *, signed: bool = False, plain: bool
     """
     if not operator_calls(mod, "relax.dequantize"):
         return mod
-    rewritten = relax.transform.CanonicalizeBindings()(
-        rewrite_main(mod, _LowerQdqToInt8(mod, signed=signed, plain=plain))
-    )
-    return relax.transform.DeadCodeElimination()(rewritten)
+    return rewrite_main(mod, _LowerQdqToInt8(mod, signed=signed, plain=plain), TIDY)
 
 
 @mutator

@@ -5,7 +5,7 @@ The sum of a product of words is scheduled as one of any numbers of 32 bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.byte_matrices import add_up, are_paired
 from tvmbuild.compiler.codegen.byte_products import BYTES, multiply_bytes
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import find_origin
 from tvmbuild.compiler.ir.expressions import (
     FUSABLE_WITH_ELEMENTWISE,
     INJECTIVE,
@@ -25,10 +26,11 @@ from tvmbuild.compiler.ir.expressions import (
     static_shape,
     wide,
 )
-from tvmbuild.compiler.ir.rewrite import find_origin, rewrite_main
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_main
 from tvmbuild.compiler.kernels.int8.dot_kernels import CONVOLUTION, PRODUCT
 from tvmbuild.compiler.machine.target import multiplies_bytes
 from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED
+from tvmbuild.compiler.remarks import is_missed, missed
 
 _PACK = "pack_bytes"
 _LAYOUTS = ("NCHW", "OIHW")
@@ -43,7 +45,7 @@ def lower_to_dp4a(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRM
     """
     if not multiplies_bytes(target):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _LowerToDp4a(mod)))
+    return rewrite_main(mod, _LowerToDp4a(mod), DROP_UNUSED)
 
 
 @mutator
@@ -55,10 +57,12 @@ class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
-        if is_call(call, "relax.nn.conv2d") and _is_of_bytes(call) and _has_words(call):
+        if is_call(call, "relax.nn.conv2d") and _is_of_bytes(call) and not is_missed(_list_obstacles(call)):
             return self._convolve(call)
-        if is_call(call, "relax.matmul") and _is_of_bytes(call) and are_paired(*call.args):
-            return self._multiply(call)
+        if is_call(call, "relax.matmul") and _is_of_bytes(call):
+            if are_paired(*call.args):
+                return self._multiply(call)
+            missed("it is of vectors, or spreads one operand's matrices")
         return call
 
     def _convolve(self, call: relax.Call) -> relax.Expr:
@@ -92,7 +96,7 @@ class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
     def _pack(self, data: relax.Expr, axis: int) -> tuple[relax.Expr, int]:
         """Return the words, and how much less than the data their bytes are."""
         by = 0 if str(data.ty.dtype) == "int8" else UNSIGNED
-        key = find_origin(self, data), axis
+        key = find_origin(self.lookup_binding, data), axis
         if key not in self._words:
             signed = shift(self.builder_.emit, data, -by, "int8") if by else data
             function, shape = _write_packing(signed, axis)
@@ -177,11 +181,15 @@ def _is_of_bytes(call: relax.Call) -> bool:
     return types in {("int8", "int8", "int32"), ("uint8", "int8", "int32")} and is_known
 
 
-def _has_words(call: relax.Call) -> bool:
+def _list_obstacles(call: relax.Call) -> Iterator[str]:
     layouts, groups = (call.attrs.data_layout, call.attrs.kernel_layout), int(call.attrs.groups)
-    if layouts != _LAYOUTS or not isinstance(call.args[1], tvm.ir.GenericConst):
-        return False
-    return groups == 1 or int(call.args[1].ty.shape.values[1]) % BYTES == 0
+    if layouts != _LAYOUTS:
+        yield f"its layout is {layouts[0]} with weights in {layouts[1]}"
+    if not isinstance(call.args[1], tvm.ir.GenericConst):
+        yield "its weights are computed, not constant"
+    inputs = int(call.args[1].ty.shape.values[1])
+    if groups > 1 and inputs % BYTES:
+        yield f"the {inputs} channels of a group are no whole words of {BYTES}"
 
 
 def _placeholder(expr: relax.Expr) -> te.Tensor:

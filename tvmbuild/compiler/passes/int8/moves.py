@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from tvm import relax
 
+from tvmbuild.compiler.ir.calls import operator_name
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
 from tvmbuild.compiler.passes.int8.quant_params import Joined, Quantised, QuantizedConstant
+from tvmbuild.compiler.remarks import missed
 
 
 def _move(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
@@ -35,11 +38,11 @@ def _move_known(ledger: Ledger, call: relax.Call, found: QuantizedConstant) -> r
         if shape.count(found.values.size) == 1:
             axis = shape.index(found.values.size)
             return ledger.track(call, replace(found, values=found.values.reshape(shape), axis=axis))
-    return None
+    return missed(f"{operator_name(call)} moves the axis along which weights have their scales")
 
 
 def _concat(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    parts = ledger.rewriter.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else call.args[0]
+    parts = resolve(ledger.rewriter.lookup_binding, call.args[0])
     if not isinstance(parts, relax.Tuple):
         return None
     found = [each for part in parts.fields if isinstance(each := ledger.find(part), Quantised)]

@@ -12,12 +12,14 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.ir.calls import operator_calls, operator_name
+from tvmbuild.compiler.ir.def_use import find_origin
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.op_sets import CHANNEL_FILLING
-from tvmbuild.compiler.ir.rewrite import find_origin, rewrite_main
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.machine.machine import describe_machine
-from tvmbuild.compiler.passes.pad_conv_channels import is_constant_convolution, padded_channels
+from tvmbuild.compiler.passes.pad_conv_channels import list_obstacles, padded_channels, say_full
+from tvmbuild.compiler.remarks import is_missed, missed
 
 
 def pad_int8_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -25,8 +27,7 @@ def pad_int8_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir
     if not any(str(call.ty.dtype) == "int32" for call in operator_calls(mod, "relax.nn.conv2d")):
         return mod
     lanes = describe_machine(target).lanes(32)
-    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _PadInt8Channels(mod, lanes)))
-    return relax.transform.DeadCodeElimination()(rewritten)
+    return rewrite_main(mod, _PadInt8Channels(mod, lanes), TIDY)
 
 
 @mutator
@@ -66,7 +67,7 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
         return None
 
     def _find(self, expr: relax.Expr) -> relax.Var | None:
-        origin = find_origin(self, expr)
+        origin = find_origin(self.lookup_binding, expr)
         return self._filled.get(origin) if isinstance(origin, relax.Var) else None
 
     def _replace_data(self, call: relax.Call) -> relax.Expr | None:
@@ -74,13 +75,13 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
         return None if wide is None else relax.Call(call.op, [wide, *call.args[1:]], call.attrs)
 
     def _fill_convolution(self, call: relax.Call) -> relax.Expr | None:
-        if not is_constant_convolution(call) or str(call.ty.dtype) != "int32":
+        if str(call.ty.dtype) != "int32" or is_missed(list_obstacles(call)):
             return None
         weights, groups = call.args[1].value.numpy(), int(call.attrs.groups)
         inputs, outputs = weights.shape[2:]
         wide, wanted = self._find(call.args[0]), padded_channels(outputs, self._lanes)
         if groups > 1 and (inputs > 1 or groups != outputs):
-            return None
+            return missed("it has groups of several channels")
         if groups > 1 and wide is None and wanted > outputs:
             data = self.builder_.emit(relax.op.nn.pad(call.args[0], [0] * 7 + [wanted - outputs]))
         else:
@@ -88,7 +89,7 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
         read = int(data.ty.shape.values[-1])
         more = (0 if groups > 1 else read - inputs, (read if groups > 1 else wanted) - outputs)
         if not any(more):
-            return None
+            return missed(say_full(outputs, "channels", self._lanes))
         filled = constant(np.pad(weights, ((0, 0), (0, 0), (0, more[0]), (0, more[1]))))
         return relax.op.nn.conv2d(
             data,
@@ -105,14 +106,18 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
     def _fill_elementwise(self, call: relax.Call, shape: Sequence[int]) -> relax.Expr | None:
         wide = [self._find(each) for each in call.args]
         extents = {int(each.ty.shape.values[-1]) for each in wide if each is not None}
-        if len(extents) != 1:
+        if len(extents) > 1:
+            return missed(f"{operator_name(call)} is of tensors with different numbers of channels")
+        if not extents:
             return None
         (wanted,) = extents
         arguments = [
             self._widen(argument, (shape[-1], wanted)) if found is None else found
             for argument, found in zip(call.args, wide, strict=True)
         ]
-        return None if None in arguments else relax.Call(call.op, arguments, call.attrs)
+        if None in arguments:
+            return missed(f"an operand of {operator_name(call)} is neither constant nor filled up")
+        return relax.Call(call.op, arguments, call.attrs)
 
     def _widen(self, argument: relax.Expr, channels: tuple[int, int]) -> relax.Expr | None:
         """Return a constant that spreads over the wider tensor; None for what is none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +23,15 @@ from tvmbuild.compiler.passes.int8.quant_params import (
     quantise,
     requantise,
 )
+from tvmbuild.compiler.remarks import is_missed, missed
 
 
 def _dequantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     data, scales, zeros = (ledger.read_constant(each) for each in call.args)
-    if scales is None or zeros is None or scales.dtype != np.float32 or str(call.ty.dtype) != "float32":
-        return None
+    if scales is None or zeros is None:
+        return missed("dequantize has steps that are computed, not constant")
+    if scales.dtype != np.float32 or str(call.ty.dtype) != "float32":
+        return missed(f"dequantize has steps of {scales.dtype}, and gives {call.ty.dtype}")
     if data is not None and data.dtype.kind in "iu":
         axis = int(call.attrs.axis) % max(data.ndim, 1)
         of_data = QuantizedConstant(data, scales, zeros.astype(np.int64), axis)
@@ -37,11 +40,20 @@ def _dequantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     if origin in ledger.by_channel:
         rounded, by_channel = ledger.by_channel[origin]
         return ledger.restore(by_channel) if _has_steps_of(ledger, call, rounded) else None
+    return _dequantise_bytes(ledger, call, scales, zeros)
+
+
+def _dequantise_bytes(
+    ledger: Ledger, call: relax.Call, scales: np.ndarray[Any, Any], zeros: np.ndarray[Any, Any]
+) -> relax.Expr | None:
+    origin = ledger.find_origin(call.args[0])
     twin = ledger.unsigned.get(origin) if isinstance(origin, relax.Var) else None
     if twin is None and str(call.args[0].ty.dtype) == "int8":
         twin = shift(ledger.emit, call.args[0], UNSIGNED, "uint8")  # an input, or what moves integers made it
-    if scales.size > 1 or (twin is None and str(call.args[0].ty.dtype) != "uint8"):
-        return None
+    if scales.size > 1:
+        return missed("dequantize has steps for each channel of a tensor that was rounded otherwise")
+    if twin is None and str(call.args[0].ty.dtype) != "uint8":
+        return missed(f"dequantize is of {call.args[0].ty.dtype}, not of bytes")
     zero = int(zeros.reshape(())) + (0 if twin is None else UNSIGNED)
     source = Quantised(call.args[0] if twin is None else twin, np.float32(scales.reshape(())), zero)
     return ledger.restore(source)
@@ -50,9 +62,7 @@ def _dequantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 def _quantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     scales, zeros = (ledger.read_constant(each) for each in call.args[1:])
     dtype = str(call.ty.dtype)
-    if scales is None or zeros is None or dtype not in {"uint8", "int8"}:
-        return None
-    if scales.dtype != np.float32 or str(call.args[0].ty.dtype) != "float32":
+    if is_missed(_list_obstacles(call, scales, zeros)) or scales is None or zeros is None:
         return None
     if scales.size > 1:
         return _quantise_channels(ledger, call, scales, zeros)
@@ -66,6 +76,17 @@ def _quantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     return signed
 
 
+def _list_obstacles(
+    call: relax.Call, scales: np.ndarray[Any, Any] | None, zeros: np.ndarray[Any, Any] | None
+) -> Iterator[str]:
+    if scales is None or zeros is None:
+        yield "quantize has steps that are computed, not constant"
+    if str(call.ty.dtype) not in {"uint8", "int8"}:
+        yield f"quantize makes {call.ty.dtype}, not bytes"
+    if {str(call.args[0].ty.dtype), str(call.args[1].ty.dtype)} != {"float32"}:
+        yield f"quantize rounds {call.args[0].ty.dtype} in steps of {call.args[1].ty.dtype}"
+
+
 def _quantise_channels(
     ledger: Ledger, call: relax.Call, scales: np.ndarray[Any, Any], zeros: np.ndarray[Any, Any]
 ) -> relax.Expr | None:
@@ -75,7 +96,7 @@ def _quantise_channels(
     """
     shape, dtype = static_shape(call), str(call.ty.dtype)
     if shape is None or len(shape) != 4 or int(call.attrs.axis) % 4 != 1:
-        return None
+        return missed(f"quantize has steps along axis {call.attrs.axis} of {call.ty.ndim}, not along channels of NCHW")
     of_channels = np.broadcast_to(zeros, scales.shape).astype(np.int64).reshape(1, -1, 1, 1)
     scale, most = scales.reshape(1, -1, 1, 1), np.iinfo(dtype)
     if dtype == "uint8" and np.all(zeros == zeros.flat[0]):

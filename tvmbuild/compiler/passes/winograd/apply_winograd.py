@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import tvm
@@ -20,7 +20,9 @@ from tvmbuild.compiler.kernels.winograd.transforms import (
     transform_weights,
 )
 from tvmbuild.compiler.machine.machine import describe_machine, power_of_two_divisor
-from tvmbuild.compiler.passes.pad_conv_channels import keep_choices, padded_channels, read_choices
+from tvmbuild.compiler.passes.pad_conv_channels import is_float_convolution, list_obstacles, padded_channels
+from tvmbuild.compiler.passes.winograd.choices import keep_choices, read_choices
+from tvmbuild.compiler.remarks import is_missed, missed
 
 TILES: Mapping[str, int] = {"winograd2": 2, "winograd4": 4}
 """Algorithm → rows and columns of outputs in a tile."""
@@ -59,22 +61,37 @@ class Convolution:
 
 def find_convolution(call: relax.Call) -> Convolution | None:
     """Return the convolution that a call of a Relax operator is, if Winograd's algorithm can compute it."""
-    if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
+    if not is_float_convolution(call) or _is_pointwise(call) or is_missed(_list_obstacles(call)):
         return None
-    attributes, weights = call.attrs, call.args[1]
-    shape, kernel, output = (_float_shape(each) for each in (*call.args, call))
-    if not shape or not kernel or not output or not isinstance(weights, tvm.ir.GenericConst):
-        return None
-    steps = {int(each) for each in (*attributes.strides, *attributes.dilation, attributes.groups)}
-    layouts = (attributes.data_layout, attributes.kernel_layout)
-    if layouts != ("NHWC", "HWIO") or kernel[:2] != (3, 3) or steps != {1}:
-        return None
-    if min(kernel[2:]) < MIN_CHANNELS or min(output[1:3]) < min(TILES.values()):
-        return None
-    if kernel[3] % MIN_LANES:
-        return None
-    top, left, bottom, right = (int(each) for each in attributes.padding)
+    shape, kernel = static_shape(call.args[0]) or (), static_shape(call.args[1]) or ()
+    top, left, bottom, right = (int(each) for each in call.attrs.padding)
     return Convolution((shape[0], shape[1], shape[2], shape[3]), kernel[3], (top, left, bottom, right))
+
+
+def _is_pointwise(call: relax.Call) -> bool:
+    """Say whether it is a product of matrices, which has nothing that an algorithm could share."""
+    kernel = zip(str(call.attrs.kernel_layout), static_shape(call.args[1]) or (), strict=False)
+    return all(extent == 1 for axis, extent in kernel if axis in "HW")
+
+
+def _list_obstacles(call: relax.Call) -> Iterator[str]:
+    yield from list_obstacles(call)
+    (rows, columns, inputs, outputs), output = static_shape(call.args[1]) or (), static_shape(call)
+    if str(call.args[1].ty.dtype) != "float32":
+        yield f"its weights are of {call.args[1].ty.dtype}"
+    if int(call.attrs.groups) > 1:
+        yield "it has groups"
+    if (rows, columns) != (3, 3):
+        yield f"its kernel is {rows} x {columns}, not 3 x 3"
+    for name, steps in (("strides", call.attrs.strides), ("dilations", call.attrs.dilation)):
+        if {int(each) for each in steps} != {1}:
+            yield f"its {name} are {' x '.join(str(int(each)) for each in steps)}"
+    if min(inputs, outputs) < MIN_CHANNELS:
+        yield f"it has fewer than {MIN_CHANNELS} channels: {inputs} to {outputs}"
+    if output is None or min(output[1:3]) < min(TILES.values()):
+        yield "its output is smaller than a tile"
+    if outputs % MIN_LANES:
+        yield f"{outputs} channels fill no vectors of {MIN_LANES}"
 
 
 @dataclass(frozen=True)
@@ -106,9 +123,8 @@ def apply_winograd(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: 
     rewriter = _ApplyWinograd(mod, algorithms, target)
     rewritten = rewrite_main(mod, rewriter)
     found = [(each.convolution, each.weights) for each in rewriter.found]
-    changed = any(algorithms.get(convolution.signature) in TILES for convolution, _ in found)
     choices = [[each.shape, each.channels, each.padding, weights] for each, weights in found]
-    return keep_choices(rewritten if changed else mod, choices)
+    return keep_choices(rewritten, choices)
 
 
 @mutator
@@ -125,6 +141,7 @@ class _ApplyWinograd(PyExprMutator):  # type: ignore[misc]
             return super().visit_call_(call)
         algorithm = self._algorithms.get(convolution.signature, "direct")
         if algorithm not in TILES:
+            missed("no algorithm but the direct one is chosen for it")
             self.found.append(ConvolutionCall(convolution, call.args[1].value))
             return super().visit_call_(call)
         tiling = convolution.tile(algorithm, self._target)
@@ -145,13 +162,6 @@ class _ApplyWinograd(PyExprMutator):  # type: ignore[misc]
         shape = [int(extent) for extent in function.params[-1].ty.shape]
         variable = self.builder_.add_func(function.without_attr("global_symbol"), name)
         return relax.call_tir(variable, arguments, relax.TensorType(shape, "float32"))
-
-
-def _float_shape(expr: relax.Expr) -> tuple[int, ...] | None:
-    """Return the shape of a float32 tensor; None for other values and where it is not known."""
-    kind = expr.ty
-    is_float = isinstance(kind, relax.TensorType) and str(kind.dtype) == "float32"
-    return static_shape(expr) if is_float else None
 
 
 # Which algorithm computes a convolution whose ways were not measured: an estimate of each one's time over the direct.

@@ -11,6 +11,7 @@ from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import has_block
 from tvmbuild.compiler.kernels.winograd.transforms import INVERSE
 from tvmbuild.compiler.pass_manager import add_notes
+from tvmbuild.compiler.remarks import missed
 from tvmbuild.package.metadata import SLOW
 
 
@@ -27,6 +28,7 @@ def attach_epilogues(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
         try:
             return _attach(function)
         except s_tir.ScheduleError:
+            missed("what follows it cannot be done tile by tile")
             apart.append(f"{SLOW}what follows a Winograd convolution is a pass of its own: {name}")
             return _schedule_apart(function)
 

@@ -23,6 +23,7 @@ from tvmbuild.compiler.kernels.attention.gpu.steps import (
 )
 from tvmbuild.compiler.kernels.vectors import number, store
 from tvmbuild.compiler.machine.limits import staging_limits
+from tvmbuild.compiler.remarks import missed
 from tvmbuild.compiler.schedules.gpu.tiles import MAX_BLOCKS
 
 
@@ -33,8 +34,10 @@ def write_attention(form: Attention, target: tvm.target.Target) -> tirx.PrimFunc
     """
     sizes = choose_sizes(form, staging_limits(target.attrs))
     heads = math.prod(form.heads)
-    if sizes is None or heads > MAX_BLOCKS:
-        return None
+    if sizes is None:
+        return missed(f"the target's blocks have too little shared memory for heads of {form.depth} and {form.width}")
+    if heads > MAX_BLOCKS:
+        return missed(f"the target has fewer blocks than its {heads} heads")
     blocks = -(-form.rows // sizes.rows)
     with (
         begin_function(form) as (builder, inputs, out),

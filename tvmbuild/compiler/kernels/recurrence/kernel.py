@@ -10,119 +10,17 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import OPAQUE, int64, wide
+from tvmbuild.compiler.kernels.recurrence.dot_products import DotProducts
+from tvmbuild.compiler.kernels.recurrence.form import FORM, LANES, Kind, Recurrence
+from tvmbuild.compiler.kernels.recurrence.rounding import Rounded, round_state
 from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
-
-Kind = Literal["LSTM", "GRU", "RNN"]
-GATES: dict[Kind, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
-LANES = 16
-"""The length of every vector here: LLVM cuts them into those that the CPU has."""
-_STEPS = 255
-"""The largest of 8 bits."""
-_PANEL: dict[Kind, int] = {"LSTM": 16, "GRU": 16, "RNN": 64}
-"""Hidden units whose gates are computed together: as many sums as hide the latency of a multiply-add."""
-
-
-@dataclass(frozen=True)
-class Recurrence:
-    """The kernel's sizes.
-
-    Its arguments are ``projected`` [steps, batch, directions * width] and the weights, both as the methods here pack
-    them, a bias [directions, padded] that is in the reset gate's product of a GRU, and the initial states, each
-    [directions, batch, hidden]; then the output [steps, directions, batch, hidden] and the last states. All are
-    float32, but for integer weights, which have scales [directions, width] in the place of the bias.
-    """
-
-    kind: Kind
-    steps: int
-    batch: int
-    hidden: int
-    backward: tuple[bool, ...]
-    """For each direction."""
-    linear_before_reset: bool = False
-    """Whether a GRU's reset gate multiplies the candidate's product, not the state before it."""
-    activation: Literal["Tanh", "Relu"] = "Tanh"
-    """The function of an RNN's state."""
-    weights: Literal["float32", "int8", "int16"] = "float32"
-    """Integers are those of ONNX Runtime's dynamic quantisation, less their zero point: the state is rounded to 8 bits
-    by its own range at every step. Of an LSTM, and of one sequence."""
-
-    @property
-    def gates(self) -> int:
-        """How many gates a hidden unit has."""
-        return GATES[self.kind]
-
-    @property
-    def states(self) -> int:
-        """How many states there are: an LSTM has a cell, too."""
-        return 2 if self.kind == "LSTM" else 1
-
-    @property
-    def directions(self) -> int:
-        """How many directions there are."""
-        return len(self.backward)
-
-    @property
-    def panel(self) -> int:
-        """How many hidden units a panel has."""
-        return _PANEL[self.kind]
-
-    @property
-    def panels(self) -> int:
-        """How many panels there are."""
-        return -(-self.hidden // self.panel)
-
-    @property
-    def padded(self) -> int:
-        """How many hidden units all panels have."""
-        return self.panels * self.panel
-
-    @property
-    def width(self) -> int:
-        """How many numbers the gates of one direction are."""
-        return self.gates * self.padded
-
-    @cached_property
-    def passes(self) -> tuple[tuple[int, ...], ...]:
-        """The gates that one pass over the state adds up: a GRU's candidate may want its reset gate first."""
-        if self.kind == "GRU" and not self.linear_before_reset:
-            return (0, 1), (2,)
-        return (tuple(range(self.gates)),)
-
-    @property
-    def is_quantized(self) -> bool:
-        """Say whether the weights are integers."""
-        return self.weights != "float32"
-
-    def pack_gates(self, rows: NDArray[Any], unused: float = 0) -> NDArray[Any]:
-        """Return [gates * hidden, …] of one direction as [gates in panels, …], in the order of ``projected``."""
-        apart = rows.reshape(self.gates, self.hidden, *rows.shape[1:])
-        more = [(0, 0), (0, self.padded - self.hidden), *[(0, 0)] * (rows.ndim - 1)]
-        panels = np.pad(apart, more, constant_values=unused).reshape(
-            self.gates, self.panels, self.panel, *rows.shape[1:]
-        )
-        return np.ascontiguousarray(panels.swapaxes(0, 1).reshape(self.width, *rows.shape[1:]))
-
-    def pack_weights(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Return [directions, gates * hidden, hidden] flat: for each pass and panel rows of the state by its gates."""
-        parts = []
-        for own in weights:
-            panels = self.pack_gates(own).reshape(self.panels, self.gates, self.panel, self.hidden)
-            parts += [panels[:, list(gates)].transpose(0, 3, 1, 2).reshape(-1) for gates in self.passes]
-        return np.ascontiguousarray(np.concatenate(parts), dtype=self.weights)
-
-    def pack_bias(self, bias: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return [directions, hidden] padded to whole panels."""
-        return np.pad(bias, ((0, 0), (0, self.padded - self.hidden)))
 
 
 @dataclass(frozen=True)
@@ -140,16 +38,19 @@ class _Thread:
     """[padded] of an LSTM; of a GRU its update gate."""
     other: Any
     """[padded]: a GRU's state times its reset gate; the rounded state where weights are integers."""
+    dots: DotProducts | None
+    """By what integers are multiplied; None: as floats."""
 
 
-def write_recurrence(form: Recurrence) -> tirx.PrimFunc:
-    """Return the kernel; see :class:`Recurrence` for its arguments."""
+def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.PrimFunc:
+    """Return the kernel; see :class:`Recurrence` for its arguments. With ``dots`` integers are multiplied by them."""
     parts = form.directions * form.batch
-    with _begin_function(form) as (builder, inputs, outputs), T.parallel(int64(parts)) as part:
+    with _begin_function(form, dots) as (builder, inputs, outputs), T.parallel(int64(parts)) as part:
         projected, weights, bias, *initial = inputs
         direction, row = T.Bind(part // form.batch), T.Bind(part % form.batch)
-        state, cell, other = local(2 * form.padded), local(form.padded), local(form.padded)
-        thread = _Thread(form, projected, weights, bias, direction, state, cell, other)
+        state, cell = local(2 * form.padded), local(form.padded)
+        other = local(form.padded) if dots is None else dots.allocate()
+        thread = _Thread(form, projected, weights, bias, direction, state, cell, other, dots)
         own = T.Bind(part * form.hidden)
         with T.serial(int64(form.padded // LANES)) as vector:
             store(state, number(0, LANES), vector * LANES, LANES)
@@ -160,10 +61,10 @@ def write_recurrence(form: Recurrence) -> tirx.PrimFunc:
             time = T.Bind(_find_time(form, step, direction))
             old, new = T.Bind(step % 2 * form.padded), T.Bind((step + 1) % 2 * form.padded)
             first = T.Bind(((time * form.batch + row) * form.directions + direction) * form.width)
-            scale = _round_state(thread, old) if form.is_quantized else None
+            rounded = _round(thread, old) if form.is_quantized else None
             for index in range(len(form.passes)):
                 with T.serial(int64(form.panels)) as panel:
-                    _write_panel(thread, index, panel, _Step(first, old, new, scale))
+                    _write_panel(thread, index, panel, _Step(first, old, new, rounded))
             _copy(
                 form,
                 (outputs[0], T.Bind(((time * form.directions + direction) * form.batch + row) * form.hidden)),
@@ -176,17 +77,21 @@ def write_recurrence(form: Recurrence) -> tirx.PrimFunc:
 
 
 @contextmanager
-def _begin_function(form: Recurrence) -> Iterator[tuple[IRBuilder, list[Any], list[Any]]]:
+def _begin_function(form: Recurrence, dots: DotProducts | None) -> Iterator[tuple[IRBuilder, list[Any], list[Any]]]:
     """Yield the builder, the inputs and the outputs, flat; the builder has the function once that is left."""
     whole = (form.directions, form.batch, form.hidden)
-    given = [(form.steps, form.batch, form.directions * form.width), (form.directions * form.width * form.hidden,)]
-    given += [(form.directions, form.width if form.is_quantized else form.padded), *[whole] * form.states]
-    types = ["float32", form.weights, *["float32"] * (1 + form.states)]
+    of_weights: tuple[int, ...] = (form.directions * form.width * form.hidden,)
+    beside: tuple[int, ...] = (form.directions, form.width if form.is_quantized else form.padded)
+    if dots is not None:
+        of_weights, beside = dots.shapes
+    given = [(form.steps, form.batch, form.directions * form.width), of_weights, beside, *[whole] * form.states]
+    types = ["float32", form.weights if dots is None else "int8", *["float32"] * (1 + form.states)]
     made = [(form.steps, *whole), *[whole] * form.states]
     work = 2 * form.steps * form.batch * form.directions * form.gates * form.hidden**2
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name(form.kind.lower())
-        T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, "estimated_flops": work})
+        described = {FORM: form.describe()} if form.is_quantized and dots is None else {}
+        T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, "estimated_flops": work} | described)
         arguments = [
             T.arg(f"data{i}", T.buffer(wide(*each), dtype, layout=None))
             for i, (each, dtype) in enumerate(zip(given, types, strict=True))
@@ -231,12 +136,12 @@ def _copy(form: Recurrence, target: tuple[Any, Any], source: tuple[Any, Any]) ->
 
 @dataclass(frozen=True)
 class _Step:
-    """A step: where its gates, the state before it and the one after it begin, and the rounded state's scale."""
+    """A step: where its gates, the state before it and the one after it begin, and how that was rounded."""
 
     first: Any
     old: Any
     new: Any
-    scale: Any = None
+    rounded: Rounded | None = None
 
 
 def _write_panel(thread: _Thread, index: int, panel: Any, step: _Step) -> None:
@@ -245,46 +150,47 @@ def _write_panel(thread: _Thread, index: int, panel: Any, step: _Step) -> None:
     gates, vectors = form.passes[index], range(0, form.panel, LANES)
     sums = local(len(gates) * form.panel)
     begin = T.Bind(step.first + panel * form.gates * form.panel)
-    for place, gate in enumerate(gates):
-        for vector in vectors:
-            of_state = form.kind == "GRU" and form.linear_before_reset and gate == 2
-            source = thread.bias if of_state else thread.projected
-            at = thread.direction * form.padded + panel * form.panel if of_state else begin + gate * form.panel
-            start = number(0, LANES) if form.is_quantized else load(source, at + vector, LANES)
-            store(sums, start, place * form.panel + vector, LANES)
-    seen, shift = (thread.other, int64(0)) if index == 1 or form.is_quantized else (thread.state, step.old)
-    _multiply(thread, index, panel, (seen, shift, sums))
     if form.is_quantized:
-        width = T.Bind(thread.direction * form.width + panel * form.gates * form.panel)
-        for at in range(0, form.gates * form.panel, LANES):
-            factor = load(thread.bias, width + at, LANES) * spread(step.scale, LANES)
-            store(sums, load(thread.projected, begin + at, LANES) + load(sums, at, LANES) * factor, at, LANES)
+        _multiply_integers(thread, panel, (begin, sums), step.rounded)
+    else:
+        for place, gate in enumerate(gates):
+            for vector in vectors:
+                of_state = form.kind == "GRU" and form.linear_before_reset and gate == 2
+                source = thread.bias if of_state else thread.projected
+                at = thread.direction * form.padded + panel * form.panel if of_state else begin + gate * form.panel
+                store(sums, load(source, at + vector, LANES), place * form.panel + vector, LANES)
+        _multiply(thread, index, panel, (thread.other, int64(0), sums) if index else (thread.state, step.old, sums))
     for vector in vectors:
         each = [load(sums, place * form.panel + vector, LANES) for place in range(len(gates))]
         _UPDATES[form.kind](thread, index, each, (begin + vector, panel * form.panel + vector, step.old, step.new))
 
 
-def _round_state(thread: _Thread, old: Any) -> Any:
-    """Write the state in steps of its own range, less their zero point, as DynamicQuantizeLinear; return the scale."""
-    form, least, largest = thread.form, local(LANES), local(LANES)
-    for buffer in (least, largest):
-        store(buffer, number(0, LANES), 0, LANES)
-    with T.serial(int64(form.padded // LANES)) as vector:
-        values = T.Bind(load(thread.state, old + vector * LANES, LANES))
-        store(least, tirx.Min(load(least, 0, LANES), values), 0, LANES)
-        store(largest, tirx.Max(load(largest, 0, LANES), values), 0, LANES)
-    with T.serial(int64(LANES - 1)) as lane:
-        store(least, tirx.Min(load(least, 0), load(least, lane + 1)), 0)
-        store(largest, tirx.Max(load(largest, 0), load(largest, lane + 1)), 0)
-    span = T.Bind((load(largest, 0) - load(least, 0)) / number(_STEPS))
-    scale = T.Bind(tirx.Select(span > number(0), span, number(1)))
-    zero = T.Bind(spread(tirx.nearbyint(number(0) - load(least, 0) / scale), LANES))
-    with T.serial(int64(form.padded // LANES)) as vector:
-        values = load(thread.state, old + vector * LANES, LANES) / spread(scale, LANES)
-        rounded = tirx.nearbyint(values) + zero
-        inside = tirx.Max(tirx.Min(rounded, number(_STEPS, LANES)), number(0, LANES))
-        store(thread.other, inside - zero, vector * LANES, LANES)
-    return scale
+def _round(thread: _Thread, old: Any) -> Rounded:
+    """Write the state in steps of its own range, as floats less their zero point or as the instruction wants them."""
+    if thread.dots is not None:
+        return thread.dots.round(thread.state, old, thread.other)
+
+    def write(steps: Any, zeros: Any, at: Any) -> None:
+        store(thread.other, steps - zeros, at, LANES)
+
+    return round_state(thread.state, old, thread.form.padded, write)
+
+
+def _multiply_integers(thread: _Thread, panel: Any, places: tuple[Any, Any], rounded: Any) -> None:
+    """Write a panel's gates, of which the data's part begins at the first of the places, to the other, a buffer."""
+    form, dots, (begin, gates) = thread.form, thread.dots, places
+    size, rows = form.gates * form.panel, 1 if dots is None else dots.rows
+    sums = gates
+    if dots is None:
+        for at in range(0, size, LANES):
+            store(sums, number(0, LANES), at, LANES)
+        _multiply(thread, 0, panel, (thread.other, int64(0), sums))
+    else:
+        sums = dots.multiply((thread.weights, thread.bias, thread.other), thread.direction, panel, rounded)
+    scales = T.Bind(thread.direction * (rows * form.width) + panel * size)
+    for at in range(0, size, LANES):
+        factor = load(thread.bias, scales + at, LANES) * spread(rounded.scale, LANES)
+        store(gates, load(thread.projected, begin + at, LANES) + load(sums, at, LANES) * factor, at, LANES)
 
 
 def _multiply(thread: _Thread, index: int, panel: Any, operands: tuple[Any, Any, Any]) -> None:

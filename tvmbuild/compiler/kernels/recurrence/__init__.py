@@ -1,0 +1,1 @@
+"""LSTM, GRU and RNN on CPUs as one kernel."""

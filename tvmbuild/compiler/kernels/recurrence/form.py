@@ -1,0 +1,127 @@
+"""What recurrence a kernel computes, and the order in which it takes its numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["LSTM", "GRU", "RNN"]
+GATES: dict[Kind, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
+FORM = "tvmbuild_recurrence"
+"""Attribute of a kernel of integers multiplied as floats, which a pass may write by the target's instruction."""
+LANES = 16
+"""The length of every vector here: LLVM cuts them into those that the CPU has."""
+_PANEL: dict[Kind, int] = {"LSTM": 16, "GRU": 16, "RNN": 64}
+"""Hidden units whose gates are computed together: as many sums as hide the latency of a multiply-add."""
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """The kernel's sizes.
+
+    Its arguments are ``projected`` [steps, batch, directions * width] and the weights, both as the methods here pack
+    them, a bias [directions, padded] that is in the reset gate's product of a GRU, and the initial states, each
+    [directions, batch, hidden]; then the output [steps, directions, batch, hidden] and the last states. All are
+    float32, but for integer weights, which have scales [directions, width] in the place of the bias, or what
+    `dot_products` packs in the place of both.
+    """
+
+    kind: Kind
+    steps: int
+    batch: int
+    hidden: int
+    backward: tuple[bool, ...]
+    """For each direction."""
+    linear_before_reset: bool = False
+    """Whether a GRU's reset gate multiplies the candidate's product, not the state before it."""
+    activation: Literal["Tanh", "Relu"] = "Tanh"
+    """The function of an RNN's state."""
+    weights: Literal["float32", "int8", "int16"] = "float32"
+    """Integers are those of ONNX Runtime's dynamic quantisation, less their zero point: the state is rounded to 8 bits
+    by its own range at every step. Of an LSTM, and of one sequence."""
+
+    @classmethod
+    def of_function(cls, function: Any) -> Recurrence | None:
+        """Return what `describe` was written for a function's attribute; None for other functions."""
+        text = (function.attrs or {}).get(FORM)
+        if text is None:
+            return None
+        fields = json.loads(str(text))
+        return cls(**fields | {"backward": tuple(fields["backward"])})
+
+    def describe(self) -> str:
+        """Return it as a text, for the attribute ``FORM`` of a kernel."""
+        return json.dumps(asdict(self))
+
+    @property
+    def gates(self) -> int:
+        """How many gates a hidden unit has."""
+        return GATES[self.kind]
+
+    @property
+    def states(self) -> int:
+        """How many states there are: an LSTM has a cell, too."""
+        return 2 if self.kind == "LSTM" else 1
+
+    @property
+    def directions(self) -> int:
+        """How many directions there are."""
+        return len(self.backward)
+
+    @property
+    def panel(self) -> int:
+        """How many hidden units a panel has."""
+        return _PANEL[self.kind]
+
+    @property
+    def panels(self) -> int:
+        """How many panels there are."""
+        return -(-self.hidden // self.panel)
+
+    @property
+    def padded(self) -> int:
+        """How many hidden units all panels have."""
+        return self.panels * self.panel
+
+    @property
+    def width(self) -> int:
+        """How many numbers the gates of one direction are."""
+        return self.gates * self.padded
+
+    @cached_property
+    def passes(self) -> tuple[tuple[int, ...], ...]:
+        """The gates that one pass over the state adds up: a GRU's candidate may want its reset gate first."""
+        if self.kind == "GRU" and not self.linear_before_reset:
+            return (0, 1), (2,)
+        return (tuple(range(self.gates)),)
+
+    @property
+    def is_quantized(self) -> bool:
+        """Say whether the weights are integers."""
+        return self.weights != "float32"
+
+    def pack_gates(self, rows: NDArray[Any], unused: float = 0) -> NDArray[Any]:
+        """Return [gates * hidden, …] of one direction as [gates in panels, …], in the order of ``projected``."""
+        apart = rows.reshape(self.gates, self.hidden, *rows.shape[1:])
+        more = [(0, 0), (0, self.padded - self.hidden), *[(0, 0)] * (rows.ndim - 1)]
+        panels = np.pad(apart, more, constant_values=unused).reshape(
+            self.gates, self.panels, self.panel, *rows.shape[1:]
+        )
+        return np.ascontiguousarray(panels.swapaxes(0, 1).reshape(self.width, *rows.shape[1:]))
+
+    def pack_weights(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Return [directions, gates * hidden, hidden] flat: for each pass and panel rows of the state by its gates."""
+        parts = []
+        for own in weights:
+            panels = self.pack_gates(own).reshape(self.panels, self.gates, self.panel, self.hidden)
+            parts += [panels[:, list(gates)].transpose(0, 3, 1, 2).reshape(-1) for gates in self.passes]
+        return np.ascontiguousarray(np.concatenate(parts), dtype=self.weights)
+
+    def pack_bias(self, bias: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return [directions, hidden] padded to whole panels."""
+        return np.pad(bias, ((0, 0), (0, self.padded - self.hidden)))
