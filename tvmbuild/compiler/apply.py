@@ -45,8 +45,8 @@ class Applied:
 def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.database.Database) -> Applied:
     """Schedule each Task by the database's best record; repack constant weights as the schedules want them.
 
-    ``database`` is a MetaSchedule Database. A GPU function without a record is scheduled by rule, because it could not
-    run otherwise; so is a CPU function, if a rule fits. Neither counts as covered.
+    ``database`` is a MetaSchedule Database. A function without a record is scheduled by rule; on a GPU it could not run
+    otherwise. It does not count as covered.
     """
     lowering = Lowering(target)
     with target, database:

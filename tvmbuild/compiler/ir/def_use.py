@@ -56,7 +56,10 @@ class DefUse:
         return self.values.get(variable)
 
     def used(self, expr: relax.Expr, uses: int = 1) -> relax.Expr | None:
-        """Follow variable-to-variable bindings to the value; None if a variable on the way has more than ``uses``."""
+        """Follow variable-to-variable bindings to the value.
+
+        None if a variable on the way has more uses than ``uses``.
+        """
         while isinstance(expr, relax.Var):
             found = self.values.get(expr) if self.uses[expr] <= uses else None
             if found is None:
@@ -65,7 +68,10 @@ class DefUse:
         return expr
 
     def find(self, expr: relax.Expr, name: str, uses: int = 1) -> relax.Call | None:
-        """Return the variable's value if it calls that operator and no variable on the way has more than ``uses``."""
+        """Return the call of that operator that the variable is bound to; else None.
+
+        None, too, if a variable on the way has more uses than ``uses``.
+        """
         value = self.used(expr, uses)
         return value if is_call(value, f"relax.{name}") else None
 

@@ -1,4 +1,4 @@
-"""The removal of empty tensors from splits and concatenations.
+"""Splits and concatenations without their empty parts.
 
 ONNX's RotaryEmbedding of whole heads splits nothing off and puts it back. The empty loops keep TVM from fusing the
 operators around them, and TVM refuses a split whose first part is empty.

@@ -1,4 +1,4 @@
-"""Residual sums moved before a reshape, into the shape of the product that they follow.
+"""Residual sums in the shape of the product that they follow, before its reshape.
 
 Matrix products have two axes where a network of one picture or sentence has three. The reshape between a product and
 the sum after it would make the sum a separate pass.

@@ -1,4 +1,4 @@
-"""Rows taken from constant weights, in place of the product with a one-hot matrix, an exporter's embedding."""
+"""Rows taken from constant weights, in place of the one-hot product that exporters write for an embedding."""
 
 from __future__ import annotations
 

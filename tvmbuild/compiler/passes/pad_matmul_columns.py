@@ -22,7 +22,7 @@ from tvmbuild.compiler.passes.pad_conv_channels import padded_channels, say_full
 from tvmbuild.compiler.remarks import is_missed, missed
 
 LARGE = 1 << 18
-"""The number of weights from which a single row pays for packing; fewer are in a cache, in any order."""
+"""The number of weights from which padding pays for a single row; fewer are in a cache, in any order."""
 _NAME = "matmul"
 
 

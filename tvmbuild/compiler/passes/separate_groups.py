@@ -22,7 +22,7 @@ _NAME = "conv2d_groups"
 
 
 def separate_groups(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite each grouped NHWC convolution with constant float32 weights; depthwise ones stay, and are fast."""
+    """Rewrite each grouped NHWC convolution with constant float32 weights; depthwise ones are fast and stay."""
     lanes = describe_machine(target).lanes(32)
 
     def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:

@@ -1,6 +1,6 @@
 """The pass that finds attention in ``main`` and replaces it by a call of one function.
 
-The call is a ``call_tir`` of the function that ``write`` makes of :class:`Attention`, on its ``inputs``. Transposes of
+The call is a ``call_tir`` of the function that ``write`` makes of `Attention`, on its ``inputs``. Transposes of
 heads before it become strides of the inputs, and those after it are dropped if the output is stored in their order.
 Each target has its own ``write``.
 """
@@ -29,7 +29,10 @@ Write = Callable[[Attention], tirx.PrimFunc | None]
 
 
 def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
-    """Replace each attention by a call of the function that ``write`` makes; other modules stay as they are."""
+    """Replace each attention by a call of the function that ``write`` makes.
+
+    A module without attention stays as it is.
+    """
     if not operator_calls(mod, "relax.nn.softmax"):
         return mod
     graph, found, left = _find(mod)
