@@ -68,7 +68,7 @@ def in_nchw(lowering: Lowering) -> bool:
 
 @dataclass(frozen=True)
 class Pass:
-    """A row of the table."""
+    """A row of the pass table."""
 
     name: str
     change: Change
@@ -149,11 +149,11 @@ class Phase:
 
 
 class LayoutUnsupported(Exception):  # noqa: N818 - a condition that the next layout answers
-    """TVM cannot compute the module in the layout that is tried."""
+    """The refusal of a layout in which TVM cannot compute the module."""
 
 
 class PassError(Exception):
-    """A pass has failed."""
+    """The failure of a pass, with the error that it raised."""
 
     def __init__(self, failed: Pass, error: Exception) -> None:
         super().__init__(f"{failed.name}: {error}")

@@ -16,7 +16,7 @@ class Task:
     """One fused operator. ``key`` is a digest of its workload without names: equal layers have equal keys."""
 
     key: str
-    """16 hex digits, the same in every process and model."""
+    """The digest: 16 hex digits, the same in every process and model."""
     name: str
     """The fused operators, for people: ``conv2d_add_maximum_minimum``; several Tasks may share one name."""
     mod: tvm.ir.IRModule

@@ -53,5 +53,5 @@ BOUNDED = _relax(
     *("erf", "mean", "sigmoid", "tanh", "image.resize2d", "nn.gelu", "nn.layer_norm", "nn.silu", "nn.softmax"),
     *("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"),
 )
-"""Operators computed in float32 and stored in 16 bits: their results are at most as large as their inputs. All
-operators in neither set stay in float32."""
+"""Operators computed in float32 and stored in 16 bits: their results are at most as large as their inputs.
+Operators in neither set, except products, stay in float32."""

@@ -97,7 +97,7 @@ def _is_narrow_product(call: relax.Call) -> bool:
 
 
 def _list_attributes(make: Callable[..., relax.Expr], call: relax.Call) -> dict[str, Any]:
-    """Return the attributes of a product, by the names of the function that makes it."""
+    """Return the attributes of a product, by the parameter names of the function that makes it."""
     return {name: getattr(call.attrs, name) for name in tuple(inspect.signature(make).parameters)[2:]}
 
 

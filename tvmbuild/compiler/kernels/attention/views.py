@@ -55,7 +55,7 @@ class View:
         return replace(self, axes=tuple(axes))
 
     def slice(self, axis: int, begin: int, end: int, step: int = 1) -> View | None:
-        """Return a part along one axis; None where its factors do not allow it."""
+        """Return a slice along one axis; None if its factors do not allow it."""
         factors = self.axes[axis]
         if (begin, step) == (0, 1) and end == axis_extent(factors):
             return self

@@ -41,9 +41,9 @@ class Scores:
     """The input of a softmax."""
 
     query: relax.Expr
-    """[…, rows, depth]"""
+    """The query, […, rows, depth]."""
     key: relax.Expr
-    """[…, depth, keys]"""
+    """The transposed key, […, depth, keys]."""
     shape: tuple[int, ...]
     scale: float = 1.0
     masks: tuple[MaskOf, ...] = ()
@@ -65,7 +65,7 @@ class Pattern:
     product: relax.Call
     scores: Scores
     value: relax.Expr
-    """[…, keys, width]"""
+    """The value, […, keys, width]."""
     nan_is_zero: bool
 
 

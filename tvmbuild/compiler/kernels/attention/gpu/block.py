@@ -107,7 +107,7 @@ class Rows:
         return local(self.steps * self.few)
 
     def fetch(self, kept: Any, first: Any) -> None:
-        """Read the rows from ``first`` on."""
+        """Load the rows from ``first`` on into the registers."""
         few = self.few
         for step in range(self.steps):
             row, column = self._locate(step)
