@@ -1,8 +1,8 @@
-"""The compiler's passes as a section of docs/explanation/compiler.md, written from the list and from docstrings.
+"""The writer of the passes' section in docs/explanation/compiler.md, from the list of passes and their docstrings.
 
     PYTHONPATH=.:tests/support python tests/support/compiler_page.py
 
-Rewrites the section; tests/docs/test_compiler_page.py checks that the page agrees with it.
+This command rewrites the section; tests/docs/test_compiler_page.py checks that the page is up to date.
 """
 
 from __future__ import annotations
@@ -27,6 +27,19 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "compiler.md"
 BEGIN, END = "<!-- passes: written by tests/support/compiler_page.py -->", "<!-- end of passes -->"
 LISTED = (*PHASES, RECORDED, SCHEDULED, TIR_PASSES, REPACKED, VIRTUAL_MACHINE)
+CONDITIONS = {
+    "on_cpu": "on CPUs",
+    "on_gpu": "on GPUs",
+    "on_cuda": "on CUDA",
+    "not_on_cuda": "on targets other than CUDA",
+    "on_vulkan": "on Vulkan",
+    "in_nhwc": "if convolutions are in NHWC",
+    "in_nchw": "if convolutions are in NCHW",
+    "in_nhwc_throughout": "if the layout is `NHWC`",
+    "in_nhwc_each": "if the layout is `NHWC each`",
+    "allows_tf32": "if TF32 is allowed",
+}
+"""The words for a condition of a pass."""
 WIDTH = 118
 DEFAULTS = re.compile(
     r", (out_dtype=None|groups=1|(dilation|strides)=\[1(, 1)*\]|padding=\[0(, 0)*\]|output_padding=\[0, 0\]"
@@ -35,12 +48,12 @@ DEFAULTS = re.compile(
 
 
 def write_section() -> str:
-    """Return the section."""
+    """Write the section, with its first and last comment."""
     return "\n".join([BEGIN, "", *(line for phase in LISTED for line in _write_phase(phase)), END])
 
 
 def read_section() -> str:
-    """Return the section of the present page."""
+    """Read the section of the present page, with its first and last comment."""
     text = PAGE.read_text(encoding="utf-8")
     return text[text.index(BEGIN) : text.index(END) + len(END)]
 
@@ -54,7 +67,7 @@ def _write_phase(phase: Phase) -> Iterator[str]:
 
 def _write_pass(each: Pass) -> Iterator[str]:
     if each.is_tvms:
-        yield from _quote(f"**{each.name}** is TVM's.{_say_when(each)}{_say_order(each)}")
+        yield from _quote(f"**{each.name}** is a TVM pass.{_say_when(each)}{_say_order(each)}")
         return
     yield f"#### {each.name}"
     yield ""
@@ -76,7 +89,7 @@ def _is_in(each: Pass, module: str) -> bool:
 
 
 def _say_when(each: Pass) -> str:
-    words = [condition.__name__.strip("_").replace("_", " ") for condition in each.when]
+    words = [CONDITIONS[condition.__name__.strip("_")] for condition in each.when]
     return f" It runs {', '.join(words)}." if words else ""
 
 
@@ -111,7 +124,7 @@ def _write_example(each: Pass) -> Iterator[str]:
 
 
 def show(mod: tvm.ir.IRModule) -> list[str]:
-    """Return the bindings of ``main``, without types and defaults, and the names of the TensorIR functions."""
+    """Return the bindings of ``main`` without types and defaults, and the names of the TensorIR functions."""
     lines = []
     for line in mod.script(show_meta=False).split("def main(")[1].splitlines()[1:]:
         if re.match(r" +(with R.dataflow|R.output|cls = |return|# Meta|$)", line) or not line.startswith(" "):

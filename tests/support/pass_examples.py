@@ -1,7 +1,7 @@
 # mypy: ignore-errors
-"""A few lines of a network before a pass, for passes whose effect a few lines can show.
+"""Small networks for the passes whose effect a few lines can show.
 
-`docs/explanation/compiler.md` shows each with the result of the pass; tests/compiler/test_pass_examples.py compares.
+`docs/explanation/compiler.md` shows each before and after its pass; tests/compiler/test_pass_examples.py compares both.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""ONNX → Relax → pipeline → executable → linked library; the target table; upstream workarounds."""
+"""The compiler: ONNX → Relax → pipeline → executable → linked library; the target table; workarounds for TVM."""

@@ -1,4 +1,4 @@
-"""Records applied to a lowered module, schedules by rule to the rest, and which Tasks got a record."""
+"""The step that applies records to a lowered module, schedules the rest by rule, and lists the Tasks with a record."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _REPACKS = "meta_schedule.layout_rewrite_preproc"
 
 @dataclass(frozen=True)
 class Coverage:
-    """Which Tasks got a record: key → name, in program order."""
+    """The Tasks with and without a record: key → name, in program order."""
 
     covered: FrozenMap[str, str]
     uncovered: FrozenMap[str, str]
 
     @property
     def tasks(self) -> int:
-        """How many distinct Tasks the module has."""
+        """The number of distinct Tasks in the module."""
         return len(self.covered) + len(self.uncovered)
 
 
@@ -45,8 +45,8 @@ class Applied:
 def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.database.Database) -> Applied:
     """Schedule each Task by the database's best record; repack constant weights as the schedules want them.
 
-    ``database`` is a MetaSchedule Database. GPU functions without a record get one by rule, without
-    which they could not run; CPU functions without one a schedule by rule. Neither counts as covered.
+    ``database`` is a MetaSchedule Database. A function without a record is scheduled by rule; on a GPU it could not run
+    otherwise. It does not count as covered.
     """
     lowering = Lowering(target)
     with target, database:
@@ -57,9 +57,9 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
 
 
 def _split_repacking(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Make functions of their own of what repacks weights; functions without such stay as they are.
+    """Move the repacking of weights into separate functions; functions that repack nothing stay as they are.
 
-    TVM's pass fails on those that have no block at all ("There should be a compute block"): TopK, CumSum, Scatter.
+    TVM's pass fails on functions without a block ("There should be a compute block"): TopK, CumSum, Scatter.
     """
     aside = {
         variable: function
@@ -96,11 +96,11 @@ REPACKED = Phase(
 
 
 def _coverage(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> Coverage:
-    """Compare by name: applying records keeps every function's name."""
+    """Compare the functions by name: applying records keeps every name."""
     covered: dict[str, str] = {}
     uncovered: dict[str, str] = {}
     for variable in called_functions(before):
-        # What came scheduled (TVM's own code of some operators on GPUs) has no record of ours.
+        # A function that was scheduled before (TVM's own code of some operators on GPUs) has no record of ours.
         recorded = is_scheduled(after[variable.name_hint]) and not is_scheduled(before[variable])
         chosen = covered if recorded else uncovered
         chosen.setdefault(task_key(normalised(before[variable])), display_name(variable.name_hint))

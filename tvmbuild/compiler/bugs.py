@@ -1,6 +1,6 @@
-"""Faults of our own passes and schedule rules: raised where TVMBUILD_RAISE_BUGS is set, else a note of the package.
+"""Bugs of our own passes and schedule rules: an error where TVMBUILD_RAISE_BUGS is set, else a note of the package.
 
-A rule that fails need not end a user's build, for a simpler one can take its place; but it is never silent.
+A failing rule does not end a user's build, because a simpler rule can take its place; but it is always reported.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from contextvars import ContextVar
 from tvmbuild.package.metadata import BUG
 
 RAISE_BUGS = "TVMBUILD_RAISE_BUGS"
-"""The variable of the environment; tests and CI set it."""
+"""The environment variable that turns notes about bugs into errors; tests and CI set it."""
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _FOLDERS = re.compile(r"""(?<=["'])/(?:[^"']*/)?(?=[^\s/"'])|(?<![\w./])/(?:[^\s/:'"]+/)*(?=[^\s/])""")
-"""Of an absolute path: all but the file's name."""
+"""The folders of an absolute path, without the file's name."""
 _collected: ContextVar[dict[str, None] | None] = ContextVar("collected", default=None)
 
 
 def report_bug(what: str, error: Exception) -> None:
-    """Raise the error where TVMBUILD_RAISE_BUGS is set; elsewhere say in one line that ``what`` failed.
+    """Raise the error where TVMBUILD_RAISE_BUGS is set; elsewhere report in one line that ``what`` failed.
 
-    The line goes to whoever collects bugs, and to standard error where nobody does.
+    The line goes to the enclosing `collect_bugs`, or to standard error outside of one.
     """
     if os.environ.get(RAISE_BUGS, "0") not in {"", "0"}:
         raise error
@@ -39,7 +39,7 @@ def report_bug(what: str, error: Exception) -> None:
 
 @contextmanager
 def collect_bugs() -> Iterator[dict[str, None]]:
-    """Collect the lines of the bugs that are met inside of the block, each once, as the keys of a dictionary."""
+    """Collect the lines of the bugs that are reported inside of the block, each once, as the keys of a dictionary."""
     collected: dict[str, None] = {}
     token = _collected.set(collected)
     try:

@@ -1,4 +1,4 @@
-"""Products of two matrices of bytes less their zero points: the bytes as they are, and sums of rows and columns."""
+"""Matrix products of bytes with zero points: a product of the bytes as they are, corrected by row and column sums."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from tvmbuild.compiler.ir.expressions import shift, static_shape
 
 Emit = Callable[[relax.Expr], relax.Expr]
 MAX_DEPTH = (1 << 31) // (4 * 255 * 128) - 1
-"""Of a row: what is taken off its sum fits in int32 with it."""
+"""The longest row for which the sum of products and its zero-point corrections fit in int32."""
 _UNSIGNED = 128
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """value - zero, where the value is a tensor of uint8 or int8; a zero that only the call knows is of int32."""
+    """The numbers value - zero: a uint8 or int8 tensor and its zero point, int32 where only the call knows it."""
 
     value: relax.Expr
     zero: int | relax.Expr
 
     @property
     def has_zero(self) -> bool:
-        """Say whether there is something to take off."""
+        """Return whether a zero point has to be subtracted."""
         return not isinstance(self.zero, int) or self.zero != 0
 
 
 def suits(left: relax.Expr, right: relax.Expr) -> bool:
-    """Say whether the two are matrices, or as many of them, of known shapes and of few enough numbers a row."""
+    """Return whether both are matrices, or stacks of matrices, of known shape with rows of at most `MAX_DEPTH`."""
     before, after = static_shape(left), static_shape(right)
     if before is None or after is None or min(len(before), len(after)) < 2:
         return False
@@ -37,13 +37,13 @@ def suits(left: relax.Expr, right: relax.Expr) -> bool:
 
 
 def are_paired(left: relax.Expr, right: relax.Expr) -> bool:
-    """Say whether they are matrices of known shapes by one matrix, or by as many as there are before it."""
+    """Return whether matrices of known shapes are multiplied by one matrix, or by one matrix each."""
     before, after = static_shape(left) or (), static_shape(right) or ()
     return len(before) > 1 and (len(after) == 2 or (len(after) > 2 and before[:-2] == after[:-2]))
 
 
 def multiply_matrices(emit: Emit, left: Bytes, right: Bytes) -> relax.Expr:
-    """Return the sums of products, int32; the second is multiplied as int8, which instructions take."""
+    """Return the matrix product in int32; the second operand is multiplied as int8, which dot instructions take."""
     right = sign(emit, right)
     total = emit(relax.op.matmul(left.value, right.value, out_dtype="int32"))
     if right.has_zero:
@@ -60,7 +60,7 @@ def multiply_matrices(emit: Emit, left: Bytes, right: Bytes) -> relax.Expr:
 
 
 def sign(emit: Emit, matrix: Bytes) -> Bytes:
-    """Return the same numbers by int8."""
+    """Return the same numbers as int8."""
     if str(matrix.value.ty.dtype) == "int8":
         return matrix
     zero = matrix.zero - _UNSIGNED if isinstance(matrix.zero, int) else _less(emit, matrix.zero)
@@ -68,7 +68,7 @@ def sign(emit: Emit, matrix: Bytes) -> Bytes:
 
 
 def add_up(emit: Emit, matrix: relax.Expr, axis: int) -> relax.Expr:
-    """Return the sums along an axis, which stays."""
+    """Return the int32 sums along an axis, which stays with length 1."""
     return emit(relax.op.sum(emit(relax.op.astype(matrix, "int32")), axis=axis, keepdims=True))
 
 

@@ -1,4 +1,4 @@
-"""Which Tasks compute a convolution, and what follows from their times: the algorithm to use."""
+"""The choice of a convolution's algorithm from the times of the Tasks that compute it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.tasks import normalised, task_key
 
 GAIN = 0.97
-"""Winograd's sum of times over the direct one must be below this: it rounds worse, so it must bring something."""
+"""Winograd's summed time divided by the direct time must be below this: it rounds worse, so it must gain something."""
 
 
 def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
-    """Return, by signature, the keys of the Tasks that compute each convolution that has a choice, once a call."""
+    """Return, by signature, the keys of the Tasks that compute each convolution with a choice, once for each call."""
     calls = operator_calls(lowered.mod, "relax.call_tir")
     bindings = [binding for block in lowered.mod["main"].body.blocks for binding in block.bindings]
     made = {binding.var: binding.value for binding in bindings}
@@ -40,10 +40,10 @@ def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
 
 
 def time_reading(lowered: Lowered, limits: CpuLimits = USUAL_CPU) -> dict[str, float]:
-    """Return, by signature, the seconds that reading the weights of these convolutions from memory takes.
+    """Return, by signature, the seconds that it takes to read the weights of these convolutions from memory.
 
-    Candidates are timed again and again, so that a cache holds their weights; in a model with more weights than caches
-    hold they come from memory, and Winograd's are up to four times as large.
+    Candidates are timed again and again, so that a cache holds their weights. A model with more weights than the caches
+    hold reads them from memory, and Winograd's weights are up to four times as large.
     """
     found: dict[str, float] = {}
     for each in lowered.convolutions:
@@ -70,7 +70,7 @@ def sum_times(
 
 
 def fastest(times: Mapping[str, float]) -> str | None:
-    """Return the algorithm to use; None where the direct one has no time to compare with."""
+    """Return the algorithm to use; None if the direct algorithm has no time."""
     if "direct" not in times:
         return None
     best = min(times, key=lambda algorithm: (times[algorithm], algorithm))

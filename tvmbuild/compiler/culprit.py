@@ -1,4 +1,4 @@
-"""Which operator it is that TVM cannot build: asked only after it has failed, one operator at a time."""
+"""The search for the operator that TVM cannot build: one operator at a time, after the whole module has failed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tvmbuild.compiler.ir.calls import display_name
 from tvmbuild.errors import TvmbuildError
 
 TVM_ERRORS = (tvm.error.InternalError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, IndexError)
-"""What TVM raises for an operator of types, shapes or attributes that nobody foresaw."""
+"""The errors that TVM raises for an operator with unforeseen types, shapes or attributes."""
 _HINT = "rewrite or replace this operator in the model"
 
 
 @contextmanager
 def name_culprit(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) -> Iterator[None]:
-    """Turn what TVM raises in the block into a TvmbuildError naming the operator on which ``build`` fails."""
+    """Turn an error of TVM's in the block into a TvmbuildError that names the operator on which ``build`` fails."""
     try:
         yield
     except TvmbuildError:
@@ -51,13 +51,13 @@ def _read(error: Exception) -> tuple[str, str]:
 
 
 def summarize(error: Exception) -> str:
-    """Return the last line of what TVM says, which is the reason; above it is where in TVM."""
+    """Return the last line of TVM's message, which is the reason; the lines above it are places in TVM."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
 
 
 def _take_apart(mod: tvm.ir.IRModule) -> Iterator[tuple[str, tvm.ir.IRModule]]:
-    """Yield (name, module) of each operator of ``main`` alone, and of each TensorIR function alone."""
+    """Yield (name, module) for each operator of ``main`` alone, and for each TensorIR function alone."""
     for variable, function in mod.functions.items():
         if isinstance(function, tirx.PrimFunc):
             alone = function.with_attr("global_symbol", "main")

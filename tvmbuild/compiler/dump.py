@@ -1,4 +1,4 @@
-"""Write the module after each pass to a folder: that of ``--dump-ir DIR``, or of TVMBUILD_DUMP_IR.
+"""Write the module after each pass to the folder that ``--dump-ir DIR`` or TVMBUILD_DUMP_IR names.
 
 ``000-imported.py`` is the module before the first pass, ``NNN-PHASE-PASS.py`` the module after a pass that changed it,
 in TVMScript without the constants' values, and ``passes.txt`` the table of all passes that ran.
@@ -21,7 +21,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.pass_manager import PassRun, observe_passes
 
 DUMP_IR = "TVMBUILD_DUMP_IR"
-"""The variable of the environment: a folder, which gets one for each package that is built."""
+"""The environment variable with the folder that gets a subfolder for each package that is built."""
 TABLE = "passes.txt"
 
 
@@ -32,15 +32,15 @@ class Ran:
     phase: str
     name: str
     changed: str
-    """What it changed, in a few words; empty where it returned the module as it was."""
+    """The change in a few words; empty where the pass returned the module as it was."""
     seconds: float
     missed: Mapping[str, int] = FrozenMap()
-    """Why its rewrites left what they looked at → how often."""
+    """The reasons why its rewrites left operators as they were → how often."""
 
 
 @contextmanager
 def record_passes(folder: Path | None = None) -> Iterator[list[Ran]]:
-    """Record the passes that run inside of the block; with a folder, write there what they made of the module."""
+    """Record the passes that run inside of the block; with a folder, write the module after each pass there."""
     ran: list[Ran] = []
 
     def observe(run: PassRun) -> None:
@@ -68,7 +68,7 @@ def record_passes(folder: Path | None = None) -> Iterator[list[Ran]]:
 
 @contextmanager
 def dump_where_asked(name: str) -> Iterator[None]:
-    """Dump the passes inside of the block to the folder ``name`` of the one that the environment names, if any."""
+    """Dump the passes inside of the block to the subfolder ``name`` of the environment's folder, if it names one."""
     asked = os.environ.get(DUMP_IR)
     if not asked:
         yield
@@ -78,7 +78,7 @@ def dump_where_asked(name: str) -> Iterator[None]:
 
 
 def describe_change(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> str:
-    """Return by how many calls of each operator ``main`` differs, and how many TensorIR functions do."""
+    """Return the change in the number of calls of each operator, and the number of TensorIR functions that differ."""
     calls = _count_calls(after)
     calls.subtract(_count_calls(before))
     parts = [
@@ -95,7 +95,7 @@ def describe_change(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> str:
 
 
 def format_table(ran: list[Ran]) -> list[str]:
-    """Return the lines of a table of the passes: what each changed, what its rewrites left and why, and the times."""
+    """Return the lines of a table of the passes: the changes, the missed rewrites with their reasons, and the times."""
     width = max((len(each.name) for each in ran), default=0)
     lines: list[str] = []
     phase = ""

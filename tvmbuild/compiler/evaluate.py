@@ -1,4 +1,4 @@
-"""Compute a lowered module in this process, by rule: whether its numbers are right, not how fast it is."""
+"""Compute a lowered module in this process, scheduled by rule: a check of its numbers, not of its speed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def build_here(lowered: Lowered, target: tvm.target.Target) -> Callable[[Arrays], dict[str, np.ndarray]]:
-    """Schedule and build for ``target``, which this machine can stand for; return inputs → outputs by name.
+    """Schedule and build for ``target``, which this machine can run; return a function from inputs to outputs, by name.
 
-    TvmbuildError names an operator that TVM cannot build.
+    A TvmbuildError names an operator that TVM cannot build.
     """
     applied = apply_records(lowered, target, MemoryDatabase())
     device = find_device(str(target.kind.name))

@@ -1,4 +1,4 @@
-"""What each function that ``main`` calls has to do at the least: for profiles, written into the package."""
+"""The minimal work of each function that ``main`` calls, written into the package for profiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.package.metadata import OperatorInfo
 
 _REPACKED = re.compile(r"(.+)_prepacked\d*")
-"""SplitLayoutRewritePreproc calls a function so whose weights were repacked."""
+"""The name that SplitLayoutRewritePreproc gives to a function whose weights were repacked."""
 
 _ESTIMATED = "estimated_flops"
 _FEW = 0.01
@@ -29,11 +29,11 @@ _FOREIGN = PACKED_CALLS | {
     "tirx.tvm_call_packed_lowered",
     "tirx.tvm_call_cpacked_lowered",
 }
-"""Calls of functions that TVM did not make: what they do is not known."""
+"""Calls of functions that TVM did not make: their work is not known."""
 
 
 def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage: Coverage) -> tuple[OperatorInfo, ...]:
-    """Return the operators of ``after``, in which records were applied to ``before``, sorted by function.
+    """Return the operators of ``after``, which is ``before`` with records applied, sorted by function.
 
     Operations and bytes are counted in ``before``: a schedule adds work, but does not change what the operator is.
     """
@@ -52,9 +52,9 @@ def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage
 
 
 def list_plain_loops(after: tvm.ir.IRModule, operators: Sequence[OperatorInfo]) -> tuple[str, ...]:
-    """Return those operators, the longest first, of whose sums rules have left some to plain loops.
+    """Return the operators with reductions that rules have left to plain loops, the longest first.
 
-    Of those whose operations are hardly any of the module's, no word.
+    An operator with at most 1% of the module's operations is left out.
     """
     calls = Counter(variable.name_hint for variable in called_functions(after))
     flops = {each.function: (each.flops or 0) * calls[each.function] for each in operators}
@@ -67,16 +67,16 @@ def list_plain_loops(after: tvm.ir.IRModule, operators: Sequence[OperatorInfo]) 
 
 
 def describe_share(part: int, whole: int) -> str:
-    """Return how many of the operations are the part's."""
+    """Describe the part's share of the operations."""
     return f"{part / whole:.1%} of the operations" if whole else "no known operations"
 
 
 def count_flops(function: tvm.tirx.PrimFunc) -> int | None:
     """Return the additions, multiplications, divisions, minima and maxima of one call, of whatever type.
 
-    Those of indices do not count, nor do functions such as exp. None where loops depend on the data, and where a
-    function that TVM did not make (a sort, a library's) does the work. A function that was written here may say so
-    itself, by TVM's attribute `estimated_flops`.
+    Index arithmetic and functions such as exp do not count. Return None where loops depend on the data, and where a
+    function that TVM did not make (a sort, a library's) does the work. A function that was written here may give its
+    own number in TVM's attribute `estimated_flops`.
     """
     if function.attrs is not None and _ESTIMATED in function.attrs:
         return int(function.attrs[_ESTIMATED])
@@ -97,7 +97,7 @@ def count_flops(function: tvm.tirx.PrimFunc) -> int | None:
 def count_bytes(function: tvm.tirx.PrimFunc) -> int | None:
     """Return the bytes of the arguments that one call reads or writes, each counted once; None for dynamic shapes.
 
-    A block that runs less often than its buffer has elements (a slice, a gather) touches only as many.
+    A block that runs less often than its buffer has elements (a slice, a gather) touches one element a run.
     """
     touched: dict[tvm.tirx.Var, int] = {}
 

@@ -1,7 +1,7 @@
-"""Passes as rows of a table: each has a name, the lowerings that it is part of, and the order that it needs.
+"""The classes of the pass table: a row has a pass's name, the lowerings that run it, and the order that it needs.
 
-A pass is run as a ``module_pass`` of TVM's, so that TVM's own instruments see it. What a pass finds on the way is an
-attribute of the module, which the passes after it keep.
+A pass runs as a ``module_pass`` of TVM's, so that TVM's own instruments see it. A pass keeps its findings in an
+attribute of the module, which later passes carry along.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tvmbuild.compiler.remarks import collect_missed
 from tvmbuild.errors import TvmbuildError
 
 Layout = Literal["NHWC", "NHWC each", "NCHW"]
-"""Of convolutions. ``NHWC each``: converted one by one, with transposes around each."""
+"""The layout of convolutions. ``NHWC each``: converted one by one, with transposes around each."""
 NOTES = "tvmbuild_notes"
-"""The module's attribute of what the package says to its user."""
+"""The module's attribute with the package's notes to its user."""
 
 
 @dataclass(frozen=True)
 class Lowering:
-    """The facts about a lowering that its passes may ask for."""
+    """The facts about a lowering that its passes may use."""
 
     target: tvm.target.Target
     layout: Layout = "NCHW"
     algorithms: Mapping[str, str] = FrozenMap()
-    """Convolution's signature → algorithm."""
+    """The signature of a convolution → its algorithm."""
     quantised: bool = False
     """Whether the model came with quantised operators."""
     tf32: bool = False
@@ -43,53 +43,56 @@ class Lowering:
 Condition = Callable[[Lowering], bool]
 Change = Callable[[tvm.ir.IRModule, Lowering], tvm.ir.IRModule]
 Order = Mapping[str, str]
-"""A pass's name → why the order matters."""
+"""The name of a pass → the reason for the order."""
 
 
 def on_cpu(lowering: Lowering) -> bool:
-    """Tell whether the target is a CPU."""
+    """Return whether the target is a CPU."""
     return not is_gpu(lowering.target)
 
 
 def on_gpu(lowering: Lowering) -> bool:
-    """Tell whether the target is a GPU."""
+    """Return whether the target is a GPU."""
     return is_gpu(lowering.target)
 
 
 def in_nhwc(lowering: Lowering) -> bool:
-    """Tell whether convolutions are computed in NHWC."""
+    """Return whether convolutions are computed in NHWC."""
     return lowering.layout != "NCHW"
 
 
 def in_nchw(lowering: Lowering) -> bool:
-    """Tell whether convolutions are computed in NCHW."""
+    """Return whether convolutions are computed in NCHW."""
     return lowering.layout == "NCHW"
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A row of the table."""
+    """A row of the pass table."""
 
     name: str
     change: Change
-    """Returns the very module where it finds nothing to change."""
+    """The function that runs the pass; it returns the very module where it finds nothing to change."""
     when: tuple[Condition, ...] = ()
-    """All of these hold for a lowering that the pass is part of."""
+    """The conditions that a lowering must all meet to run the pass."""
     after: Order = FrozenMap()
     """Passes that must have run before this one, and why."""
     before: Order = FrozenMap()
     """Passes that must not have run before this one, and why."""
     is_tvms: bool = False
-    """Whether TVM wrote it. It may fail on a graph that nobody foresaw; one of ours may not."""
+    """Whether TVM wrote the pass. TVM's may fail on a graph that nobody foresaw; ours may not."""
     written_in: Callable[..., object] | None = None
-    """The function that does the work, for readers; None: TVM's."""
+    """The function that does the work, for readers; None for TVM's passes."""
 
     def applies(self, lowering: Lowering) -> bool:
-        """Tell whether the lowering runs the pass."""
+        """Return whether the lowering runs the pass."""
         return all(condition(lowering) for condition in self.when)
 
     def run(self, mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
-        """Return the changed module; raise PassError where the pass fails, and what it raises of its own accord."""
+        """Return the changed module.
+
+        A pass that fails raises PassError; its own TvmbuildError or LayoutUnsupported is raised as it is.
+        """
         raised: list[Exception] = []
 
         def change(before: tvm.ir.IRModule, _: Any) -> tvm.ir.IRModule:
@@ -115,7 +118,7 @@ def of_module(
     after: Order = FrozenMap(),
     before: Order = FrozenMap(),
 ) -> Pass:
-    """Return the row of a pass that asks nothing about the lowering."""
+    """Return the row of a pass that needs nothing about the lowering."""
     return Pass(name, lambda mod, _: change(mod), when, after, before, written_in=change)
 
 
@@ -126,7 +129,7 @@ def of_target(
     after: Order = FrozenMap(),
     before: Order = FrozenMap(),
 ) -> Pass:
-    """Return the row of a pass that asks for the target alone."""
+    """Return the row of a pass that needs only the target."""
     return Pass(name, lambda mod, lowering: change(mod, lowering.target), when, after, before, written_in=change)
 
 
@@ -146,11 +149,11 @@ class Phase:
 
 
 class LayoutUnsupported(Exception):  # noqa: N818 - a condition that the next layout answers
-    """TVM cannot compute the module in the layout that is tried."""
+    """The refusal of a layout in which TVM cannot compute the module."""
 
 
 class PassError(Exception):
-    """A pass has failed."""
+    """The failure of a pass, with the error that it raised."""
 
     def __init__(self, failed: Pass, error: Exception) -> None:
         super().__init__(f"{failed.name}: {error}")
@@ -168,7 +171,7 @@ class PassRun:
     after: tvm.ir.IRModule
     seconds: float
     missed: Mapping[str, int]
-    """Why its rewrites left what they looked at → how often."""
+    """The reasons why its rewrites left operators as they were → how often."""
 
 
 Observer = Callable[[PassRun], None]
@@ -178,7 +181,7 @@ _observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=(
 
 @contextmanager
 def observe_passes(observer: Observer) -> Iterator[None]:
-    """Have the observer see each pass that runs inside of the block."""
+    """Call the observer after each pass that runs inside of the block."""
     token = _observers.set((*_observers.get(), observer))
     try:
         yield
@@ -187,7 +190,7 @@ def observe_passes(observer: Observer) -> Iterator[None]:
 
 
 def run_passes(phases: Sequence[Phase], mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
-    """Run the passes of these phases that are part of the lowering, in their order."""
+    """Run the passes of these phases that apply to the lowering, in their order."""
     for phase in phases:
         for each in phase.passes:
             if each.applies(lowering):
@@ -201,7 +204,7 @@ def run_passes(phases: Sequence[Phase], mod: tvm.ir.IRModule, lowering: Lowering
 
 
 def run_phase(phase: Phase, mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
-    """Run the passes of one phase that are part of the lowering; what a pass raises is raised as it is."""
+    """Run the passes of one phase that apply to the lowering; raise a pass's own error instead of PassError."""
     try:
         return run_passes([phase], mod, lowering)
     except PassError as error:
@@ -209,7 +212,7 @@ def run_phase(phase: Phase, mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.
 
 
 def as_tvms(phase: Phase, lowering: Lowering) -> tvm.transform.Pass:
-    """Return the phase as one pass of TVM's, for where TVM wants one."""
+    """Return the phase as one pass of TVM's."""
     return tvm.transform.module_pass(lambda mod, _: run_phase(phase, mod, lowering), opt_level=0, name=phase.name)
 
 

@@ -1,7 +1,4 @@
-"""The compiler's passes, in their order: what tuning extracts its Tasks from and compiling applies records to.
-
-`PHASES` is the list; `lower` runs it. A row's ``after`` and ``before`` say which order it needs, and why.
-"""
+"""The compiler's passes, in their order. Tuning extracts Tasks from their result; compiling applies records to it."""
 
 from __future__ import annotations
 
@@ -84,7 +81,7 @@ from tvmbuild.package.metadata import SLOW, TensorInfo
 
 _NHWC = {
     "relax.nn.conv2d": ["NHWC", "HWIO"],
-    # Without this line it follows its input to NHWC, for which TVM has no code.
+    # Without this line, a transposed convolution follows its input to NHWC, for which TVM has no code.
     "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
 }
 
@@ -100,7 +97,7 @@ def _separate_phases(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModul
 
 
 def _separate_left(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
-    """Split the transposed convolutions that waited for NHWC, which was not to be had."""
+    """Split the transposed convolutions that were kept for NHWC, where the module is lowered in NCHW."""
     calls = operator_calls(mod, "relax.nn.conv2d_transpose")
     is_left = any(is_interleaved(call, lowering.target) for call in calls)
     return fold_constants(split_conv_transpose_by_phase(mod)) if is_left else mod
@@ -125,7 +122,7 @@ def _check_runtime_calls(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 
 def _mark_tf32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Mark the functions as allowed to use TF32: that is part of what they are."""
+    """Mark the functions as allowed to use TF32: the mark is part of a function's identity."""
     return map_prim_funcs(mod, lambda function, _name: allow_tf32(function))
 
 
@@ -150,14 +147,14 @@ OPERATORS = Phase(
             "LowerQdqToInt8",
             _lower_qdq_to_int8,
             written_in=lower_qdq_to_int8,
-            after={"WidenConv1d": "it knows two-dimensional convolutions only"},
+            after={"WidenConv1d": "it handles two-dimensional convolutions only"},
         ),
         of_module("DropEmptyTensors", drop_empty_tensors),
         Pass(
             "SplitConvTransposeByPhase",
             _separate_phases,
             written_in=split_conv_transpose_by_phase,
-            after={"LowerQdqToInt8": "integers have transposed convolutions of their own"},
+            after={"LowerQdqToInt8": "that pass lowers quantised transposed convolutions"},
         ),
         of_module(
             "FlattenConv3d",
@@ -183,23 +180,23 @@ OPERATORS = Phase(
             "FuseAttention",
             _fuse_attention,
             written_in=fuse_attention,
-            after={"FindSoftmax": "attention is found around its softmax"},
+            after={"FindSoftmax": "it finds attention by its softmax"},
         ),
         of_module(
             "JoinResiduals",
             join_residuals,
-            after={"FuseAttention": "it moves the reshapes by which attention is found"},
+            after={"FuseAttention": "it moves the reshapes that FuseAttention looks for"},
         ),
         of_module("BlockPrefixSums", block_prefix_sums, on_gpu),
         of_target(
             "PadMatmulColumns",
             pad_matmul_columns,
             on_cpu,
-            after={"FuseAttention": "a padded product is no operand of attention"},
+            after={"FuseAttention": "that pass finds no attention around padded products"},
         ),
     ),
 )
-"""What operators become, whatever the layout."""
+"""The rewrites of operators that do not depend on the layout."""
 LAYOUT = Phase(
     "layout",
     (
@@ -209,20 +206,20 @@ LAYOUT = Phase(
             "InterleaveConvTransposePhases",
             interleave_conv_transpose_phases,
             in_nhwc,
-            after={"ConvertLayout": "its function is of NHWC already"},
+            after={"ConvertLayout": "its function is written for NHWC"},
         ),
         of_module(
             "PatchConvTransposeToConv",
             patch_conv_transpose_to_conv,
             in_nhwc,
-            after={"ConvertLayout": "the convolution in its stead is NHWC already"},
+            after={"ConvertLayout": "it writes a convolution in NHWC"},
         ),
         Pass("SplitConvTransposeLeft", _separate_left, (in_nchw,), written_in=split_conv_transpose_by_phase),
-        of_module("SinkTransposes", sink_transposes, in_nhwc, after={"ConvertLayout": "it makes the transposes"}),
-        of_module("FoldConstants", fold_constants, in_nhwc, after={"SinkTransposes": "it leaves transposed weights"}),
+        of_module("SinkTransposes", sink_transposes, in_nhwc, after={"ConvertLayout": "that pass adds the transposes"}),
+        of_module("FoldConstants", fold_constants, in_nhwc, after={"SinkTransposes": "that pass transposes weights"}),
     ),
 )
-"""Convolutions in the layout that is tried."""
+"""The conversion of convolutions to the layout that is tried."""
 PRODUCTS = Phase(
     "products",
     (
@@ -232,28 +229,28 @@ PRODUCTS = Phase(
             (on_cpu, in_nhwc),
             written_in=apply_winograd,
             after={"FoldConstants": "the weights must be constants in HWIO"},
-            before={"PadConvChannels": "a convolution's signature has the model's channels"},
+            before={"PadConvChannels": "a convolution's signature has the channel counts of the model"},
         ),
         of_target(
             "PadInt8Channels",
             pad_int8_channels,
             on_cpu,
             in_nhwc,
-            before={"LowerDotProducts": "it packs whole vectors of channels"},
+            before={"LowerDotProducts": "that pass packs whole vectors of channels"},
         ),
         of_target(
             "ByteLookupTables",
             use_byte_lookup_tables,
-            before={"LowerDotProducts": "it takes the table's place after a convolution into account"},
+            before={"LowerDotProducts": "that pass looks at the operators after a convolution"},
         ),
-        of_target("LowerDotProducts", lower_dot_products, before={"SeparateGroups": "groups of bytes are its own"}),
+        of_target("LowerDotProducts", lower_dot_products, before={"SeparateGroups": "it lowers int8 groups itself"}),
         of_target("LowerRecurrences", lower_recurrences, on_cpu),
         of_target("SeparateGroups", separate_groups, on_cpu, in_nhwc),
         of_target("PadConvChannels", pad_conv_channels, on_cpu, in_nhwc),
         of_target("LowerToDp4a", lower_to_dp4a, on_gpu),
     ),
 )
-"""Convolutions and products of matrices by what the target multiplies with."""
+"""The lowering of convolutions and matrix products to the instructions of the target."""
 TENSOR_IR = Phase(
     "TensorIR",
     (
@@ -264,19 +261,17 @@ TENSOR_IR = Phase(
         from_tvm(relax.transform.LegalizeOps),
         from_tvm(relax.transform.AnnotateTIROpPattern),
         from_tvm(relax.transform.FoldConstant),
-        of_module(
-            "FuseNormalization", fuse_normalization, on_cpu, before={"FuseOps": "it leaves alone what is grouped"}
-        ),
+        of_module("FuseNormalization", fuse_normalization, on_cpu, before={"FuseOps": "that pass leaves groups alone"}),
         from_tvm(relax.transform.FuseOps),
         of_target("SplitWideFunctions", split_wide_functions),
         from_tvm(relax.transform.FuseTIR),
-        # Before Tasks are seen: a reshape is free at run time and not worth a search.
+        # Before Tasks are extracted: a reshape is free at run time and not worth a search.
         from_tvm(relax.transform.RewriteDataflowReshape),
         from_tvm(relax.transform.DeadCodeElimination),
         of_module("CheckLayout", _check_layout, in_nhwc),
     ),
 )
-"""Operators become functions, and are fused."""
+"""The passes that turn operators into TensorIR functions and fuse them."""
 RECORDS = Phase(
     "records",
     (
@@ -287,25 +282,25 @@ RECORDS = Phase(
             "PinInitialValues",
             pin_initial_values,
             on_cpu,
-            after={"AttachAttrLayoutFreeBuffers": "it takes buffers from its list"},
+            after={"AttachAttrLayoutFreeBuffers": "it removes buffers from that pass's list"},
         ),
         of_module("MarkTf32", _mark_tf32, _allows_tf32),
     ),
 )
-"""Functions as records know them."""
+"""The last passes before records: they give functions the form that records know."""
 LAYOUTS: Sequence[Layout] = ("NHWC", "NHWC each", "NCHW")
-"""In the order in which they are tried."""
+"""The layouts, in the order in which they are tried."""
 _COSTS: Mapping[Layout, str] = {
     "NHWC each": "transposes around its convolutions",
     "NCHW": "its convolutions stay in NCHW",
 }
-"""What it costs that TVM has no code for the layouts before."""
+"""The cost of a layout, for the note to the user where TVM has no code for the layouts before it."""
 PHASES = (OPERATORS, LAYOUT, PRODUCTS, TENSOR_IR, RECORDS)
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A module of fused TensorIR functions, ready for records, and how it came to be."""
+    """A module of fused TensorIR functions, ready for records, with its notes and choices."""
 
     mod: tvm.ir.IRModule
     inputs: tuple[TensorInfo, ...]
@@ -313,7 +308,7 @@ class Lowered:
     layout: str
     notes: tuple[str, ...] = ()
     convolutions: tuple[ConvolutionCall, ...] = ()
-    """Those that have a choice of algorithm."""
+    """The convolutions that have a choice of algorithm."""
 
 
 def lower(
@@ -325,10 +320,10 @@ def lower(
     """Run the passes: rewrite operators, choose the convolutions' layout and algorithms, legalize and fuse.
 
     ``layout`` None means the default: NHWC on CPUs, and for tensor cores in float16, else NCHW. Where TVM cannot
-    compute a graph in NHWC, the next of `LAYOUTS` is tried, and a note says so.
+    compute a graph in NHWC, the next of `LAYOUTS` is tried, and a note reports it.
 
-    ``algorithms`` are by a convolution's signature; without one it is computed directly. The same model, target,
-    layout and algorithms give the same module in any process.
+    ``algorithms`` maps a convolution's signature to its algorithm; a convolution that is missing is computed directly.
+    The same model, target, layout and algorithms give the same module in any process.
     """
     prepare_compiler()
     wanted = next(each for each in LAYOUTS if each == (layout or _default_layout(target, imported)))
@@ -344,7 +339,7 @@ def lower(
 
 
 def _try_layouts(mod: tvm.ir.IRModule, lowering: Lowering) -> tuple[tvm.ir.IRModule, Lowering]:
-    """Return the module in fused functions, in the first layout that TVM has code for, and the lowering in it."""
+    """Return the fused functions in the first layout that TVM has code for, and the lowering in that layout."""
     problem = ""
     for each in _list_layouts(mod, lowering):
         tried = replace(lowering, layout=each)
@@ -363,7 +358,7 @@ def _list_layouts(mod: tvm.ir.IRModule, lowering: Lowering) -> Sequence[Layout]:
 
 
 def _explain(error: PassError, mod: tvm.ir.IRModule, lowering: Lowering) -> str:
-    """Return why a pass failed, if another layout is left to try; else raise what the user is told."""
+    """Return why a pass failed, if another layout is left to try; else raise the error for the user."""
     if lowering.layout == "NCHW":
         if not error.failed.is_tvms:
             raise error.error
@@ -384,8 +379,8 @@ def _run_bare(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
 def _default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layout:
     """Return the layout of a cell for which none was chosen.
 
-    CPU convolutions tune far better in NHWC; tensor cores multiply those with channels enough as one matrix of all
-    pixels there.
+    CPU convolutions tune far better in NHWC. In NHWC, tensor cores multiply a convolution with enough channels as one
+    matrix of all pixels.
     """
     if not is_gpu(target):
         return "NHWC"

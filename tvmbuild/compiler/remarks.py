@@ -1,7 +1,7 @@
-"""Remarks of rewrites on what they looked at and left as it was, as LLVM's ``-Rpass-missed``.
+"""Remarks of rewrites on operators that they examined and left as they were, as LLVM's ``-Rpass-missed``.
 
-``--print-passes`` prints them below the pass. A remark is made where the operator is the right one and something else
-keeps the rewrite from it; the operators that a pass is not made for are none of its business.
+``--print-passes`` prints them below the pass. A rewrite makes a remark where the operator is one that it handles and
+something else prevents it; it ignores the operators that it is not made for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _missed: ContextVar[Counter[str] | None] = ContextVar("missed", default=None)
 
 
 def missed(reason: str) -> Made | None:
-    """Remark why a rewrite leaves what it looked at, and return None.
+    """Remark why a rewrite leaves an operator as it is, and return None.
 
     A rewrite ends with it: ``return missed("its weights are computed")``.
     """
@@ -29,7 +29,7 @@ def missed(reason: str) -> Made | None:
 
 
 def is_missed(obstacles: Iterable[str]) -> bool:
-    """Remark on the first of what keeps a rewrite from a call, if anything does; say whether it does.
+    """Remark on the first obstacle to a rewrite, if any; return whether one was found.
 
     A rewrite begins with it: ``if is_missed(_list_obstacles(call)): return None``.
     """

@@ -1,4 +1,4 @@
-"""The Tasks of a lowered module: what MetaSchedule tunes, keyed by content."""
+"""The Tasks of a lowered module: the workloads that MetaSchedule tunes, keyed by content."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tvmbuild.compiler.pipeline import Lowered
 
 @dataclass(frozen=True)
 class Task:
-    """One fused operator. ``key`` is a digest of its workload, names removed: equal layers have equal keys."""
+    """One fused operator. ``key`` is a digest of its workload without names: equal layers have equal keys."""
 
     key: str
-    """16 hex digits, the same in every process and model."""
+    """The digest: 16 hex digits, the same in every process and model."""
     name: str
-    """What is fused, for people: ``conv2d_add_maximum_minimum``; several Tasks may share one name."""
+    """The fused operators, for people: ``conv2d_add_maximum_minimum``; several Tasks may share one name."""
     mod: tvm.ir.IRModule
-    """One function ``main``: what MetaSchedule takes as the workload."""
+    """The workload for MetaSchedule: a module of one function, ``main``."""
     weight: int
-    """How often the model calls it."""
+    """The number of calls in the model."""
 
 
 def extract_tasks(lowered: Lowered) -> tuple[Task, ...]:
@@ -46,5 +46,5 @@ def task_key(mod: tvm.ir.IRModule) -> str:
 
 
 def normalised(function: tvm.tirx.PrimFunc) -> tvm.ir.IRModule:
-    """Return the function as a workload: alone, named ``main``, as MetaSchedule looks it up."""
+    """Return the function as a workload, alone and named ``main``, the form that MetaSchedule looks up."""
     return tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")(function)

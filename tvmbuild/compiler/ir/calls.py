@@ -1,4 +1,4 @@
-"""What a module's ``main`` calls."""
+"""The calls in a module's ``main``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import tvm
 from tvm import relax
 
 PACKED_CALLS = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked"})
-"""TensorIR's calls of functions by their names."""
+"""The TensorIR operators that call a function by its name."""
 _RUN = re.compile(r"(?<![^_])([a-z][a-z_]*?)(?:_\1){7,}(?![^_])")
-"""The name of one operator, eight times or more."""
+"""The name of one operator, eight times or more in a row."""
 
 
 def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
@@ -27,17 +27,17 @@ def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
 
 
 def is_call(expr: Any, name: str) -> TypeGuard[relax.Call]:
-    """Say whether the expression calls the Relax operator of that name."""
+    """Return whether the expression calls the Relax operator of that name."""
     return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(name)
 
 
 def operator_name(call: relax.Call) -> str:
-    """Return the name of the Relax operator that is called, without ``relax.``."""
+    """Return the name of the called Relax operator, without ``relax.``."""
     return str(call.op.name).removeprefix("relax.")
 
 
 def called_functions(mod: tvm.ir.IRModule) -> tuple[tvm.ir.GlobalVar, ...]:
-    """Return the global variable of every ``call_tir`` of ``main``, in program order, once a call."""
+    """Return the global variable of every ``call_tir`` of ``main``, in program order, one for each call."""
     return tuple(call.args[0] for call in operator_calls(mod, "relax.call_tir"))
 
 

@@ -1,4 +1,4 @@
-"""A module with some of its functions changed; the one before stays as it was."""
+"""Modules with some functions changed; the original module stays as it was."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tvm import relax, tirx
 def map_prim_funcs(
     mod: tvm.ir.IRModule, change: Callable[[tirx.PrimFunc, str], tirx.PrimFunc | None]
 ) -> tvm.ir.IRModule:
-    """Return the module with each TensorIR function and its name given to ``change``; None: it stays.
+    """Replace each TensorIR function by ``change(function, name)``; None keeps the function.
 
-    The very module where all of them stay.
+    If no function changes, the same module object is returned.
     """
     changed = {}
     for variable, function in mod.functions.items():
@@ -30,9 +30,9 @@ def replace_main(mod: tvm.ir.IRModule, function: relax.Function) -> tvm.ir.IRMod
 
 
 def keep_if_same(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return ``after``, or the very module ``before`` where its ``main`` is the same and no function has come or gone.
+    """Return ``after``, or ``before`` itself if its ``main`` is equal and no function was added or removed.
 
-    Names of variables do not count, as in all comparisons of structure.
+    Names of variables do not count, as in all structural comparisons.
     """
     if before.same_as(after) or len(before.functions) != len(after.functions):
         return after

@@ -1,6 +1,6 @@
-"""Sets of Relax operators that passes ask about: whoever teaches the compiler an operator adds it here.
+"""Sets of Relax operators that passes look up; a new operator of the compiler is added here.
 
-An operator that is in none of them is left alone by all passes that go by these sets: slower, never wrong.
+All passes that use these sets leave an operator alone that is in none of them: the result is slower, never wrong.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ MOVES = _relax(
     *("broadcast_to", "concat", "expand_dims", "flip", "permute_dims", "repeat", "reshape", "split", "squeeze"),
     *("stack", "strided_slice", "take", "tile", "where"),
 )
-"""What goes in comes out, elsewhere."""
+"""Operators that only move elements."""
 ELEMENTWISE = (
     ARITHMETIC | SIGNS | _relax("nn.silu", "nn.gelu", "sigmoid", "tanh", "erf", "exp", "sqrt", "astype", "round")
 )
-"""An element of the result depends on the elements at its place alone: transposes may go past."""
+"""Operators whose result at a place depends only on the operands at that place: transposes may move past them."""
 CHANNEL_FILLING = (ELEMENTWISE | _relax("clip")) - _relax("divide", "sqrt", "erf", "nn.gelu")
-"""Elementwise operators between integer convolutions through which more channels than the model has may go."""
+"""Elementwise operators between integer convolutions that may compute additional channels, which pad the model's."""
 ROW_COMPUTABLE = ARITHMETIC | _relax("tanh", "sigmoid", "exp", "nn.relu")
-"""What is computed of a table's rows instead of the rows that are taken from it."""
+"""Operators that are computed on a table's rows before the lookup, instead of on the rows that it takes."""
 EXACT = (
     ARITHMETIC
     | SIGNS
@@ -32,15 +32,15 @@ EXACT = (
     | _relax("astype", "clip", "gather_elements", "layout_transform", "max", "min", "nn.leakyrelu", "nn.max_pool2d")
     | _relax("nn.pad", "sqrt", "square")
 )
-"""Exact, or rounded as IEEE 754 says, wherever they run: what goes in comes out of them the same.
+"""Operators that are exact, or rounded as IEEE 754 says: equal inputs give equal results on every machine.
 
-A sum of many numbers, an exponential and their like differ in the last bits from machine to machine anyway.
+A sum of many numbers, an exponential and their like differ in the last bits from machine to machine.
 """
 DISCONTINUOUS = _relax(
     *("argmax", "argmin", "ceil", "equal", "floor", "floor_divide", "floor_mod", "greater", "greater_equal"),
     *("less", "less_equal", "mod", "not_equal", "sign", "trunc"),
 )
-"""A last bit of what goes in may decide about another result."""
+"""Operators where the last bit of an input may change the result completely."""
 IN_16_BITS = (
     ARITHMETIC
     | SIGNS
@@ -48,9 +48,10 @@ IN_16_BITS = (
     | _relax("flatten", "max", "min", "nn.leakyrelu", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
     | _relax("nn.pad", "nn.prelu")
 )
-"""In 16 bits where every operand is, or is a constant that 16 bits can hold."""
+"""Operators that run in 16 bits if every operand has 16 bits or is a constant that 16 bits can hold."""
 BOUNDED = _relax(
     *("erf", "mean", "sigmoid", "tanh", "image.resize2d", "nn.gelu", "nn.layer_norm", "nn.silu", "nn.softmax"),
     *("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"),
 )
-"""Computed in float32, kept in 16 bits: results cannot be larger than what goes in. All else is float32 throughout."""
+"""Operators computed in float32 and stored in 16 bits: their results are at most as large as their inputs.
+Operators in neither set, except products, stay in float32."""

@@ -1,4 +1,4 @@
-"""What the rewrites of the graph share."""
+"""The drivers that graph rewrites share: apply a rewriter or a rule to ``main``, then tidy up."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.ir.modules import keep_if_same, replace_main
 
 Clean = Callable[[], tvm.transform.Pass]
-"""Makes one of TVM's passes that tidies what a rewrite leaves behind."""
+"""A constructor of a TVM pass that tidies up after a rewrite."""
 DROP_UNUSED: tuple[Clean, ...] = (relax.transform.DeadCodeElimination,)
 DROP_ALIASES: tuple[Clean, ...] = (relax.transform.CanonicalizeBindings,)
 TIDY: tuple[Clean, ...] = (*DROP_ALIASES, *DROP_UNUSED)
-"""For rewriters that emit one variable that is another: FuseOps does not see through it."""
+"""The passes for rewriters that bind one variable to another: FuseOps does not see through the alias."""
 
 
 def rewrite_main(mod: tvm.ir.IRModule, rewriter: PyExprMutator, clean: Sequence[Clean] = ()) -> tvm.ir.IRModule:
-    """Return the module that ``rewriter`` was made for with its ``main`` rewritten, and the functions that it added.
+    """Return the module of ``rewriter`` with its ``main`` rewritten and the functions that it added.
 
-    The passes ``clean`` run where it changed anything; where it did not, the very module comes back. So it does where
-    they leave nothing of the change.
+    The passes ``clean`` run if the rewriter changed anything. The same module object is returned if nothing changed, or
+    if these passes undo every change.
     """
     function = rewriter.visit_expr(mod["main"])
     rewritten = keep_if_same(mod, replace_main(rewriter.builder_.get(), function))
@@ -36,17 +36,17 @@ def _clean(mod: tvm.ir.IRModule, rewritten: tvm.ir.IRModule, clean: Sequence[Cle
 
 
 CallRule = Callable[[relax.BlockBuilder, relax.Call], relax.Expr | None]
-"""What is written in place of a call, with the builder of the block that it is in; None to leave it."""
+"""A rule that returns a replacement for a call, or None to keep it; the builder is that of the call's block."""
 
 
 def rewrite_calls(mod: tvm.ir.IRModule, rule: CallRule, clean: Sequence[Clean] = ()) -> tvm.ir.IRModule:
-    """Return the module with the rule applied to each call of ``main``, those in its arguments before.
+    """Apply the rule to each call of ``main``, after the calls in its arguments.
 
-    As of `rewrite_main`, the very module comes back where no call is changed.
+    As `rewrite_main`, it returns the same module object if no call is changed.
     """
     rewriter = _CallRewriter(mod, rule)
     function = rewriter.visit_expr(mod["main"])
-    # Known without a comparison, which takes as long as the rule's look at all calls.
+    # The flag saves a comparison, which takes as long as the rule's look at all calls.
     return _clean(mod, replace_main(rewriter.builder_.get(), function), clean) if rewriter.has_fired else mod
 
 

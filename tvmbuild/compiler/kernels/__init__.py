@@ -1,1 +1,1 @@
-"""Kernels written by hand in TensorIR: functions of loops and vectors; they know nothing of Relax."""
+"""Kernels written by hand in TensorIR: functions of loops and vectors, independent of Relax."""

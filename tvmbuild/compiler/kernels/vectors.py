@@ -1,4 +1,4 @@
-"""Vectors of float32, as the functions write them."""
+"""Helpers that write loads, stores and vectors of float32."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def number(value: float, lanes: int = 1) -> Any:
 
 
 def spread(value: Any, lanes: int) -> Any:
-    """Return a vector that has the value everywhere."""
+    """Return a vector with the value in all lanes."""
     return value if lanes == 1 else tirx.Broadcast(value, lanes)
 
 
 def load(buffer: Any, at: Any, lanes: int = 1) -> Any:
-    """Return neighbouring numbers as float32."""
+    """Load neighbouring numbers as float32."""
     value = take(buffer, at, lanes)
     return value if str(buffer.dtype) == "float32" else value.astype("float32" if lanes == 1 else f"float32x{lanes}")
 
 
 def take(buffer: Any, at: Any, lanes: int = 1) -> Any:
-    """Return neighbouring numbers in the buffer's type."""
+    """Load neighbouring numbers in the buffer's type."""
     return buffer[at] if lanes == 1 else buffer.vload([at], f"{buffer.dtype}x{lanes}")
 
 
@@ -40,7 +40,7 @@ def store(buffer: Any, value: Any, at: Any, lanes: int = 1) -> None:
 
 
 def cut(extent: int, lanes: int) -> list[tuple[int, int]]:
-    """Return (begin, lanes) of the vectors that an extent takes: of the full length, then of shorter powers of two."""
+    """Return (begin, lanes) of the vectors that cover an extent: of the full length, then of shorter powers of two."""
     pieces, begin = [], 0
     while begin < extent:
         while lanes > extent - begin:
@@ -51,10 +51,10 @@ def cut(extent: int, lanes: int) -> list[tuple[int, int]]:
 
 
 def squash(score: Any, cap: float | None, lanes: int = 1) -> Any:
-    """Return cap · tanh(score); the score itself where there is no cap."""
+    """Return cap · tanh(score); the score itself without a cap."""
     return score if cap is None else number(cap, lanes) * tirx.tanh(score)
 
 
 def local(count: int, dtype: str = "float32") -> Any:
-    """Return a buffer of the thread's own."""
+    """Return a buffer of the thread."""
     return T.alloc_buffer(wide(count), dtype, scope="local", layout=None)

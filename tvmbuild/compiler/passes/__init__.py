@@ -1,1 +1,1 @@
-"""The passes of the list in `compiler/pipeline.py`: Relax in, Relax out, one a file."""
+"""The passes of the list in `compiler/pipeline.py`, from Relax to Relax, one in each file."""

@@ -1,7 +1,7 @@
-"""Prefix sums (CumSum) on GPUs, in blocks: sums within each, sums of the blocks before it, and both added.
+"""Prefix sums (CumSum) on GPUs in blocks: sums within each block, sums of the blocks before it, and both added.
 
-TVM's own kernel takes the 32 threads of a warp to run in step, which no barrier in it sees to: where a subgroup has 8
-threads (lavapipe, some of Intel's GPUs), sums of more than 32 elements are wrong.
+TVM's own kernel assumes that the 32 threads of a warp run in step, and has no barrier to ensure it. Where a subgroup
+has 8 threads (lavapipe, some of Intel's GPUs), its sums of more than 32 elements are wrong.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.remarks import missed
 
 BLOCK = 64
-"""Elements: each is read so often, on average half as often."""
+"""The elements of a block. Each is read up to this often, on average half as often."""
 
 
 def block_prefix_sums(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module with such functions in the place of `relax.cumsum`."""
+    """Replace `relax.cumsum` by functions that add up in blocks."""
     return rewrite_calls(mod, _rewrite) if operator_calls(mod, "relax.cumsum") else mod
 
 

@@ -1,4 +1,4 @@
-"""One name for all variables: what is named after them is equal for equal functions."""
+"""One name for all variables, so that names derived from them are equal in equal functions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ANY_NAME = "lv"
 def canonicalize_var_names(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Give every Relax variable of ``main`` one name.
 
-    LegalizeOps names blocks after variables (``lv235_red``) and a trace finds blocks by name; without this a trace of
-    one model fails on the equal Task of another.
+    LegalizeOps names blocks after variables (``lv235_red``), and a trace finds blocks by name. With different names, a
+    trace of one model fails on the equal Task of another.
     """
     bindings = (binding for block in mod["main"].body.blocks for binding in block.bindings)
     if all(binding.var.name == _ANY_NAME for binding in bindings):

@@ -1,4 +1,4 @@
-"""Convolutions and pooling from NCHW to NHWC one by one, where TVM's ConvertLayout fails on a graph."""
+"""The conversion of convolutions and pooling from NCHW to NHWC one by one, where TVM's ConvertLayout fails."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ POOLS: dict[str, Callable[[relax.Call, relax.Expr], relax.Expr]] = {
     "relax.nn.avg_pool2d": _pool(relax.op.nn.avg_pool2d),
     "relax.nn.adaptive_avg_pool2d": _pool_adaptively,
 }
-"""By operator: what computes the same of data in NHWC."""
+"""The functions that compute a pooling operator on data in NHWC."""
 _RULES = {"relax.nn.conv2d": _convolve, **POOLS}

@@ -1,7 +1,7 @@
-"""Tensors without any element among the parts of a split or a concatenation: left out.
+"""Splits and concatenations without their empty parts.
 
-ONNX's RotaryEmbedding of whole heads splits nothing off and puts it back; its loops, which never turn, stand in the way
-of fusing what is around them, and TVM refuses a split whose first part is empty.
+ONNX's RotaryEmbedding of whole heads splits nothing off and puts it back. The empty loops keep TVM from fusing the
+operators around them, and TVM refuses a split whose first part is empty.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tvmbuild.compiler.remarks import missed
 
 
 def drop_empty_tensors(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module without empty parts, where a part is left that is not."""
+    """Remove empty parts from splits and concatenations that have another part."""
     splits, joins = (operator_calls(mod, f"relax.{name}") for name in ("split", "concat"))
     parts = [field for call in splits for field in call.ty.fields]
     parts += [field.ty for call in joins if isinstance(call.args[0], relax.Tuple) for field in call.args[0].fields]

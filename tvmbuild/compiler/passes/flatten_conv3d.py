@@ -1,7 +1,8 @@
-"""Three-dimensional convolutions as two-dimensional ones: the slices that a window reaches over are channels.
+"""Three-dimensional convolutions as two-dimensional ones: the slices under a window become channels.
 
-So they run in NHWC, in tiles, with packed weights, as all others do. In NCDHW a schedule has vectors along a row of
-pixels, with a stride none at all. The slices are copied as often as the kernel is deep: little beside the sums.
+They then run in NHWC, in tiles, with packed weights, as all others do. In NCDHW a schedule has vectors along a row of
+pixels, and with a stride it has no vectors at all. Each slice is copied as often as the kernel is deep, which takes
+little time beside the sums.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 def flatten_conv3d(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Rewrite each NCDHW convolution of floats and known shapes; depthwise ones, of few sums, are well as they are."""
+    """Rewrite each NCDHW convolution of floats and known shapes; depthwise ones have few sums and stay."""
     return rewrite_calls(mod, _replace)
 
 
@@ -59,7 +60,7 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
 
 
 def _slice_depth(emit: Emit, grouped: relax.Expr, first: int, stride: int, count: int) -> relax.Expr:
-    """Return every so many of the slices."""
+    """Return ``count`` slices from ``first`` on, ``stride`` apart."""
     end = first + (count - 1) * stride + 1
     return emit(relax.op.strided_slice(grouped, [3], [first], [end], [stride]))
 

@@ -1,4 +1,4 @@
-"""What is known when the package is built, computed then."""
+"""The evaluation of constant expressions when the package is built."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "sq
 
 
 def decompose_and_fold(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Decompose and fold what is known when the package is built."""
+    """Decompose operators for inference, and compute constant expressions."""
     decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
     return keep_if_same(mod, relax.transform.DeadCodeElimination()(fold_constants(decomposed)))
 
 
 def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module with constants in place of what depends on constants alone.
+    """Replace expressions of constants by their values.
 
-    TVM compiles and runs a function for each of them, 20 ms and more. Most are weights and biases that change their
-    layout only, two for each layer of a convolutional network: those numpy does at once.
+    TVM compiles and runs a function for each of them, in 20 ms and more. Most are weights and biases that only change
+    their layout, two for each layer of a convolutional network; NumPy computes those at once.
     """
-    prepare_compiler()  # TVM's pass runs the code that it makes
+    prepare_compiler()  # TVM's pass runs the code that it generates
     mover = _Mover(mod)
     moved = rewrite_main(mod, mover, DROP_ALIASES)
     return keep_if_same(mod, relax.transform.FoldConstant()(moved)) if mover.is_left else moved
@@ -41,7 +41,8 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule) -> None:
         super().__init__(mod)
         self.is_left = False
-        """Whether anything else depends on constants alone. TVM's pass generates the code of all operators to see."""
+        """Whether another operator depends only on constants. TVM's pass generates the code of all operators to find
+        out."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
@@ -53,7 +54,7 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
         return self._merge(call)
 
     def _merge(self, call: relax.Call) -> relax.Expr:
-        """Return a reshape of a reshape as one: fused with one another they would be a copy."""
+        """Merge a reshape of a reshape: fused with one another they would be a copy."""
         first, shape = resolve(self.lookup_binding, call.args[0]) if call.args else None, static_shape(call)
         if shape is None or first is None or not (_is_reshape(call) and _is_reshape(first)):
             return call
@@ -61,7 +62,7 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
         return data if static_shape(data) == shape else relax.op.reshape(data, shape)
 
     def _value(self, expr: relax.Expr) -> relax.Expr:
-        """Return the constant that a variable stands for, else the expression itself."""
+        """Return the constant that a variable stands for; else the expression itself."""
         found = resolve(self.lookup_binding, expr)
         return found if isinstance(found, tvm.ir.GenericConst) else expr
 

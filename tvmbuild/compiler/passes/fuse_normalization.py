@@ -1,6 +1,7 @@
-"""Norms as exporters spell them, reductions and elementwise operators, made one function: TVM fuses nothing to a mean.
+"""One function for each normalisation that exporters write as reductions and elementwise operators.
 
-After operators have become TensorIR, before FuseOps: what is grouped here it leaves alone.
+FuseOps fuses only the operators before a mean with it. This pass runs after operators have become TensorIR and before
+FuseOps, which leaves its functions alone.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from tvmbuild.compiler.remarks import missed
 from tvmbuild.compiler.schedules.access import Access, collect
 
 _MOST = 32
-"""Operators in one function."""
+"""The largest number of operators in one function."""
 
 
 def fuse_normalization(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module with each chain of operators over the same rows a function for FuseTIR."""
+    """Group each chain of operators over the same rows into a function for FuseTIR."""
     main = mod["main"]
     blocks, changed = [], False
     for block in main.body.blocks:
@@ -51,7 +52,7 @@ class _Grouping:
         self.def_use = DefUse(main)
 
     def run(self) -> tuple[tvm.ir.IRModule, relax.DataflowBlock] | None:
-        """Return the module with the new functions, and the block that calls them; None where there is none."""
+        """Return the module with the new functions, and the block that calls them; None if no group was found."""
         groups: list[list[Operator]] = []
         taken: set[relax.Var] = set()
         for each in self.operators.values():
@@ -73,7 +74,7 @@ class _Grouping:
         return builder.get(), relax.DataflowBlock(bindings)
 
     def _grow(self, seed: Operator, taken: set[relax.Var]) -> list[Operator] | None:
-        """Return the group around the seed, in program order, one of whose values alone is used outside; else None."""
+        """Return the group around the seed, in program order, if only its last value is used outside; else None."""
         members = self._reach_back([seed], taken)
         start, inside, tainted = len(members), {each.var for each in members}, set[relax.Var]()
         given = {argument for each in members for argument in each.arguments if isinstance(argument, relax.Var)}
@@ -99,7 +100,7 @@ class _Grouping:
         return bindings[next(i for i, each in enumerate(bindings) if each.var.same_as(seed.var)) + 1 :]
 
     def _reach_back(self, members: list[Operator], taken: set[relax.Var]) -> list[Operator]:
-        """Add elementwise operators that only the members need, unless a product is to be fused with them."""
+        """Add elementwise operators that only the members need, unless they can be fused with a product."""
         inside, wide = {each.var for each in members}, members[0].wide
         queue = list(members)
         while queue:
@@ -126,7 +127,7 @@ class _Grouping:
         )
 
     def _trim(self, members: list[Operator], seed: Operator, start: int) -> list[Operator] | None:
-        """Return as many of the first members as have one value that is used outside them."""
+        """Return the longest group of first members whose last value alone is used outside; else None."""
         for count in range(len(members), start, -1):
             group = members[:count]
             if self._is_closed(group) and _is_worth_it(group):
@@ -136,7 +137,7 @@ class _Grouping:
         return alone if whole else missed(self._explain(members, start))
 
     def _explain(self, members: list[Operator], start: int) -> str:
-        """Say why no group was made around a seed with what it reaches, ``start`` of which come before."""
+        """Return why no group was made; the first ``start`` members are the seed and the operators before it."""
         if len(members) == start:
             return "nothing over the same rows follows it"
         if any(self._is_closed(members[:count]) for count in range(start + 1, len(members) + 1)):
@@ -150,14 +151,14 @@ class _Grouping:
 
 
 def _fits(each: Operator, wide: Shape, row: Shape | None) -> bool:
-    """Say whether the operator is of the rows: over all their elements, or, unless it reduces, over one value each."""
+    """Return whether the operator works on these rows: on all elements, or, unless it reduces, on one value of each."""
     if each.kind == "reduction":
         return each.wide == wide and row in {None, each.shape}
     return each.kind == "element" and each.shape in {wide, row}
 
 
 def _is_worth_it(group: Sequence[Operator]) -> bool:
-    """Say whether FuseOps would leave passes: it fuses what follows a softmax, and what precedes a sum."""
+    """Return whether FuseOps would leave several passes: it fuses operators after a softmax and before a sum."""
     kinds = [each.kind for each in group]
     reductions = kinds.count("reduction") + kinds.count("whole")
     if kinds[0] == "whole" and reductions == 1:
@@ -167,7 +168,7 @@ def _is_worth_it(group: Sequence[Operator]) -> bool:
 
 
 def _make_call(builder: relax.BlockBuilder, group: Sequence[Operator]) -> relax.Call:
-    """Add the group's function to the module; return the call of it."""
+    """Add the group's function to the module; return a call of it."""
     inside = {each.var for each in group}
     given: list[relax.Expr] = []
     for each in group:
@@ -201,10 +202,10 @@ def _find(given: Sequence[relax.Expr], argument: relax.Expr) -> bool:
     return any(each.same_as(argument) for each in given)
 
 
-# What a call of a TensorIR function does to rows: one value for each element, one for each row, or both.
+# The operators on rows among the calls of TensorIR functions: one value for each element, one for each row, or both.
 
 Kind = Literal["element", "reduction", "whole", "other"]
-"""One value for each of its input's; one for each row; a softmax or a norm, both of it; anything else."""
+"""The kinds of operators: one value for each input element; one for each row; both, as a softmax or a norm; others."""
 Shape = tuple[int, ...]
 _BROADCAST, _REDUCTION = 1, 3
 
@@ -218,16 +219,16 @@ class Operator:
     kind: Kind
     shape: Shape
     wide: Shape
-    """Of what it reduces; its own shape where it reduces nothing."""
+    """The shape of the reduced tensor; its own shape if it reduces nothing."""
 
     @property
     def arguments(self) -> tuple[relax.Expr, ...]:
-        """Return what the function is given."""
+        """The function's arguments."""
         return tuple(self.call.args[1].fields)
 
 
 def read_operator(mod: tvm.ir.IRModule, binding: relax.Binding) -> Operator | None:
-    """Return what the binding calls; None where it is no function of known shapes."""
+    """Return the operator that the binding calls; None if it calls no function of known shapes."""
     call = binding.value
     shape = static_shape(binding.var)
     if not is_call(call, "relax.call_tir") or shape is None or len(call.args) != 2:
@@ -252,7 +253,7 @@ def _classify(mod: tvm.ir.IRModule, call: relax.Call, shape: Shape) -> tuple[Kin
 
 
 def _goes_over_rows(function: tirx.PrimFunc) -> bool:
-    """Say whether it sums up its first input alone, each element for one sum: those of a product are for many."""
+    """Return whether it sums up its first input alone, each element in one sum; a product uses elements in many."""
     inputs = [getattr(each, "buffer", each) for each in function.params[:-1]]
     reductions = [block for block in list_nodes(function, s_tir.SBlock) if _is_reduction(block)]
     reads = [
@@ -283,5 +284,5 @@ def _is_one(extent: Any) -> bool:
 
 
 def find_pattern(mod: tvm.ir.IRModule, call: relax.Call) -> int:
-    """Return Relax's kind of operator of the function that is called."""
+    """Return the called function's `op_pattern`, Relax's kind of operator."""
     return int((mod[call.args[0]].attrs or {}).get("op_pattern", OPAQUE))

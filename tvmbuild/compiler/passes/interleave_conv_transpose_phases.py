@@ -1,7 +1,7 @@
-"""Transposed convolutions in NHWC as one function, whose sums go straight to their places between the other phases'.
+"""Transposed convolutions in NHWC as one function that writes the sums of all phases to their interleaved places.
 
-The phases of a stride as channels of one convolution cost a pass that puts them in order, and as large a window for
-each as the largest has: with a kernel of 3 x 3 and a stride of 2, 16 products for 9.
+Phases as channels of one convolution would cost an additional pass that puts them in order, and every phase would get
+the window of the largest: with a kernel of 3 x 3 and a stride of 2, 16 products instead of 9.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OPERATOR, _NAME = "relax.nn.conv2d_transpose", "transposed_conv2d"
 def interleave_conv_transpose_phases(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Rewrite each transposed convolution that `is_interleaved`, for a graph whose convolutions are in NHWC.
 
-    It has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.
+    The new function has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.
     """
     if is_gpu(target) or not operator_calls(mod, _OPERATOR):
         return mod
@@ -50,9 +50,9 @@ def interleave_conv_transpose_phases(mod: tvm.ir.IRModule, target: tvm.target.Ta
 
 
 def is_interleaved(call: relax.Call, target: tvm.target.Target) -> bool:
-    """Say whether the call is a transposed convolution with a stride, constant weights and channels that fill vectors.
+    """Return whether the call is a transposed convolution with stride, constant weights and channels in full vectors.
 
-    Other channels are better off beside those of the other phases.
+    Other channel counts are faster as channels of one convolution, beside those of the other phases.
     """
     is_one = not is_gpu(target) and is_call(call, _OPERATOR)
     return is_one and next(_list_obstacles(call, target), None) is None
@@ -86,7 +86,7 @@ def _list_obstacles(call: relax.Call, target: tvm.target.Target) -> Iterator[str
 
 
 def _fills_vectors(channels: int, lanes: int) -> bool:
-    """Say whether they are halves of vectors, or at most a quarter more is computed in whole ones."""
+    """Return whether the channels are a multiple of half a vector, or whole vectors compute at most a quarter more."""
     return channels % max(1, lanes // 2) == 0 or (
         channels > lanes and 4 * -(-channels // lanes) * lanes <= 5 * channels
     )
@@ -94,7 +94,7 @@ def _fills_vectors(channels: int, lanes: int) -> bool:
 
 @dataclass(frozen=True)
 class _Way:
-    """Rows, or columns: an output is ``stride`` · place + phase."""
+    """One direction, rows or columns, in which output ``stride`` · place + phase is computed at a place."""
 
     stride: int
     kernel: int
@@ -104,22 +104,22 @@ class _Way:
 
     @property
     def places(self) -> int:
-        """Return how many there are; the last may have phases that are no outputs."""
+        """The number of places; the last place may have phases beyond the output."""
         return -(-self.outputs // self.stride)
 
     @property
     def taps(self) -> list[int]:
-        """Return how many inputs an output is of, by phase."""
+        """The number of inputs in the sum of an output, by phase."""
         return [len(range(self._first_weight(phase), self.kernel, self.stride)) for phase in range(self.stride)]
 
     @property
     def before(self) -> int:
-        """Return how many inputs there are none of, before the first."""
+        """The number of inputs to pad before the first."""
         return max(0, -min(self._first_input(phase) for phase in range(self.stride)))
 
     @property
     def after(self) -> int:
-        """Return the same of those after the last, which weights of 0 may be for as well."""
+        """The number of inputs to pad after the last, including those that only weights of 0 meet."""
         last = self.places - 1 + max(self._first_input(phase) for phase in range(self.stride)) + max(self.taps) - 1
         return max(0, last - (self.inputs - 1))
 
@@ -127,11 +127,11 @@ class _Way:
         return (phase + self.padding) % self.stride
 
     def _first_input(self, phase: int) -> int:
-        """Return which input the first tap of place 0 is."""
+        """Return the input that the first tap of place 0 reads."""
         return (phase + self.padding) // self.stride - max(0, self.taps[phase] - 1)
 
     def find_input(self, place: Any, phase: Any) -> Any:
-        """Return where in the padded input the first tap lies, as an expression."""
+        """Return the place of the first tap in the padded input, as an expression."""
         starts = [self._first_input(each) + self.before for each in range(self.stride)]
         steps = {after - before for before, after in itertools.pairwise(starts)}
         if len(steps) <= 1:
@@ -141,7 +141,7 @@ class _Way:
         return place + moved // self.stride - taps + self.before
 
     def arrange(self, weights: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
-        """Return the weights with phases and taps in the kernel's place, 0 where a phase has fewer."""
+        """Return the weights with axes for phases and taps in place of the kernel's; 0 fills missing taps."""
         most = max(self.taps)
         whole = np.zeros((*weights.shape[:axis], self.stride, most, *weights.shape[axis + 1 :]), weights.dtype)
         given, made = np.moveaxis(weights, axis, 0), np.moveaxis(whole, (axis, axis + 1), (0, 1))
@@ -156,7 +156,7 @@ class _Interleaved:
     ways: Sequence[_Way]
     groups: int
     own: int
-    """Channels of a group."""
+    """The number of channels of a group."""
 
     @classmethod
     def of(cls, call: relax.Call) -> _Interleaved:
@@ -177,7 +177,7 @@ class _Interleaved:
         return np.ascontiguousarray(ordered)
 
     def write(self, shape: Sequence[int], weights: relax.Expr, output: relax.TensorType) -> tvm.tirx.PrimFunc:
-        """Return the function of data in that shape."""
+        """Write the function for data in that shape."""
         rows, columns = self.ways
         data = te.placeholder(wide(*shape), str(weights.ty.dtype), name="data")
         kernel = te.placeholder(weights.ty.shape.values, str(weights.ty.dtype), name="weights")

@@ -1,7 +1,7 @@
-"""Residual sums in the shape of the product that they follow.
+"""Residual sums in the shape of the product that they follow, before its reshape.
 
-Products of matrices have two axes where a network of one picture or sentence has three: between a product and the sum
-after it there is a reshape, for which the sum would be a pass of its own.
+Matrix products have two axes where a network of one picture or sentence has three. The reshape between a product and
+the sum after it would make the sum a separate pass.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_calls
 from tvmbuild.compiler.remarks import missed
 
 _BEFORE = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
-"""What may be done to a product with a constant before it is reshaped: a bias, a scale."""
+"""The operators with a constant that may stand between a product and its reshape: a bias, a scale."""
 
 
 def join_residuals(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module with such sums before the reshape; one without products stays as it is."""
+    """Move residual sums before the reshape of their product; a module without products stays as it is."""
     if not operator_calls(mod, "relax.matmul"):
         return mod
     return rewrite_calls(mod, _join, DROP_UNUSED)
@@ -53,7 +53,7 @@ def _is_reshaped_product(lookup: Lookup, expr: relax.Expr) -> bool:
 
 
 def _find_reshaped(lookup: Lookup, expr: relax.Expr, shape: tuple[int, ...] | None) -> relax.Expr | None:
-    """Return what becomes the expression by axes of one element before the others; None where it is no such reshape."""
+    """Return the tensor that the expression reshapes by axes of length 1 in front; None for other expressions."""
     value = resolve(lookup, expr)
     if shape is None or not is_call(value, "relax.reshape"):
         return None
@@ -63,7 +63,7 @@ def _find_reshaped(lookup: Lookup, expr: relax.Expr, shape: tuple[int, ...] | No
 
 
 def _is_of_product(lookup: Lookup, expr: relax.Expr) -> bool:
-    """Say whether it is a product with a constant matrix, and what is done to that with constants."""
+    """Return whether it is a product with a constant matrix, possibly with operators on constants after it."""
     value = resolve(lookup, expr)
     while any(is_call(value, name) for name in _BEFORE):
         left = [each for each in value.args if not isinstance(resolve(lookup, each), tvm.ir.GenericConst)]

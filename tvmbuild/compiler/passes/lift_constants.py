@@ -1,4 +1,4 @@
-"""Constants of a module as trailing parameters of ``main``, so that weights lie outside the library."""
+"""The conversion of a module's constants to trailing parameters of ``main``: weights lie outside the library."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.ir.modules import replace_main
 
 THRESHOLD = 1024
-"""Bytes; smaller constants stay inside: an argument costs more than they do."""
+"""The size of the largest constant that stays inside, in bytes: an argument costs more than a smaller constant."""
 
 
 @dataclass(frozen=True)
 class Lifted:
-    """``main`` takes ``params`` after its inputs; none when ``embedded``."""
+    """A module whose ``main`` takes ``params`` after its inputs; ``params`` is empty if ``embedded``."""
 
     mod: tvm.ir.IRModule
     params: tuple[tvm.runtime.Tensor, ...]
@@ -25,10 +25,10 @@ class Lifted:
 
 
 def lift_constants(mod: tvm.ir.IRModule, inputs: int) -> Lifted:
-    """Lift constants over 1 KiB, in program order; ``main`` has ``inputs`` parameters before.
+    """Lift constants over 1 KiB, in program order, behind the ``inputs`` parameters of ``main``.
 
-    Where the result is not well formed (constants that a pass left in places where no variable may stand), the module
-    comes back as it was, ``embedded``.
+    If the result is not well formed, because a pass left constants in places where no variable may stand, the module is
+    returned as it was, ``embedded``.
     """
     function = mod["main"]
     lifter = _Lifter(mod)
@@ -42,7 +42,7 @@ def lift_constants(mod: tvm.ir.IRModule, inputs: int) -> Lifted:
 
 
 def params_bytes(params: tuple[tvm.runtime.Tensor, ...]) -> bytes:
-    """Return ``mod.params``: TVM's parameter file; sorted by name (p00000, p00001 …) they are ``main``'s arguments."""
+    """Return ``mod.params``, TVM's parameter file; sorted by name (p00000, p00001 …) it has ``main``'s arguments."""
     return bytes(tvm.runtime.save_param_dict({f"p{index:05d}": value for index, value in enumerate(params)}))
 
 
@@ -53,7 +53,7 @@ class _Lifter(PyExprMutator):  # type: ignore[misc]
         self.variables: list[relax.Var] = []
         self.values: list[tvm.runtime.Tensor] = []
         self._seen: dict[tuple[str, tuple[int, ...], bytes], relax.Var] = {}
-        """By content: a weight that two calls share is packed for each of them."""
+        """The parameters by content: a weight that two calls share is packed for each of them."""
 
     def visit_generic_const_(self, constant: relax.Expr) -> relax.Expr:
         value = getattr(constant, "value", None)

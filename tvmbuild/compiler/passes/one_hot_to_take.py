@@ -1,4 +1,4 @@
-"""The product of a one-hot matrix and constant weights, as exporters write an embedding: rows of the weights, taken."""
+"""Rows taken from constant weights, in place of the one-hot product that exporters write for an embedding."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tvmbuild.compiler.remarks import missed
 
 
 def one_hot_to_take(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module with rows taken in the products' place.
+    """Replace products of one-hot matrices and constant weights by taken rows.
 
-    What is computed of each row alone, with constants, is computed of the weights, when the package is built.
+    Operators on each row alone, with constants, are computed on the weights when the package is built.
     """
     rewritten = rewrite_main(mod, _OneHotToTake(mod))
     return mod if rewritten is mod else relax.transform.DeadCodeElimination()(fold_constants(rewritten))
@@ -47,7 +47,8 @@ class _OneHotToTake(PyExprMutator):  # type: ignore[misc]
         for numbers, counted in (comparison.args, comparison.args[::-1]):
             shape = static_shape(numbers)
             if shape and shape[-1] == 1 and _counts_to(counted, len(values), len(shape)):
-                # A number that no row has gives zeros: clipped, it is that of the first or of the last row here.
+                # A number without a row gives zeros: it is clipped to the first or the last row of the table, which are
+                # zeros.
                 rows = self.builder_.emit(relax.op.reshape(numbers, shape[:-1]))
                 rows = self.builder_.emit(relax.op.add(rows, relax.const(1, str(numbers.ty.dtype))))
                 table = constant(np.pad(values, ((1, 1), (0, 0))))
@@ -55,7 +56,7 @@ class _OneHotToTake(PyExprMutator):  # type: ignore[misc]
         return missed(f"its numbers are not compared with 0, 1, 2 and so on, up to {len(values)}")
 
     def _take_computed(self, call: relax.Call) -> relax.Expr | None:
-        """Return rows of the computed table where all arguments are the same rows of tables, and constants."""
+        """Return rows of a computed table, if all arguments are constants or the same rows of tables."""
         values = [resolve(self.lookup_binding, argument) for argument in call.args]
         takes = [value for value in values if is_call(value, "relax.take") and value.attrs.mode == "clip"]
         if not takes:
@@ -81,7 +82,7 @@ def _is_finite_matrix(expr: relax.Expr) -> bool:
 
 
 def _counts_to(expr: relax.Expr, number: int, rank: int) -> bool:
-    """Tell whether the expression is 0, 1, 2, … along its last axis, up to the number."""
+    """Return whether the expression is 0, 1, 2, … along its last axis, up to the number."""
     if not isinstance(expr, tvm.ir.GenericConst):
         return False
     values = expr.value.numpy()
@@ -90,7 +91,7 @@ def _counts_to(expr: relax.Expr, number: int, rank: int) -> bool:
 
 
 def _as_row(expr: relax.Expr, width: int) -> relax.Expr | None:
-    """Return a constant that is the same for all rows as one row, or as a scalar."""
+    """Return a constant that is equal for all rows as one row, or as a scalar."""
     if not isinstance(expr, tvm.ir.GenericConst):
         return None
     values = expr.value.numpy()

@@ -1,9 +1,9 @@
-"""Convolutions whose output channels do not fill the target's vectors, computed with as many more as do.
+"""Convolutions with output channels padded to whole vectors of the target.
 
 TVM computes vectors whose length is no power of two one element at a time: 58 channels would be done two by two, 255
-one by one. The weights are padded with zeros when the package is built; what they give is left out of the output. The
-same is done to rows of pixels that no tile of registers divides (508 is 4 times 127). The first convolution is made
-here too: it reads the picture as it comes.
+one by one. The weights are padded with zeros when the package is built, and the additional outputs are dropped. Rows
+of pixels that no register tile divides are padded in the same way (508 is 4 times 127). The first convolution is
+rewritten here, too: it reads the picture in the layout of the input.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from tvmbuild.compiler.passes.winograd.choices import keep_choices, read_choices
 from tvmbuild.compiler.remarks import is_missed, missed
 
 MAX_COLOURS = 4
-"""Channels of a picture. They are read one by one, so that their order in memory matters little."""
+"""The largest number of channels of a picture. They are read one by one, so that their order in memory matters
+little."""
 TILE = 8
-"""Pixels: with two vectors of channels each as many sums as hide a multiplication's latency."""
+"""The pixels of a register tile: with two vectors of channels each, its sums hide a multiplication's latency."""
 MAX_IN_TILE, MIN_IN_TILE = 28, 5
 MIN_PIXELS = 64
-"""Fewer become too many more."""
+"""The smallest row that is padded; in a smaller one the padding is too large a part."""
 _NAME = "conv2d"
 Weights = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def pad_conv_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Pad the output channels of each NHWC convolution with constant float32 weights where it takes fewer vectors.
+    """Pad the output channels of each NHWC convolution with constant float32 weights where that takes fewer vectors.
 
-    One of a picture in NCHW reads it as it is: to bring it to NHWC first takes a pass through memory.
+    A convolution of a picture in NCHW reads it in that layout: a conversion to NHWC takes a pass through memory.
     """
     rewriter = _PadConvChannels(mod, describe_machine(target))
     padded = rewrite_main(mod, rewriter)
@@ -53,13 +54,13 @@ def pad_conv_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir
 
 
 def padded_channels(channels: int, lanes: int) -> int:
-    """Return how many channels to compute for that many, in vectors of at most ``lanes``."""
+    """Return the number of channels to compute for ``channels``, in vectors of at most ``lanes``."""
     padded = math.ceil(channels / lanes) * lanes
     return padded if padded // lanes < channels // power_of_two_divisor(channels, lanes) else channels
 
 
 def say_full(count: int, what: str, lanes: int) -> str:
-    """Say why more than so many would be in no fewer vectors, as a remark."""
+    """Return a remark that more channels, columns or the like would not need fewer vectors."""
     if count % lanes == 0:
         return f"{count} {what} already fill whole vectors of {lanes}"
     return f"{what} filled up from {count} would be in no fewer vectors of {lanes}"
@@ -90,7 +91,7 @@ class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
         return relax.call_tir(self.builder_.add_func(function, _NAME), arguments, call.ty)
 
     def _find_picture(self, data: relax.Expr) -> relax.Expr | None:
-        """Return what has few channels and was only brought from NCHW to NHWC for this."""
+        """Return the tensor with few channels that was converted from NCHW to NHWC for this convolution; else None."""
         source = resolve(self.lookup_binding, data)
         if not is_call(source, "relax.permute_dims"):
             return None
@@ -99,12 +100,12 @@ class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
 
 
 def is_float_convolution(call: relax.Call) -> bool:
-    """Tell whether the call is a convolution in float32."""
+    """Return whether the call is a convolution in float32."""
     return is_call(call, "relax.nn.conv2d") and {str(call.args[0].ty.dtype), str(call.ty.dtype)} == {"float32"}
 
 
 def list_obstacles(call: relax.Call) -> Iterator[str]:
-    """Give what keeps a convolution of any type from being one in NHWC, of known shape, with constant weights."""
+    """Yield the reasons why a convolution is not one in NHWC, of known shape, with constant weights."""
     attributes, (data, weights) = call.attrs, call.args
     if (attributes.data_layout, attributes.kernel_layout) != ("NHWC", "HWIO"):
         yield f"its layout is {attributes.data_layout} with weights in {attributes.kernel_layout}"
@@ -120,9 +121,9 @@ def _padded_weights(values: Weights, lanes: int) -> Weights | None:
 
 
 def _more_pixels(call: relax.Call, machine: Machine) -> tuple[int, int]:
-    """Return how many rows and columns to compute besides the output's, so that a tile of them fits the registers.
+    """Return the number of additional rows and columns to compute, so that a register tile divides the output.
 
-    A tile of few pixels has the weights read from the second-level cache too often, where they overflow the first.
+    With a tile of few pixels, weights that overflow the first-level cache are read from the second level too often.
     """
     rows, columns = (int(extent) for extent in call.ty.shape.values[1:3])
     extent = columns if columns > 1 else rows

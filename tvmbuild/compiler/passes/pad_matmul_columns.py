@@ -1,7 +1,7 @@
-"""Products with constant weights whose columns do not fill the target's vectors, computed with as many more as do.
+"""Products with constant weights whose columns are padded to whole vectors of the target.
 
-197 columns would be done one by one, 1001 too. As convolutions' channels are, the weights are padded with zeros when
-the package is built, so that they can be packed for tiles; what they give is left out of the output.
+197 columns would be done one by one, 1001 too. The weights are padded with zeros when the package is built, as those
+of convolutions are, so that they can be packed for tiles; the additional outputs are dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvmbuild.compiler.passes.pad_conv_channels import padded_channels, say_full
 from tvmbuild.compiler.remarks import is_missed, missed
 
 LARGE = 1 << 18
-"""Weights; fewer of them are in a cache when a single row needs them, in whatever order."""
+"""The number of weights from which padding pays for a single row; fewer are in a cache, in any order."""
 _NAME = "matmul"
 
 
@@ -45,7 +45,7 @@ def _pad(lanes: int, builder: relax.BlockBuilder, call: relax.Call) -> relax.Exp
 
 
 def _is_slow(shape: Sequence[int], lanes: int) -> bool:
-    """Say whether to read the weights of one row takes long, and half vectors do not read them as fast."""
+    """Return whether one row takes long to read the weights, and half vectors do not read them as fast."""
     half = 2 * power_of_two_divisor(int(shape[1]), lanes) >= lanes
     return not half and math.prod(int(each) for each in shape) >= LARGE
 

@@ -1,7 +1,7 @@
 """Transposed convolutions whose windows do not overlap, as a 1 x 1 convolution whose output is put in order.
 
-With a stride as large as its kernel each input pixel makes a patch of its own, by one matrix product. TVM computes such
-a convolution as a sum over zeros put between the pixels, and in NCHW only: far slower, above all for few channels.
+If the stride is as large as the kernel, each input pixel makes a separate patch, by one matrix product. TVM computes
+such a convolution as a sum over zeros between the pixels, and only in NCHW: far slower, above all for few channels.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tvmbuild.compiler.remarks import is_missed
 
 
 def patch_conv_transpose_to_conv(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Rewrite each such convolution with constant weights, for a graph whose other convolutions are in NHWC.
+    """Rewrite transposed convolutions with constant weights whose windows do not overlap, for a graph in NHWC.
 
-    It has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.
+    The new convolution has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.
     """
     return rewrite_calls(mod, _replace)
 

@@ -1,7 +1,7 @@
-"""A model's float32 arithmetic in a 16-bit type: weights and activations; inputs and outputs stay what ONNX says.
+"""A model's float32 arithmetic in a 16-bit type, weights and activations; inputs and outputs keep their ONNX types.
 
-TVM's own ToMixedPrecision knows no bfloat16, makes float products of integer ones, and adds up either everything in
-float32 (which on a CPU is slower than the float32 model) or nothing.
+TVM's own ToMixedPrecision does not support bfloat16, turns integer products into float products, and adds up either
+everything in float32 (which on a CPU is slower than the float32 model) or nothing.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _PRODUCTS: dict[str, Callable[..., relax.Expr]] = {
     "relax.nn.conv2d_transpose": relax.op.nn.conv2d_transpose,
     "relax.nn.conv3d": relax.op.nn.conv3d,
 }
-"""Always in 16 bits: what takes the time."""
+"""The operators that always run in 16 bits: they take most of the time."""
 
 
 @dataclass(frozen=True)
 class _Type:
-    """A 16-bit type: TVM's name and NumPy's."""
+    """A 16-bit type with its names in TVM and in NumPy."""
 
     name: str
     numpy: Any
@@ -57,12 +57,13 @@ _TYPES: dict[str, _Type] = {
 def reduce_precision(
     imported: ImportedModel, precision: Precision, kind: str, name: str | None = None
 ) -> ImportedModel:
-    """Return the model with its products, and what lies between them, in the type; `fp32` returns it as it is.
+    """Return the model with its products, and the operators between them, in the type.
 
-    `tf32` lets tensor cores multiply what stays float32.
-    So does `int8`, of a model that rounds to 8 bits itself; TvmbuildError, which calls it ``name``, for another.
-    GPUs add up in float32, and so do CPUs where a sum is of more than LONGEST_SUM products; a tile of such a sum may be
-    of sums of so many in float16 (`cpu/halves.py`).
+    `fp32` returns the model as it is. `tf32` lets tensor cores multiply the float32 products.
+    `int8` returns a quantised model as it is, and raises TvmbuildError for another model, which it calls ``name``.
+    GPUs add up in float32. CPUs do so for sums of more than LONGEST_SUM products; a tile of such a sum may be split
+    into
+    float16 sums of that many products (`cpu/halves.py`).
     """
     if precision == "int8":
         _require_quantised(imported, name or "the model")
@@ -77,7 +78,7 @@ def reduce_precision(
 
 
 def sum_products_in_float32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module with float32 sums in its products of 16-bit floats: those of a file that came in float16."""
+    """Make the products of 16-bit floats, in a file that came in float16, add up in float32."""
 
     def widen(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
         if not _is_narrow_product(call):
@@ -90,13 +91,13 @@ def sum_products_in_float32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 
 def _is_narrow_product(call: relax.Call) -> bool:
-    """Say whether the call multiplies 16-bit floats, and adds up in their type."""
+    """Return whether the call multiplies 16-bit floats and adds up in their type."""
     is_product = isinstance(call.op, tvm.ir.Op) and call.op.name in _PRODUCTS
     return is_product and str(call.ty.dtype) in {each.name for each in _TYPES.values()}
 
 
 def _list_attributes(make: Callable[..., relax.Expr], call: relax.Call) -> dict[str, Any]:
-    """Return the attributes of a product, by the names of the function that makes it."""
+    """Return the attributes of a product, by the parameter names of the function that makes it."""
     return {name: getattr(call.attrs, name) for name in tuple(inspect.signature(make).parameters)[2:]}
 
 
@@ -110,16 +111,16 @@ def _require_quantised(imported: ImportedModel, name: str) -> None:
 
 @mutator
 class _Converter(PyExprMutator):  # type: ignore[misc]
-    """Rebuilds the bindings of ``main``; a variable that is 16 bits wide is widened where float32 is wanted."""
+    """A rebuilder of ``main``'s bindings that widens a 16-bit variable where float32 is needed."""
 
     def __init__(self, mod: tvm.ir.IRModule, narrow: _Type, *, on_cpu: bool) -> None:
         super().__init__(mod)
         self._type = narrow
         self._on_cpu = on_cpu
         self._narrow: dict[relax.Var, relax.Expr] = {}
-        """By the old variable: what it has become, for those that are 16 bits wide now."""
+        """The new values of the old variables that have 16 bits now."""
         self._copies: dict[relax.Var, relax.Expr] = {}
-        """By the old variable: a 16-bit copy of those that are not. The others' copies in float32 are not shared."""
+        """The 16-bit copies of the other old variables. Float32 copies of 16-bit variables are not shared."""
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         var = binding.var
@@ -128,7 +129,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
             super().visit_var_binding_(binding)
             return
         self._narrow[var] = self.builder_.emit(narrow)
-        if not isinstance(var, relax.DataflowVar):  # an output: who reads it expects float32
+        if not isinstance(var, relax.DataflowVar):  # an output: its readers expect float32
             self.set_var_remap(var, self.builder_.emit_output(self._widen(self._narrow[var], var.ty)))
 
     def visit_dataflow_var_(self, var: relax.Var) -> relax.Expr:
@@ -137,7 +138,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         return super().visit_dataflow_var_(var)
 
     def _convert(self, value: relax.Expr) -> relax.Expr | None:
-        """Return the binding's value in 16 bits; None: it stays as it is."""
+        """Return the binding's value in 16 bits; None if it stays as it is."""
         if isinstance(value, relax.TupleGetItem):
             whole = self._narrow.get(value.tuple_value)
             return None if whole is None else relax.TupleGetItem(whole, value.index)
@@ -174,7 +175,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         return relax.op.astype(value, "float32")
 
     def _is_narrow(self, call: relax.Call) -> bool:
-        """Say whether an operand is 16 bits wide, and each other floating one is too, or a constant that could be."""
+        """Return whether the float operands have 16 bits or are constants that fit them, and not all are constants."""
         operands = [leaf for arg in call.args for leaf in _leaves(arg) if _is_float32(leaf.ty)]
         constants = [leaf for leaf in operands if isinstance(leaf, tvm.ir.GenericConst)]
         others = [leaf for leaf in operands if not isinstance(leaf, tvm.ir.GenericConst)]
@@ -203,14 +204,14 @@ def _leaves(arg: relax.Expr) -> list[relax.Expr]:
 
 
 def _is_float32(type_: tvm.ir.Type) -> bool:
-    """Say whether it is a tensor of float32, or a tuple of such."""
+    """Return whether it is a tensor of float32, or a tuple of them."""
     if isinstance(type_, relax.TupleType):
         return bool(type_.fields) and all(_is_float32(field) for field in type_.fields)
     return isinstance(type_, relax.TensorType) and str(type_.dtype) == "float32"
 
 
 def _sum_length(call: relax.Call) -> int:
-    """Return how many products each element of the result is the sum of; of a transposed convolution, at the most."""
+    """Return the number of products in the sum of a result's element; the maximum for a transposed convolution."""
     data, weight = ([int(size) for size in arg.ty.shape] for arg in call.args)
     if call.op.name == "relax.matmul":
         return data[-1]

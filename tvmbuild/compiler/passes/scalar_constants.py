@@ -1,10 +1,11 @@
-"""Constants of one element as scalars: a tensor of shape [1] beside NHWC data costs two transposes.
+"""Scalars in place of constants of one element: a tensor of shape [1] beside NHWC data costs two transposes.
 
-And a division by one as a multiplication: a vector's division takes as long as 30 additions. Not where its results are
-rounded further on: 41 / 41 is one, 41 · (1 / 41) is less, and its floor zero.
+ConvertLayout cannot lay out a tensor of another rank than the data's. It therefore converts the data back to NCHW for
+the operator and to NHWC after it, and the operator is not fused with the convolution before it. A scalar has no
+layout.
 
-ConvertLayout cannot lay out a tensor of another rank than the data's, and so converts the data back to NCHW for the
-operator and to NHWC after it, and the operator is not fused with the convolution before it. A scalar has no layout.
+A division by a scalar becomes a multiplication: a vector's division takes as long as 30 additions. A division whose
+results are rounded further on stays: 41 / 41 is one, 41 · (1 / 41) is less, and its floor zero.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ _OPERATORS = frozenset(
 
 
 def make_scalar_constants(mod: tvm.ir.IRModule, *, quantised: bool) -> tvm.ir.IRModule:
-    """Return the module with each operand of one element that is constant a scalar, where that changes no shape.
+    """Turn constant operands of one element into scalars, where that changes no shape.
 
-    A division of floats by one becomes a multiplication by its reciprocal; the last bit of the result may differ, and
-    so it does not where that decides about another number. Which that is, depends on whether the model is quantised.
+    A division of floats by a scalar becomes a multiplication by its reciprocal. The last bit of the result may differ,
+    and
+    therefore a division stays where a later operator turns that bit into another number. Roundings to bytes count there
+    unless the model is ``quantised``.
     """
     return rewrite_main(mod, _ScalarConstants(mod, find_rounded(mod["main"], quantised=quantised)))
 
@@ -62,7 +65,7 @@ class _ScalarConstants(PyExprMutator):  # type: ignore[misc]
 
 
 def _is_division_by_scalar(call: relax.Call) -> bool:
-    """Tell whether the call divides floats by a constant scalar that has a reciprocal."""
+    """Return whether the call divides floats by a constant scalar that has a reciprocal."""
     if call.op.name != "relax.divide":
         return False
     by = call.args[1]

@@ -1,6 +1,6 @@
-"""One row written into a cache of keys or values by ScatterND: each cell is the row or what it was, in one pass.
+"""A selection in place of a ScatterND that writes one row into a cache of keys or values: one pass over the cache.
 
-ScatterND writes along the first axis, so exporters bring the tokens there and back: three passes over the cache.
+ScatterND writes along the first axis. Exporters therefore transpose the tokens there and back: three passes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvmbuild.compiler.remarks import missed
 
 
 def scatter_to_select(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module with a selection for each such write, where the cache lay before it was transposed."""
+    """Replace a write of one row by a selection between the row and the cache, in the layout before any transpose."""
     if not operator_calls(mod, "relax.scatter_nd"):
         return mod
     return rewrite_calls(mod, _rewrite, DROP_UNUSED)
@@ -32,7 +32,7 @@ def _rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     if not is_call(before, "relax.permute_dims"):
         return None
     order = [_axes(before)[axis] for axis in _axes(call)]
-    return before.args[0] if order == sorted(order) else None  # there and back
+    return before.args[0] if order == sorted(order) else None  # the transposes cancel
 
 
 def _select(builder: relax.BlockBuilder, scatter: relax.Call) -> relax.Expr | None:
@@ -57,7 +57,7 @@ def _select(builder: relax.BlockBuilder, scatter: relax.Call) -> relax.Expr | No
 
 
 def _axes(transpose: relax.Call) -> list[int]:
-    """Return which axis of the operand each axis of the result is."""
+    """Return the operand's axis for each axis of the result."""
     rank = len(transpose.ty.shape)
     axes = transpose.attrs.axes
     return [int(axis) % rank for axis in axes] if axes is not None else [*range(rank)][::-1]

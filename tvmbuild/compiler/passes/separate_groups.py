@@ -1,7 +1,7 @@
-"""Grouped convolutions with the group as an axis of its own, so that they get tiles as all others do.
+"""Grouped convolutions with a separate axis for the group, so that they get tiles as all others do.
 
-TVM computes the group from the output channel, and so which inputs a sum reads depends on the channel: no vector of
-channels shares what it reads, and each element is computed alone.
+TVM computes the group from the output channel. The inputs of a sum then depend on the channel, no vector of channels
+shares its inputs, and each element is computed alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = "conv2d_groups"
 
 
 def separate_groups(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite each grouped NHWC convolution with constant float32 weights; depthwise ones are well as they are."""
+    """Rewrite each grouped NHWC convolution with constant float32 weights; depthwise ones are fast and stay."""
     lanes = describe_machine(target).lanes(32)
 
     def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
@@ -35,7 +35,7 @@ def separate_groups(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.I
 
 
 def _is_grouped(call: relax.Call) -> bool:
-    """Say whether it has groups of several channels each, in floats."""
+    """Return whether the call is a convolution in floats with groups of several channels each."""
     if not is_float_convolution(call) or int(call.attrs.groups) == 1:
         return False
     kernel = dict(zip(str(call.attrs.kernel_layout), static_shape(call.args[1]) or (), strict=False))
@@ -43,7 +43,7 @@ def _is_grouped(call: relax.Call) -> bool:
 
 
 def _separate(values: np.ndarray[Any, Any], groups: int, lanes: int) -> np.ndarray[Any, Any]:
-    """Return HWI x groups x channels of a group, these filled up to whole vectors."""
+    """Return the weights as HWI x groups x channels of a group, padded to whole vectors."""
     apart = values.reshape(*values.shape[:3], groups, -1)
     more = padded_channels(apart.shape[4], lanes) - apart.shape[4]
     return np.ascontiguousarray(np.pad(apart, (*[(0, 0)] * 4, (0, more))))

@@ -1,7 +1,7 @@
-"""Transposes carried towards the outputs, past what computes the same before them, until they meet and cancel.
+"""Transposes moved towards the outputs, past operators that give the same before them, until they meet and cancel.
 
-ConvertLayout knows no layout of a reshape: what a channel shuffle or a detector's head reshapes goes to NCHW before
-and back to NHWC after it, and what lies between stays NCHW.
+ConvertLayout supports no layout of a reshape: data for the reshapes of a channel shuffle or a detector's head go to
+NCHW before them and back to NHWC after them, and the operators between stay in NCHW.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tvmbuild.compiler.remarks import missed
 def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Move each ``permute_dims`` of ``main`` behind elementwise operators, concat, split, reshape, pad and pooling.
 
-    Roundings to integers are elementwise where one step is that of all; the extremes of all elements need no transpose.
+    Roundings to integers are elementwise if they have one scale; the extremes of all elements need no transpose.
     """
     return rewrite_main(mod, _SinkTransposes(mod), TIDY)
 
@@ -60,7 +60,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         return made.fields[item.index] if isinstance(made, relax.Tuple) else item
 
     def _transposed(self, expr: relax.Expr) -> tuple[relax.Expr, tuple[int, ...]] | None:
-        """Return (source, axes) of what is a transpose of known rank."""
+        """Return (source, axes) of a transpose of known rank; None for other expressions."""
         value = resolve(self.lookup_binding, expr)
         if not is_call(value, "relax.permute_dims"):
             return None
@@ -73,7 +73,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         arguments: Sequence[relax.Expr],
         make: Callable[[list[relax.Expr], tuple[int, ...]], relax.Expr],
     ) -> relax.Expr:
-        """Return the transpose of what ``make`` computes from the sources of the arguments, or the call."""
+        """Return the transpose of the result that ``make`` computes from the arguments' sources, or else the call."""
         found = [self._transposed(argument) for argument in arguments]
         orders, name = {each[1] for each in found if each is not None}, operator_name(call)
         if len(orders) > 1:
@@ -93,14 +93,14 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         return relax.op.permute_dims(self.builder_.emit(make(kept, axes)), list(axes))
 
     def _is_computed(self, expr: relax.Expr) -> bool:
-        """Say whether it is anything but a constant that is moved: a transpose of that is folded."""
+        """Return whether it depends on more than a moved constant, whose transpose would be folded."""
         value = resolve(self.lookup_binding, expr)
         while isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") in MOVES:
             value = resolve(self.lookup_binding, value.args[0])
         return not isinstance(value, tvm.ir.GenericConst)
 
     def _untransposed(self, expr: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
-        """Return of what ``expr`` is the transpose: a constant, or what is computed of such; a number is its own."""
+        """Return the constant expression whose transpose is ``expr``; a scalar is returned as it is."""
         if static_shape(expr) == ():
             return expr
         value = resolve(self.lookup_binding, expr)
@@ -150,7 +150,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         return self._move_behind(call, [data], make)
 
     def _reduce(self, call: relax.Call) -> relax.Expr:
-        """Reduce other axes of the source; of all elements that is their extreme, whose order does not matter."""
+        """Reduce the matching axes of the source; an extreme of all elements does not depend on their order."""
         found = self._transposed(call.args[0])
         own = call.attrs.axis
         if found is None:
@@ -195,7 +195,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         if groups is None:
             missed(f"reshape of {len(shapes[0])} axes to {len(shapes[1])} keeps no groups of them together")
             return call
-        # Groups of axes stay together; they keep the order in which the source has the last of each.
+        # Groups of axes stay together, in the order in which the source has the last axis of each.
         order = sorted(range(len(groups)), key=lambda index: axes[groups[index][0][-1]])
         inner = [axes[old] for index in order for old in groups[index][0]]
         if inner != sorted(inner):
@@ -207,7 +207,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
 
 
 def _turn_constant(expr: tvm.ir.GenericConst, axes: tuple[int, ...]) -> relax.Expr | None:
-    """Return the constant of which ``expr`` is the transpose, if it needs no other shape."""
+    """Return the constant whose transpose is ``expr``; None if that needs another shape."""
     value = expr.value.numpy()
     if value.ndim > len(axes):
         return None
@@ -216,7 +216,7 @@ def _turn_constant(expr: tvm.ir.GenericConst, axes: tuple[int, ...]) -> relax.Ex
 
 
 def _match_extents(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
-    """Return the smallest groups of neighbouring axes, old and new, that hold equally many elements; none is empty."""
+    """Return the smallest groups of neighbouring axes, old and new, of equal numbers of elements; none is empty."""
     groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     i = j = 0
     while i < len(old) and j < len(new):

@@ -1,7 +1,7 @@
-"""Transposed convolutions as convolutions: each phase of the strides has channels of its own, put in order after it.
+"""Transposed convolutions as convolutions: each phase of the strides has its own channels, put in order afterwards.
 
-Output ``stride · m + phase`` is a sum over the inputs near ``m``, by those weights whose place has that phase. TVM
-computes it as a sum over the zeros between the inputs as well, each element alone.
+Output ``stride · m + phase`` is a sum over the inputs near ``m``, with the weights at the places of that phase. TVM
+also adds up the zeros between the inputs, each element alone.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from tvmbuild.compiler.remarks import is_missed, missed
 
 Emit = Callable[[relax.Expr], relax.Expr]
 _TILES = (6, 7, 8)
-"""Pixels of a row that a CPU adds up in registers at once."""
+"""The numbers of a row's pixels that a CPU adds up in registers at once."""
 
 
 @dataclass(frozen=True)
 class Direction:
-    """Rows, or columns."""
+    """The relation of outputs to inputs in one direction, rows or columns."""
 
     stride: int
     taps: int
-    """Inputs that an output is of, at most."""
+    """The largest number of inputs in the sum of an output."""
     before: int
-    """Inputs that there are none of; below zero: inputs that no output is of."""
+    """The number of inputs to pad before the first; below zero: the number of first inputs that no output reads."""
     after: int
     cropped: int
-    """Outputs of the first ``m`` that are none."""
+    """The number of outputs to crop before the first."""
     dilation: int = 1
 
 
 @dataclass(frozen=True)
 class Window:
-    """What a transposed convolution says of a direction."""
+    """The attributes of a transposed convolution in one direction."""
 
     kernel: int
     stride: int
@@ -50,7 +50,7 @@ class Window:
 
 
 def describe_direction(window: Window, inputs: int, outputs: int) -> Direction:
-    """Return what the outputs of one direction are of; without a stride the taps stay as far apart as they are."""
+    """Return the relation of outputs to inputs in one direction; without a stride the taps keep their dilation."""
     kernel, stride, padding, dilation = window.kernel, window.stride, window.padding, window.dilation
     taps, first = math.ceil(((kernel - 1) * dilation + 1) / stride), padding // stride
     last = (padding + outputs - 1) // stride
@@ -63,10 +63,10 @@ def describe_direction(window: Window, inputs: int, outputs: int) -> Direction:
 def split_conv_transpose_by_phase(
     mod: tvm.ir.IRModule, is_left: Callable[[relax.Call], bool] = lambda _: False
 ) -> tvm.ir.IRModule:
-    """Rewrite each transposed convolution of floats and known shapes, but for those of windows that do not overlap.
+    """Rewrite each transposed convolution of floats and known shapes, except those whose windows do not overlap.
 
-    Those are products of matrices where the layout allows it (`patch_conv_transpose_to_conv`).
-    What ``is_left`` says yes to stays as it is.
+    Those are matrix products where the layout allows it (`patch_conv_transpose_to_conv`).
+    A call stays as it is where ``is_left`` returns True.
     """
 
     def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
@@ -101,7 +101,7 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call, convolve: Callable[.
 
 
 def _widen(way: Direction, inputs: int) -> Direction:
-    """Return columns with as many more as the last tiles of registers need to be whole, which are cropped."""
+    """Extend the columns so that the last register tiles are whole; the additional columns are cropped."""
     count = inputs + way.before + way.after - (way.taps - 1) * way.dilation
     if way.stride == 1 or count < min(_TILES):
         return way
@@ -138,19 +138,19 @@ class _Transposed:
     def compute(
         self, data: relax.Expr, weights: relax.Expr, dilations: Sequence[int], output: Sequence[int]
     ) -> relax.Expr:
-        """Return what the transposed convolution gives, of tensors in NC and the directions."""
+        """Compute the transposed convolution of tensors in the layout NC and the directions."""
         inputs, own = static_shape(weights)[:2]  # type: ignore[index]
         phases = [way.stride for way in self.ways]
         apart = self._take_apart(weights, dilations)
         if own == 1 and self.groups == inputs > 1:
-            # Vectors of channels: each phase a depthwise convolution.
+            # The channels fill vectors: each phase is a depthwise convolution.
             made = [self._convolve(data, self._kernel(apart, at)) for at in itertools.product(*map(range, phases))]
             total = self.emit(relax.op.concat(made, axis=1)) if len(made) > 1 else made[0]
             return self._put_in_order(total, [1, *phases, inputs], output)
         return self._put_in_order(self._convolve(data, self._kernels(apart)), [self.groups, *phases, own], output)
 
     def _take_apart(self, weights: relax.Expr, dilations: Sequence[int]) -> relax.Expr:
-        """Return the weights as inputs x outputs x (taps, from the last, x phases of each direction)."""
+        """Return the weights as inputs x outputs x (taps in reverse order x phases, for each direction)."""
         shape = list(static_shape(weights) or ())
         for at, (way, dilation) in enumerate(zip(self.ways, dilations, strict=True), start=2):
             if dilation > way.dilation:
@@ -171,7 +171,7 @@ class _Transposed:
         return apart
 
     def _spread(self, weights: relax.Expr, axis: int, dilation: int) -> relax.Expr:
-        """Return the weights with zeros after each of an axis."""
+        """Return the weights with zeros after each weight along an axis."""
         shape = list(static_shape(weights) or ())
         wide = self.emit(relax.op.expand_dims(weights, axis + 1))
         width = [0] * (2 * len(shape) + 2)
@@ -189,7 +189,7 @@ class _Transposed:
         return self.emit(relax.op.reshape(ordered, (outputs, inputs // self.groups, *split[::2])))
 
     def _kernel(self, apart: relax.Expr, phase: Sequence[int]) -> relax.Expr:
-        """Return the weights of one phase of a depthwise one, channels x 1 x taps."""
+        """Return the weights of one phase of a depthwise convolution, channels x 1 x taps."""
         inputs, _, *split = static_shape(apart)  # type: ignore[misc]
         axes = [3 + 2 * at for at in range(len(phase))]
         chosen = self.emit(relax.op.strided_slice(apart, axes, list(phase), [each + 1 for each in phase]))
@@ -206,7 +206,7 @@ class _Transposed:
         return self.emit(self.convolve(data, kernels, padding=padding, dilation=dilation, groups=self.groups))
 
     def _put_in_order(self, total: relax.Expr, channels: Sequence[int], output: Sequence[int]) -> relax.Expr:
-        """Return the outputs of channels that are groups x phases x channels of a group."""
+        """Put the outputs in order; their channels are groups x phases x channels of a group."""
         rank = len(self.ways)
         batch, _, *extents = static_shape(total)  # type: ignore[misc]
         whole = total

@@ -1,6 +1,6 @@
-"""Functions of more tensors than a target's kernels may have, in pieces: FuseOps is told of no such limit.
+"""Functions with more tensors than a target's kernels may take, split into pieces: FuseOps has no option for the limit.
 
-Where a target has none, code of hundreds of tensors in one function takes minutes to make.
+On a target without a limit, code with hundreds of tensors in one function takes minutes to generate.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tvmbuild.compiler.machine.limits import MAX_TENSORS
 from tvmbuild.compiler.passes.fuse_normalization import find_pattern
 
 _MAX_OPERATORS = 64
-"""In one piece: FuseOps' own number is 256, and the time that making code takes grows with the square of it."""
+"""The limit of operators in one piece: FuseOps' own is 256, and code generation time grows with the square of it."""
 
 
 def most_tensors(target: tvm.target.Target) -> int:
-    """Return how many tensors a function for the target may take and return."""
+    """Return the largest number of tensors that a function for the target may take and return."""
     stated = target.attrs.get("max_per_stage_descriptor_storage_buffer", MAX_TENSORS)
     return max(3, min(int(stated), MAX_TENSORS))
 
 
 def split_concatenations(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Return the module with every Concat of more tensors than go into one function as one of several."""
+    """Split every Concat of more tensors than fit into one function."""
     most = most_tensors(target) - 1
     return rewrite_calls(mod, lambda builder, call: _split_concatenation(builder, call, most))
 
@@ -51,7 +51,7 @@ def _split_concatenation(builder: relax.BlockBuilder, call: relax.Call, most: in
 
 
 def _slice_again(builder: relax.BlockBuilder, part: relax.Expr) -> relax.Expr:
-    """Return a slice of its own, which is fused, where the part is one: a function for each takes longer to make."""
+    """Repeat a slice, so that it is fused: a function for each slice takes longer to compile."""
     value = resolve(builder.lookup_binding, part)
     if is_call(value, "relax.strided_slice"):
         return builder.emit(relax.Call(value.op, value.args, value.attrs, value.ty_args))
@@ -67,10 +67,11 @@ def _concatenate(builder: relax.BlockBuilder, parts: Sequence[relax.Expr], call:
 
 
 def split_wide_functions(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Return a module that FuseOps has fused with each function of more than ``most`` tensors as several.
+    """Split each function with more tensors than the target allows, after FuseOps.
 
-    Each piece has one result; what lies between its operators is in no memory. FuseOps also stops after so many
-    operators: slices that it left before such a function are fused with a piece as well.
+    Each piece has one result; values between its operators are not stored in memory. FuseOps also stops after a number
+    of
+    operators: slices that it left before such a function are fused with a piece, too.
     """
     calls = (binding.value for block in mod["main"].body.blocks for binding in block.bindings)
     most = most_tensors(target)
@@ -84,7 +85,7 @@ class _Split:
         self._mod, self._most = mod, most
         self._builder = relax.BlockBuilder(mod)
         self._taken: set[relax.Var] = set()
-        """What was in a wide function, or is fused with it."""
+        """The variables that were in a wide function, or are fused with it."""
 
     def run(self) -> tvm.ir.IRModule:
         main = self._mod["main"]
@@ -97,7 +98,7 @@ class _Split:
         return keep_if_same(self._mod, relax.transform.DeadCodeElimination()(made))
 
     def _write_out(self, bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
-        """Return the bindings with those of wide functions, and of injective ones that were fused, in their places."""
+        """Inline wide functions, and fused functions of injective operators."""
         written: list[relax.Binding] = []
         for binding in bindings:
             function = self._callee(binding)
@@ -140,7 +141,7 @@ class _Split:
         ]
 
     def _reach_back(self, bindings: Sequence[relax.Binding], uses: Counter[relax.Var]) -> None:
-        """Take what is injective and used by nothing but what is taken."""
+        """Take injective operators whose results only taken operators use."""
         wanted: set[relax.Var] = set()
         for binding in reversed(bindings):
             fits = is_call(binding.value, "relax.call_tir") and find_pattern(self._mod, binding.value) <= INJECTIVE
@@ -151,7 +152,7 @@ class _Split:
                 wanted |= set(all_vars(binding.value))
 
     def _make(self, piece: _Piece) -> relax.Call:
-        """Add the piece's function to the module; return the call of it."""
+        """Add the piece's function to the module; return a call of it."""
         parameters = [relax.Var(f"param_{number}", each.ty) for number, each in enumerate(piece.inputs)]
         values = list(zip(piece.inputs, parameters, strict=True))
         name = "fused_" + "_".join(display_name(each.value.args[0].name_hint) for each in piece.bindings)
@@ -167,11 +168,11 @@ class _Split:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Bindings that become a function of their own; the last is its result."""
+    """Bindings that become one function; the last is its result."""
 
     bindings: tuple[relax.Binding, ...]
     inputs: tuple[relax.Expr, ...]
-    """Variables and constants."""
+    """The variables and constants that the function takes."""
 
     @property
     def result(self) -> relax.Var:
@@ -182,14 +183,14 @@ class _Piece:
         return len(self.inputs) + 1
 
     def follow(self, other: _Piece) -> _Piece:
-        """Return this piece with the one before that makes one of its inputs."""
+        """Return this piece joined with the one before, which makes one of its inputs."""
         own = [each for each in self.inputs if not each.same_as(other.result)]
         inputs = (*other.inputs, *(each for each in own if not _contains(other.inputs, each)))
         return _Piece((*other.bindings, *self.bindings), inputs)
 
 
 def _piece_of(binding: relax.Binding) -> _Piece:
-    """Return the binding as a piece; one of nothing that is taken may be of anything."""
+    """Return the binding as a piece; a binding that is not taken may be of any kind."""
     call = binding.value
     given = call.args[1].fields if is_call(call, "relax.call_tir") else all_vars(call)
     inputs: list[relax.Expr] = []
@@ -204,7 +205,7 @@ def _contains(given: Sequence[relax.Expr], expr: relax.Expr) -> bool:
 
 
 def _is_chain(function: tvm.ir.BaseFunc) -> bool:
-    """Say whether it is a function that FuseOps made of nothing but calls of TensorIR."""
+    """Return whether it is a function made by FuseOps with only calls of TensorIR."""
     return (
         isinstance(function, relax.Function)
         and bool((function.attrs or {}).get("Primitive"))
@@ -220,12 +221,12 @@ def _is_wide(function: tvm.ir.BaseFunc, most: int) -> bool:
 
 
 def _has_many(call: relax.Expr, most: int) -> bool:
-    """Say whether it is one operator of about as many tensors as there may be."""
+    """Return whether it is one operator with at least half as many tensors as the limit."""
     return is_call(call, "relax.call_tir") and len(call.args[1].fields) >= most // 2
 
 
 def _inline(function: relax.Function, binding: relax.Binding) -> list[relax.Binding]:
-    """Return the bindings of the function's body in place of one that calls it."""
+    """Return the bindings of the function's body in place of the one that calls it."""
     values = list(zip(function.params, binding.value.args, strict=True))
     *inner, last = function.body.blocks[0].bindings
     written = []

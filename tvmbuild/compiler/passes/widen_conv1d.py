@@ -1,7 +1,7 @@
 """One-dimensional convolutions and pooling as two-dimensional ones of pictures with one row.
 
-So they run in NHWC, in tiles, with packed weights, as all others do: TVM converts no layout of one-dimensional ones,
-and in NCW each element of the output is summed up alone.
+They then run in NHWC, in tiles, with packed weights, as all others do. TVM converts no layout of one-dimensional
+operators, and in NCW it sums up each output element alone.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tvmbuild.compiler.remarks import is_missed
 
 _RANK = 3
 _PASSED = ELEMENTWISE | {"relax.clip", "relax.nn.leakyrelu"}
-"""What is computed on pictures too, so that it stays fused with the convolution before it."""
+"""Operators that are also computed on pictures, to stay fused with the convolution before them."""
 _ROUNDED = frozenset({"relax.quantize", "relax.dequantize"})
-"""So that a sum of integers is rounded at once."""
+"""Roundings that are also computed on pictures, so that a sum of integers is rounded at once."""
 
 
 def widen_conv1d(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Rewrite those of ``main`` whose shapes are known; a reshape on either side is a view."""
+    """Rewrite one-dimensional operators of known shapes; the reshapes on either side are views."""
     return rewrite_main(mod, _WidenConv1d(mod)) if any(operator_calls(mod, name) for name in _RULES) else mod
 
 
@@ -55,7 +55,7 @@ class _WidenConv1d(PyExprMutator):  # type: ignore[misc]
         return relax.op.reshape(picture, (first, second, last))
 
     def _picture(self, expr: relax.Expr) -> relax.Expr | None:
-        """Return what ``_drop_row`` made this of."""
+        """Return the picture whose row ``_drop_row`` dropped; None for other expressions."""
         value, shape = resolve(self.lookup_binding, expr), static_shape(expr)
         if not is_call(value, "relax.reshape") or shape is None or len(shape) != _RANK:
             return None
@@ -65,7 +65,7 @@ class _WidenConv1d(PyExprMutator):  # type: ignore[misc]
         picture, shape = self._picture(expr), static_shape(expr) or ()
         if picture is not None:
             return picture
-        if len(shape) < 2:  # numbers, and what is along the last axis
+        if len(shape) < 2:  # a number, or a vector along the last axis
             return expr
         widened = (*shape[:-1], 1, shape[-1])
         value = resolve(self.lookup_binding, expr)

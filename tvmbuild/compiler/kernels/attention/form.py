@@ -1,4 +1,4 @@
-"""Attention as every target's function gets it: sizes, and where each operand's numbers lie."""
+"""The description of attention that every target's kernel is written from: sizes, and the places of operands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.ir.expressions import OPAQUE, int64, wide
 from tvmbuild.compiler.kernels.attention.views import View
 
-# Where the numbers of one head lie, as functions write it.
+# The places of one head's numbers.
 
 
 @dataclass(frozen=True)
@@ -28,61 +28,62 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Operand:
-    """Rows of numbers in a dense buffer: all steps are in elements, 0 where the same numbers come again."""
+    """Rows of numbers in a dense buffer. All steps are in elements; a step of 0 repeats the same numbers."""
 
     source: int
-    """Which of the function's inputs."""
+    """The index of the function's input."""
     offset: int
     heads: tuple[int, ...]
     """The step of each of ``Attention.heads``."""
     row: int
-    """From token to token; of a mask from query to query."""
+    """The step from token to token; in a mask from query to query."""
     column: int
-    """Along a head's size; of a mask from key to key."""
+    """The step along a head's size; in a mask from key to key."""
 
 
 @dataclass(frozen=True)
 class Mask:
-    """What is done to the scores once they are scaled. Its numbers are float32."""
+    """A change of the scaled scores. Its numbers are float32."""
 
     operand: Operand
     fill: float | None = None
-    """None: it is added. A number: this stands where the mask is 0, the score where it is 1."""
+    """None if the mask is added; else the number that replaces the score where the mask is 0."""
 
 
 @dataclass(frozen=True)
 class Attention:
     """softmax(scale · query · keyᵀ, capped, masked) · value for each head, as one function (`call_tir`).
 
-    Its arguments are ``inputs``, whole dense buffers of their own shapes (one may hold query, key and value), and its
-    output, dense, of ``output_shape``: the heads, of which ``rows_after`` stand before the rows, and ``width``.
+    Its arguments are ``inputs``, whole dense buffers in their own shapes (one may hold query, key and value), and its
+    dense output of ``output_shape``: the first ``rows_after`` heads axes, the rows, the other heads axes, and
+    ``width``.
     """
 
     inputs: tuple[Buffer, ...]
     heads: tuple[int, ...]
-    """Extents: batch and heads; of grouped queries the groups last, along which key and value have the step 0."""
+    """The extents of batch and heads; for grouped queries the groups come last, where key and value have the step 0."""
     rows: int
-    """Queries of a head."""
+    """The number of queries of a head."""
     keys: int
     depth: int
-    """A head's size, of query and key."""
+    """A head's size in query and key."""
     width: int
-    """A head's size, of value and output."""
+    """A head's size in value and output."""
     query: Operand
     key: Operand
     value: Operand
     masks: tuple[Mask, ...]
-    """In the order in which they are applied."""
+    """The masks, in the order in which they are applied."""
     scale: float
     nan_is_zero: bool
-    """Whether probabilities that are NaN, those of a row without any key, are 0."""
+    """Whether probabilities that are NaN, in a row without any key, become 0."""
     rows_after: int
     dtype: str
-    """Of query, key, value and output: float32 or float16. Scores and sums are float32."""
+    """The type of query, key, value and output: float32 or float16. Scores and sums are float32."""
     cap: float | None = None
-    """Softcap: before masks, scores that are scaled become cap · tanh(score)."""
+    """The softcap: before masks, the scaled scores become cap · tanh(score)."""
     visible: tuple[tuple[int, int], ...] = ()
-    """For each row the first key that constant masks let it see and the one after the last; empty: all."""
+    """For each row, the first key that constant masks let it see and the one after the last; empty if it sees all."""
 
     @property
     def operations(self) -> int:
@@ -92,12 +93,12 @@ class Attention:
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """Return the shape of what the function writes."""
+        """The shape of the function's output."""
         return (*self.heads[: self.rows_after], self.rows, *self.heads[self.rows_after :], self.width)
 
     @property
     def output(self) -> Operand:
-        """Return where each row of the output lies."""
+        """The place of each row of the output."""
         order = (*range(self.rows_after), *range(self.rows_after + 1, len(self.heads) + 1), self.rows_after, -1)
         steps = _steps(self.output_shape)
         *heads, row, column = (steps[axis] for axis in order)
@@ -113,9 +114,9 @@ class Found:
 
 
 def fold_groups(form: Attention) -> Attention:
-    """Return a form of single queries that has the queries of a group, which share keys and values, as rows.
+    """Turn the queries of a group, which share keys and values, into rows, if each head has a single query.
 
-    The output lies as before. Others stay as they are: rows of several queries and heads have no one step.
+    The output stays in its order. Other forms are unchanged: rows of several queries and heads have no single step.
     """
     operands = (form.key, form.value)
     if form.rows > 1 or not form.heads or any(each.heads[-1] for each in operands):
@@ -140,7 +141,7 @@ def fold_groups(form: Attention) -> Attention:
 
 
 def make_operand(view: View, source: int) -> Operand | None:
-    """Return a view of [heads…, rows, columns] whose factors are those of the heads; None where rows have no step."""
+    """Return the operand for a view [heads…, rows, columns] with the heads' factors; None if rows have no one step."""
     *heads, rows, columns = view.axes
     if len(rows) > 1 or len(columns) > 1:
         return None
@@ -157,21 +158,21 @@ def _steps(shape: tuple[int, ...]) -> list[int]:
 
 @dataclass(frozen=True)
 class Place:
-    """An operand's numbers of one head."""
+    """The numbers of an operand in one head."""
 
     buffer: Any
     begin: Any
-    """Of the head, in elements."""
+    """The head's first element."""
     operand: Operand
 
     def at(self, row: Any, column: Any) -> Any:
-        """Return where a number lies."""
+        """Return the place of a number."""
         return self.begin + row * int64(self.operand.row) + column * int64(self.operand.column)
 
 
 @dataclass(frozen=True)
 class Places:
-    """Those of an attention's operands."""
+    """The places of an attention's operands."""
 
     query: Place
     key: Place
@@ -181,7 +182,7 @@ class Places:
 
 
 def find_places(form: Attention, inputs: Sequence[Any], made: Any, head: Any) -> Places:
-    """Write where the numbers of that head begin in the inputs and the output, which are flat."""
+    """Bind the first elements of a head in the flat inputs and the flat output."""
     heads, output = _split(head, form.heads), form.output
 
     def find(operand: Operand) -> Place:
@@ -202,12 +203,12 @@ def _split(index: Any, extents: tuple[int, ...]) -> list[Any]:
     return found
 
 
-# What every target's function has around what it computes: its name, its arguments, their memory.
+# The frame of every target's function: its name, its arguments, and their memory.
 
 
 @contextmanager
 def begin_function(form: Attention) -> Iterator[tuple[IRBuilder, list[Any], Any]]:
-    """Yield the builder, the inputs and the output, flat; the builder has the function once that is left.
+    """Yield the builder, the inputs and the output, flat; the builder has the function after the block.
 
     See :class:`Attention` for its arguments.
     """

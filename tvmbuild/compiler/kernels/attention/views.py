@@ -1,7 +1,7 @@
-"""Tensors that are another's numbers in another order: reshapes, transposes, slices and repetitions that move nothing.
+"""Tensors that hold another's numbers in another order: reshapes, transposes, slices and repetitions without a copy.
 
-Each axis has factors, the outermost first: an axis into which batch and heads were merged has two, and steps of its
-own in each of them, which no single stride could say.
+Each axis has factors, the outermost first. For example, an axis into which batch and heads were merged has two, each
+with its own step, which a single stride could not express.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Factor:
-    """A loop: how often, and how many elements further each time. 0 where the same numbers come again."""
+    """A loop: its number of iterations and its step in elements. A step of 0 repeats the same numbers."""
 
     extent: int
     stride: int
 
 
 Axis = tuple[Factor, ...]
-"""The outermost first, none of extent 1; an axis of one element has none."""
+"""The factors, the outermost first, all of extent 2 or more; an axis of one element has none."""
 
 
 @dataclass(frozen=True)
 class View:
-    """Where in a dense tensor, in elements from its first, another one's elements lie."""
+    """The places of a tensor's elements in another, dense tensor, in elements from its first."""
 
     axes: tuple[Axis, ...]
     offset: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the extents of the axes."""
+        """The extents of the axes."""
         return tuple(map(axis_extent, self.axes))
 
     def is_dense(self) -> bool:
-        """Say whether it holds its elements one after another, from the first on."""
+        """Return whether the elements lie one after another, from the first on."""
         return self.offset == 0 and merge(sum(self.axes, ())) == merge(sum(dense(self.shape).axes, ()))
 
     def permute(self, order: Sequence[int]) -> View:
-        """Return it with its axes in another order."""
+        """Return the view with its axes in another order."""
         return replace(self, axes=tuple(self.axes[axis] for axis in order))
 
     def reshape(self, shape: Sequence[int]) -> View | None:
-        """Return it in another shape of as many elements; None where no factors say where they lie."""
+        """Return the view in another shape of as many elements; None if no factors can express it."""
         left = [factor for axis in self.axes for factor in axis]
         axes = []
         for extent in shape:
@@ -55,7 +55,7 @@ class View:
         return replace(self, axes=tuple(axes))
 
     def slice(self, axis: int, begin: int, end: int, step: int = 1) -> View | None:
-        """Return a part along one axis; None where its factors do not allow it."""
+        """Return a slice along one axis; None if its factors do not allow it."""
         factors = self.axes[axis]
         if (begin, step) == (0, 1) and end == axis_extent(factors):
             return self
@@ -74,14 +74,14 @@ class View:
         return self._with_axis(axis, part, begin // size * first.stride)
 
     def broadcast(self, shape: Sequence[int]) -> View:
-        """Return it repeated along new axes in front and axes of extent 1."""
+        """Return the view repeated along new axes in front and along axes of extent 1."""
         axes = ((),) * (len(shape) - len(self.axes)) + self.axes
         return replace(
             self, axes=tuple(axis or _axis(Factor(extent, 0)) for axis, extent in zip(axes, shape, strict=True))
         )
 
     def repeat(self, axis: int, times: int, *, each: bool) -> View:
-        """Return it with an axis several times over: each element, or the whole axis again and again."""
+        """Return the view with an axis repeated: each element several times, or the whole axis again and again."""
         factors, again = self.axes[axis], _axis(Factor(times, 0))
         return self._with_axis(axis, (*factors, *again) if each else (*again, *factors), 0)
 
@@ -97,12 +97,12 @@ def dense(shape: Sequence[int]) -> View:
 
 
 def axis_extent(factors: Sequence[Factor]) -> int:
-    """Return how many elements an axis has."""
+    """Return the number of elements of an axis."""
     return math.prod(factor.extent for factor in factors)
 
 
 def merge(factors: Sequence[Factor]) -> Axis:
-    """Return as few factors as say the same."""
+    """Return the fewest factors with the same elements in the same order."""
     merged: list[Factor] = []
     for factor in factors:
         if merged and merged[-1].stride == factor.extent * factor.stride:
@@ -112,7 +112,7 @@ def merge(factors: Sequence[Factor]) -> Axis:
 
 
 def refine(axes: Sequence[Axis]) -> list[Axis] | None:
-    """Return axes of one extent in factors whose extents are the same for all; None where they have none."""
+    """Split axes of one extent into factors of equal extents; None if that is impossible."""
     left = [list(axis) for axis in axes]
     made: list[list[Factor]] = [[] for _ in axes]
     while any(left):

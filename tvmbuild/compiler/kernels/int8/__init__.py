@@ -1,1 +1,1 @@
-"""Products of bytes as TE, for the dot instructions of CPUs."""
+"""Products of bytes in TE, for the dot instructions of CPUs."""

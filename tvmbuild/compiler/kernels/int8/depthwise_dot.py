@@ -1,8 +1,8 @@
-"""Depthwise convolutions by a dot instruction: it adds up neighbouring columns of each channel, not channels.
+"""Depthwise convolutions by a dot instruction that adds up neighbouring columns of each channel, not channels.
 
-What lies beside each other in memory are the channels of a pixel. So four columns of some channels are interleaved
-first, which a window's rows and the windows that lie in the same columns share: for each of these the weights are
-shifted, with zeros where it has none.
+In memory, the channels of a pixel lie side by side. Four columns of some channels are therefore interleaved first. The
+rows of a window and the windows in the same columns share them; each of these windows has its own shifted weights, with
+zeros in the columns that it does not cover.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from tvmbuild.compiler.kernels.int8.dot_kernels import Padded, finish, pad, plac
 from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, COLUMNS, DotInstruction
 
 SHORT = 16
-"""Outputs of a row that are written out one after another: which window of its columns each is needs no loop then."""
+"""The longest row whose outputs are written out one after another, so that a window's index in its columns needs no
+loop."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Which columns a use of the instruction adds up, and how many windows share them."""
+    """The columns that a use of the instruction adds up, and the number of windows that share them."""
 
     instruction: DotInstruction
     stride: int
     uses: int
-    """Of the instruction for a row of a window."""
+    """The number of uses of the instruction for a row of a window."""
     shared: int
-    """Windows beside each other that lie in the columns of these uses."""
+    """The number of neighbouring windows that lie in the columns of these uses."""
 
     @property
     def columns(self) -> int:
-        """Return how many columns the uses have."""
+        """The number of columns in these uses."""
         return self.uses * BYTES
 
 
 def choose_window(call: relax.Call, padded: Padded, instruction: DotInstruction) -> Window | None:
-    """Return the way of an NHWC depthwise convolution; None where the instruction or the form is none for it."""
+    """Return the window of an NHWC depthwise convolution; None if the instruction or the shape does not fit."""
     source, shape = static_shape(padded.source), static_shape(call)
     if not instruction.adds_columns or source is None or shape is None or shape[-1] % instruction.lanes:
         return None
@@ -58,7 +59,7 @@ def choose_window(call: relax.Call, padded: Padded, instruction: DotInstruction)
 
 
 def pack_window(weights: np.ndarray[Any, Any], window: Window) -> np.ndarray[Any, Any]:
-    """Return, of HWIO, windows x rows x uses x channels; each is a word of a use's columns."""
+    """Pack HWIO weights as windows x rows x uses x channels; each element is a word of a use's columns."""
     rows, columns, _, channels = weights.shape
     made = np.zeros((window.shared, rows, window.columns, channels), np.int8)
     for place in range(window.shared):
@@ -71,7 +72,7 @@ def pack_window(weights: np.ndarray[Any, Any], window: Window) -> np.ndarray[Any
 def write_windows(
     call: relax.Call, padded: Padded, packed: relax.Expr, window: Window, begin: relax.Expr | None = None
 ) -> tirx.PrimFunc:
-    """Return the sums of a depthwise convolution, each of which begins with a number of its channel, or with 0."""
+    """Write the sums of a depthwise convolution, each starting from a number of its channel, or from 0."""
     shared, down = window.shared, int(call.attrs.strides[0])
     batch, _, width, channels = (int(each) for each in call.ty.shape.values)
     _, rows, uses, _ = (int(each) for each in packed.ty.shape.values)
@@ -80,7 +81,7 @@ def write_windows(
     data, weights, *first = (placeholder(each) for each in (padded.source, packed, begin) if each is not None)
     read = pad(data, padded)
 
-    # Whole words further, sets share words: what one reads last, the next one reads first.
+    # If the step between sets is a whole number of words, sets share words: the next set reads the last words first.
     further, rest = divmod(step, BYTES)
     words, apart = ((sets, uses), step) if rest else (((sets - 1) * further + uses, 1), BYTES)
 
@@ -102,7 +103,7 @@ def write_windows(
 
 
 def _reach(padded: Padded, columns: int) -> Padded:
-    """Return the tensor with at least so many columns: those beyond the last window meet weights of 0."""
+    """Pad the tensor to at least ``columns`` columns; columns beyond the last window meet weights of 0."""
     has = int(padded.source.ty.shape.values[2]) + padded.before[1] + padded.after[1]
     below, beside = padded.after
     return replace(padded, after=(below, beside + max(0, columns - has)))

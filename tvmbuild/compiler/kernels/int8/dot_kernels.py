@@ -1,4 +1,4 @@
-"""Functions that add up integer products: what each reads, in the order in which a dot instruction takes it."""
+"""Functions that add up integer products and read operands in the order of a dot instruction."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_within
 from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, DotInstruction
 
 CONVOLUTION, PRODUCT = "conv2d_int8", "matmul_int8"
-"""Names."""
+"""The names of the functions."""
 _FREE = "layout_free_buffers"
-"""TVM's attribute: which parameters are constants."""
+"""The attribute with which TVM lists the parameters that are constants."""
 
 
 def write_dense(
@@ -28,9 +28,9 @@ def write_dense(
     instruction: DotInstruction,
     begin: relax.Expr | None = None,
 ) -> tirx.PrimFunc:
-    """Return the sums of a dense convolution, each of which begins with a number of its channel; 0 where none is given.
+    """Write the sums of a dense convolution, each starting from a number of its channel; from 0 without ``begin``.
 
-    There are as many numbers as sums with those that fill vectors.
+    ``begin`` also has numbers for the channels that fill up vectors.
     """
     data, weights, *first = (placeholder(each) for each in (padded.source, packed, begin) if each is not None)
     read = widen(pad(data, padded), instruction)
@@ -46,9 +46,10 @@ def write_dense(
 
 
 def write_groups(call: relax.Call, padded: Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
-    """Return the sums of a convolution in groups of several channels.
+    """Write the sums of a convolution in groups of several channels.
 
-    Where a group's channels fill no uses of the instruction it reads those of the next, and weights there are 0.
+    Where a group's channels do not fill the uses of the instruction, it reads those of the next group with weights of
+    0.
     """
     data, weights = placeholder(padded.source), placeholder(packed)
     read = widen(pad(data, padded), instruction)
@@ -79,7 +80,7 @@ def write_product(
     instruction: DotInstruction,
     begin: relax.Expr | None = None,
 ) -> tirx.PrimFunc:
-    """Return the sums of products with a matrix, or with one for each, which begin as those of a convolution do."""
+    """Write the sums of products with one matrix, or with one matrix each; they start as those of `write_dense` do."""
     data, weights, *first = (placeholder(each) for each in (source, packed, begin) if each is not None)
     read = widen(data, instruction)
 
@@ -93,7 +94,7 @@ def write_product(
 def _sum_up(
     call: relax.Call, weights: te.Tensor, find: Callable[..., Any], instruction: DotInstruction, name: str
 ) -> te.Tensor:
-    """Return the sums, filled up to whole vectors; ``find`` gives a number of the data."""
+    """Return the sums, padded to whole vectors; ``find`` returns an element of the data."""
     *many, vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in weights.shape)
     row, column, use, k = reduce_over(rows, columns, uses, steps * own)
 
@@ -114,7 +115,7 @@ def _take_channels(whole: te.Tensor, call: relax.Call) -> te.Tensor:
 
 
 def write_packing(matrices: relax.Expr, instruction: DotInstruction) -> tuple[tirx.PrimFunc, Sequence[int]]:
-    """Return what packs matrices as constant weights are when the package is built, and the shape."""
+    """Write the function that packs matrices in the order of packed constant weights; return it and the shape."""
     source = placeholder(matrices)
     *many, depth, outputs = (int(each) for each in matrices.ty.shape.values)
     lanes, group, steps = instruction.lanes, instruction.group, instruction.steps
@@ -136,9 +137,9 @@ def write_depthwise(
     begin: relax.Expr | None = None,
     result: str = "int32",
 ) -> tirx.PrimFunc:
-    """Add up in float32 or in int32 what is widened to the weights' type.
+    """Add up products in float32 or int32; data are first widened to the weights' type.
 
-    Float32 is exact where weights and what sums begin with are small enough.
+    Float32 is exact where the weights and the initial values are small enough.
     """
     data, weights, *first = (placeholder(each) for each in (padded.source, weights_of, begin) if each is not None)
     rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)
@@ -160,7 +161,7 @@ def write_depthwise(
 
 
 def pin_initial_values(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Take what sums begin with from the constants that a search may lay out otherwise: it is in no block's reads."""
+    """Keep a search from changing the layout of the sums' initial values, which are in no block's reads."""
     return map_prim_funcs(mod, _keep_beginning)
 
 
@@ -174,12 +175,12 @@ def _keep_beginning(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
     return function.with_attr(_FREE, kept) if len(kept) < len(free) else None
 
 
-# What functions of integer sums consist of: the data padded and widened, and what sums begin with.
+# The parts of functions of integer sums: padded and widened data, and the sums' initial values.
 
 
 @dataclass(frozen=True)
 class Padded:
-    """A tensor with so many rows and columns more on each side, all of one number."""
+    """A tensor with additional rows and columns on each side, all of one number."""
 
     source: relax.Expr
     value: int
@@ -188,17 +189,17 @@ class Padded:
 
 
 def placeholder(expr: relax.Expr) -> te.Tensor:
-    """Return a tensor of the expression's shape and type."""
+    """Return a placeholder of the expression's shape and type."""
     return te.placeholder(expr.ty.shape.values, str(expr.ty.dtype))
 
 
 def reduce_over(*extents: int) -> list[Any]:
-    """Return axes of sums."""
+    """Return reduction axes of these extents."""
     return [te.reduce_axis(wide(0, each), name=f"r{place}") for place, each in enumerate(extents)]
 
 
 def pad(data: te.Tensor, padded: Padded) -> te.Tensor:
-    """Return the tensor with its rows and columns; where there are any, in a stage of its own."""
+    """Pad the tensor with its rows and columns, if any, in a separate stage."""
     if not any((*padded.before, *padded.after)):
         return data
     before, after = (wide(0, *sides, 0) for sides in (padded.before, padded.after))
@@ -206,14 +207,14 @@ def pad(data: te.Tensor, padded: Padded) -> te.Tensor:
 
 
 def widen(data: te.Tensor, instruction: DotInstruction) -> te.Tensor:
-    """Return what the instruction takes."""
+    """Convert the data to the type that the instruction takes."""
     if instruction.data == instruction.tensor:
         return data
     return te.compute(data.shape, lambda *at: data[at].astype(instruction.data), name="wide")
 
 
 def finish(arguments: list[te.Tensor], begun: str | None) -> tirx.PrimFunc:
-    """Return the function; sums of the block ``begun`` begin with the last but one of the arguments."""
+    """Return the function; the sums of the block ``begun`` start from the last argument but one."""
     function = te.create_prim_func(arguments)
     if begun is not None:
         function = _begin(function, begun)
@@ -221,14 +222,15 @@ def finish(arguments: list[te.Tensor], begun: str | None) -> tirx.PrimFunc:
 
 
 def _begin(function: tirx.PrimFunc, name: str) -> tirx.PrimFunc:
-    """Return the function whose sums begin with a number of their channel: what TVM makes of it begins with 0."""
+    """Return the function with sums that start from a number of their channel: TVM's function starts from 0."""
     first = function.params[-2]
 
     def begin(block: s_tir.SBlock) -> s_tir.SBlock:
         if str(block.name_hint) != name:
             return block
         init = tirx.BufferStore(block.init.buffer, first[block.init.indices[-1]], block.init.indices)
-        # Not among what it reads: a schedule's update, which has no beginning, must be the instruction's to the letter.
+        # The initial values are not listed among the block's reads: a schedule's update, which has no initial value,
+        # must match the instruction exactly.
         return s_tir.SBlock(
             block.iter_vars,
             block.reads,

@@ -1,4 +1,4 @@
-"""Functions that look up each byte of a tensor in a table of 256: by the CPU's shuffles, dozens of bytes at once."""
+"""Functions that look up each byte of a tensor in a table of 256, dozens of bytes at once, by the CPU's shuffles."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from tvmbuild.compiler.machine.machine import CHUNKS_PER_THREAD, Machine
 
 ENTRIES = 256
 _BYTES_PER_THREAD = 1 << 17
-"""So many take about as long as to start a thread."""
+"""The number of bytes that take about as long as the start of a thread."""
 Load = Callable[[int, str], Any]
-"""From a place of the table, a vector of a type."""
+"""A loader of a vector: from an index of the table and a type."""
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """A way to look up several bytes at once."""
+    """A method to look up several bytes at once."""
 
     features: frozenset[str]
-    """LLVM's names; those that are needed together."""
+    """The CPU features, by LLVM's names, that the method needs."""
     lanes: int
     look_up: Callable[[Load, Any], Any]
-    """From the table and a vector of bytes, the vector of their entries."""
+    """The function from the table and a vector of bytes to the vector of their entries."""
 
 
 def find_lookup(target: tvm.target.Target) -> Lookup | None:
-    """Return the quickest way that the CPU target has; None where computing is as quick."""
+    """Return the fastest method of the CPU target; None where computing is as fast."""
     if str(target.kind.name) != "llvm":
         return None
     return choose_lookup({str(name) for name in codegen.llvm_get_cpu_features(target)})
 
 
 def choose_lookup(features: AbstractSet[str]) -> Lookup | None:
-    """Return the quickest way that a CPU of these features has."""
+    """Return the fastest method for a CPU with these features; None if it has none."""
     return next((each for each in LOOKUPS if each.features <= features), None)
 
 
 def write_lookup(shape: Sequence[int], types: tuple[str, str], lookup: Lookup, machine: Machine) -> tirx.PrimFunc:
-    """Return the function from bytes and a table of 256 uint8 to bytes; the shape has at least as many as the lanes.
+    """Write the function from bytes and a table of 256 uint8 to bytes; the shape has at least ``lanes`` elements.
 
-    ``types``: of the bytes that are read and written, uint8 or int8; the table goes by their bits.
+    ``types`` are the types of the bytes that are read and written, uint8 or int8; the table is indexed by their bits.
     """
     total, lanes = math.prod(shape), lookup.lanes
     chunks = CHUNKS_PER_THREAD * machine.threads if machine.threads > 1 and total >= _BYTES_PER_THREAD else 1
@@ -68,7 +68,7 @@ def write_lookup(shape: Sequence[int], types: tuple[str, str], lookup: Lookup, m
             return table.vload(wide(place), dtype)
 
         with T.parallel(int64(chunks)) as chunk, T.serial(int64(each)) as step:
-            # The last ones are done twice where they fill no vector.
+            # The last vector overlaps the one before where the bytes do not fill it.
             at = tirx.Min((chunk * each + step) * lanes, int64(total - lanes))
             values = lookup.look_up(load, source.vload([at], f"uint8x{lanes}"))
             T.buffer_store(made, values, [tirx.Ramp(at, int64(1), lanes)])
@@ -76,7 +76,7 @@ def write_lookup(shape: Sequence[int], types: tuple[str, str], lookup: Lookup, m
 
 
 def _by_bytes(load: Load, at: Any) -> Any:
-    """Two registers of the table at once: an index has seven bits there."""
+    """Look up in two registers of the table at once, with indices of seven bits."""
     low, high = (
         _call(
             "llvm.x86.avx512.vpermi2var.qi.512", "uint8x64", load(first, "uint8x64"), at, load(first + 64, "uint8x64")
@@ -87,7 +87,7 @@ def _by_bytes(load: Load, at: Any) -> Any:
 
 
 def _by_words(load: Load, at: Any) -> Any:
-    """Pairs of entries, of which the index' last bit chooses one."""
+    """Look up pairs of entries, and choose one by the index' last bit."""
     index = tirx.Cast("uint16x32", at)
     pair = index >> _spread(1, "uint16", 32)
     quarters = [tirx.reinterpret("uint16x32", load(first, "uint8x64")) for first in range(0, ENTRIES, 64)]
@@ -100,7 +100,7 @@ def _by_words(load: Load, at: Any) -> Any:
 
 
 def _by_quarters(load: Load, at: Any) -> Any:
-    """Four registers of the table at once; an index beyond them gives zero."""
+    """Look up in four registers of the table at once; an index beyond them gives zero."""
     made = None
     for first in range(0, ENTRIES, 64):
         quarter = [load(first + 16 * place, "uint8x16") for place in range(4)]
@@ -122,4 +122,4 @@ LOOKUPS = (
     Lookup(frozenset({"avx512bw"}), 32, _by_words),
     Lookup(frozenset({"neon", "v8a"}), 16, _by_quarters),
 )
-"""The quickest first."""
+"""The methods, the fastest first."""

@@ -1,1 +1,1 @@
-"""Winograd's transforms and products as TensorIR."""
+"""Winograd's transforms and products in TensorIR."""

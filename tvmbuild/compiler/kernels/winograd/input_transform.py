@@ -1,4 +1,4 @@
-"""The transform of Winograd's input: from NHWC to one matrix a position of a tile."""
+"""Winograd's input transform: from NHWC to one matrix for each position of a tile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.compiler.kernels.winograd.transforms import Tiling, apply_twice, p
 
 
 def make_input_transform(tiling: Tiling) -> tirx.PrimFunc:
-    """Return the function from NHWC to [position, tile, channel]; padding is read as zeros."""
+    """Write the function from NHWC to [position, tile, channel]; padding is read as zeros."""
     channels = tiling.shape[3]
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("winograd_input")
@@ -43,7 +43,7 @@ class _ChannelPart:
     count: int
     lanes: int
     suffix: str = ""
-    """Of its blocks' names."""
+    """The suffix of its blocks' names."""
 
 
 def _channel_parts(channels: int, lanes: int) -> tuple[_ChannelPart, ...]:
@@ -55,7 +55,8 @@ def _channel_parts(channels: int, lanes: int) -> tuple[_ChannelPart, ...]:
 def _transform_channels(tiling: Tiling, buffers: tuple[Any, Any, Any], tile: Any, part: _ChannelPart) -> None:
     """Write the loops over some channels of a tile.
 
-    Two blocks, for the loop over tiles to have two parts: a search would make vectors across tiles of one.
+    They are two blocks, so that the loop over tiles has two parts: with one part, a search would vectorize across
+    tiles.
     """
     data, patches, out = buffers
     span = range(tiling.size)
@@ -91,7 +92,7 @@ def _transform_channels(tiling: Tiling, buffers: tuple[Any, Any, Any], tile: Any
 
 
 def _load_padded(data: Any, tiling: Tiling, where: tuple[Any, int, int], channel: Any) -> Any:
-    """Return the element (row, column) of a tile's input; a condition only where it may be padding."""
+    """Return the element (row, column) of a tile's input, with a condition where it may be padding."""
     tile, row, column = where
     image, y, x = place(tiling, tile)
     y, x = y + (row - tiling.padding[0]), x + (column - tiling.padding[1])

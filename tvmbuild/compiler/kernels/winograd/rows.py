@@ -1,6 +1,6 @@
-"""Winograd's convolution in one function, some rows of tiles at a time, whose intermediate results stay in cache.
+"""Winograd's convolution in one function, some rows of tiles at a time, with intermediate results in cache.
 
-For large pictures the transformed input is many times as large as the second-level cache; three functions would carry
+For large pictures the transformed input is many times as large as the second-level cache; three functions would move
 it through memory twice.
 """
 
@@ -20,13 +20,13 @@ from tvmbuild.compiler.machine.machine import Machine
 _ROWS = "winograd_rows"
 _PRODUCTS = "winograd_rows_products"
 _OTHER_REGISTERS = 4
-"""For what is multiplied; the rest hold sums."""
+"""The number of registers for operands; the others hold sums."""
 _VECTORS = 2
-"""Of the output channels, in a tile of registers."""
+"""The vectors of output channels in a register tile."""
 
 
 def pays_in_rows(tiling: Tiling) -> bool:
-    """Tell whether to compute the convolution in rows: each of them reads all weights once more."""
+    """Return whether to compute the convolution in rows: each group of rows reads all weights once more."""
     if tiling.shape[3] % tiling.lanes[0]:
         return False
     weights = tiling.shape[3] * tiling.panels * tiling.panel
@@ -35,7 +35,7 @@ def pays_in_rows(tiling: Tiling) -> bool:
 
 
 def make_rows(tiling: Tiling, machine: Machine) -> tirx.PrimFunc:
-    """Return the function from NHWC and transformed weights to NHWC; what follows elementwise may be fused to it."""
+    """Write the function from NHWC and transformed weights to NHWC; later elementwise operators may be fused to it."""
     batch, rows, columns = tiling.grid
     count = _rows_together(tiling, machine) * columns
     inputs, panels, panel = tiling.shape[3], tiling.panels, tiling.panel
@@ -60,7 +60,7 @@ def make_rows(tiling: Tiling, machine: Machine) -> tirx.PrimFunc:
 
 
 def _rows_together(tiling: Tiling, machine: Machine) -> int:
-    """Return how many rows of tiles are done at a time: as many as fit into the cache, and all threads have some."""
+    """Return the number of tile rows to compute at a time: as many as fit into the cache, with some for each thread."""
     _, rows, columns = tiling.grid
     row = 4 * tiling.positions * columns * (tiling.shape[3] + tiling.panels * tiling.panel)
     most = min(machine.limits.far_cache // row, rows // (2 * machine.threads))

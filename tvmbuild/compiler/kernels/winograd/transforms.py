@@ -1,7 +1,7 @@
-"""The TensorIR functions of Winograd's convolution F(m x m, 3 x 3): straight lines of vectors along the channels.
+"""The TensorIR functions of Winograd's convolution F(m x m, 3 x 3), unrolled, with vectors along the channels.
 
-Their loops are part of them: tiles on all threads, vectors of channels inside. Each element is used once or twice, so
-memory decides their time and there is little for a search to find. Coefficients: Lavin and Gray, "Fast Algorithms for
+They are written with their loops: tiles on all threads, vectors of channels inside. Each element is used once or
+twice, so that memory decides their time and a search finds little. Coefficients: Lavin and Gray, "Fast Algorithms for
 Convolutional Neural Networks", 2015 (points 0, 1, -1, infinity; for m = 4 also 2, -2).
 """
 
@@ -20,9 +20,9 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, float32, int64, wide
 
 INVERSE = "winograd_inverse"
-"""The block of the inverse transform, by which the functions that it was fused into are found."""
+"""The block of the inverse transform; it identifies the functions that the transform was fused into."""
 PRODUCTS = "winograd_products"
-"""The block of the products of matrices, where they are a function of their own."""
+"""The block of the matrix products, where they are a separate function."""
 CROP = "winograd_crop"
 
 _WEIGHTS = {
@@ -44,51 +44,52 @@ class Tiling:
 
     m: int
     shape: tuple[int, int, int, int]
-    """Of the input."""
+    """The input's shape."""
     channels: int
-    """Of the output."""
+    """The number of output channels."""
     padding: tuple[int, int, int, int]
-    """Top, left, bottom, right."""
+    """The padding: top, left, bottom, right."""
     lanes: tuple[int, int]
-    """Channels in a vector, of the input and of the output; what they leave of the input goes one by one."""
+    """The channels in a vector of the input and of the output; the remaining input channels are transformed one by
+    one."""
     panel: int
-    """Output channels that lie together in the weights; the last panel may have some that are zero and left out."""
+    """The number of output channels side by side in the weights; the last panel may be padded with zeros."""
 
     @property
     def size(self) -> int:
-        """Return how many inputs a tile takes in each direction."""
+        """The number of a tile's inputs in each direction."""
         return self.m + 2
 
     @property
     def positions(self) -> int:
-        """Return how many products of matrices there are."""
+        """The number of matrix products."""
         return self.size**2
 
     @property
     def output(self) -> tuple[int, int, int, int]:
-        """Return the output's shape."""
+        """The output's shape."""
         top, left, bottom, right = self.padding
         return self.shape[0], self.shape[1] + top + bottom - 2, self.shape[2] + left + right - 2, self.channels
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Return batch, rows and columns of tiles."""
+        """The batch, and the rows and columns of tiles."""
         return self.shape[0], -(-self.output[1] // self.m), -(-self.output[2] // self.m)
 
     @property
     def tiles(self) -> int:
-        """Return how many tiles there are."""
+        """The number of tiles."""
         batch, rows, columns = self.grid
         return batch * rows * columns
 
     @property
     def panels(self) -> int:
-        """Return how many panels of output channels there are."""
+        """The number of panels of output channels."""
         return -(-self.channels // self.panel)
 
 
 def transform_weights(weights: NDArray[np.float32], tiling: Tiling) -> NDArray[np.float32]:
-    """Return HWIO weights as [position, panel, input channel, channel of the panel]."""
+    """Transform HWIO weights to [position, panel, input channel, channel of the panel]."""
     factors = np.array(_WEIGHTS[tiling.m])
     unused = tiling.panels * tiling.panel - tiling.channels
     padded = np.pad(weights.astype(np.float64), ((0, 0), (0, 0), (0, 0), (0, unused)))
@@ -98,7 +99,7 @@ def transform_weights(weights: NDArray[np.float32], tiling: Tiling) -> NDArray[n
 
 
 def make_products(tiling: Tiling) -> tirx.PrimFunc:
-    """Return the product of matrices at each position: [position, tile, panel, channel of the panel]."""
+    """Return the matrix product at each position: [position, tile, panel, channel of the panel]."""
     inputs = tiling.shape[3]
     data = te.placeholder((tiling.positions, tiling.tiles, inputs), name="data")
     weights = te.placeholder((tiling.positions, tiling.panels, inputs, tiling.panel), name="weights")
@@ -109,13 +110,13 @@ def make_products(tiling: Tiling) -> tirx.PrimFunc:
 
 
 def make_inverse_transform(tiling: Tiling) -> tirx.PrimFunc:
-    """Return the function from products to NHWC; what follows elementwise may be fused to it."""
+    """Write the function from products to NHWC; later elementwise operators may be fused to it."""
     m, panel = tiling.m, tiling.panel
     batch, rows, columns = tiling.grid
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name(INVERSE)
         T.func_attr({"tirx.noalias": True, "op_pattern": FUSABLE_WITH_ELEMENTWISE})
-        # 64 bits: FuseTIR wants the types that TVM gives to the functions after it.
+        # Int64 shapes: FuseTIR needs the types that TVM gives to the functions after it.
         shape = (tiling.positions, tiling.tiles, tiling.panels, panel)
         data = T.arg("data", T.buffer(wide(*shape), layout=None))
         out = T.arg("out", T.buffer(wide(*tiling.output), layout=None))
@@ -143,7 +144,7 @@ def write_inverse(tiling: Tiling, data: Any, whole: Any, tile: Any) -> None:
 
 
 def write_crop(tiling: Tiling, whole: Any, out: Any) -> None:
-    """Write the loops that leave out what the last tiles have too much."""
+    """Write the loops that drop the outputs of the last tiles beyond the output."""
     with T.grid(*wide(*tiling.output)) as variables, T.sblock(CROP):
         at = T.axis.remap("SSSS", variables)
         T.buffer_store(out, whole[tuple(at)], at)

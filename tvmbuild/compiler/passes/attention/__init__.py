@@ -1,1 +1,1 @@
-"""Attention found in the graph, and described."""
+"""The search for attention in the graph, and its description for the kernels."""

@@ -1,4 +1,4 @@
-"""From a pattern of the graph to the form that functions are written from: where each operand's numbers lie."""
+"""The step from a pattern of the graph to the form that kernels are written from: where each operand's numbers lie."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tvmbuild.compiler.remarks import missed
 
 
 class Describer:
-    """Describes the attentions of one function, whose masks they share."""
+    """A describer of the attentions of one function, which share their masks."""
 
     def __init__(self, rewriter: PyExprMutator, graph: DefUse) -> None:
         self._rewriter, self._graph = rewriter, graph
         self._masks: dict[object, Prepared] = {}
 
     def describe(self, pattern: Pattern) -> Found | None:
-        """Return the form, with its inputs as they are in the module that is being made; None where it has none."""
+        """Return the form and its inputs in the new module; None for a pattern that no form describes."""
         scores, shape = pattern.scores, static_shape(pattern.product)
         if shape is None or 0 in (*shape, *scores.shape):
             return missed("its shape is not known, or of no elements")
@@ -37,7 +37,8 @@ class Describer:
         prepared = [each for each in masks if each is not None]
         if len(prepared) < len(masks):
             return missed("the shape of its mask is not known")
-        # Moved first where no factor divides the other: where keys and values are repeated in two ways, say.
+        # Operands are copied into order first where no factor divides the other, for example if keys and values are
+        # repeated in two ways.
         found = self._arrange(pattern, prepared, moves=False) or self._arrange(pattern, prepared, moves=True)
         return found or missed("the heads of its operands have no factors in common")
 
@@ -96,7 +97,10 @@ class Describer:
     def _find_source(
         self, expr: relax.Expr, shape: tuple[int, ...], *, scaled: bool = False, moves: bool = False
     ) -> Source | None:
-        """Return the tensor in that shape, its rows and columns of one step each; ``moves``: as the graph says."""
+        """Return the tensor as a view in that shape whose rows and columns have one stride each.
+
+        ``moves``: take the expression itself, with the moves of the graph, instead of the tensor behind it.
+        """
         expr = self._rewriter.visit_expr(expr)
         own = static_shape(expr)
         source = None if moves else find_source(self._rewriter.lookup_binding, expr, scaled=scaled)
@@ -113,7 +117,7 @@ def _operand(heads: Axis, source: Source, inputs: list[relax.Expr]) -> Operand |
 
 
 def _place(inputs: list[relax.Expr], tensor: relax.Expr) -> int:
-    """Return the tensor's place among the inputs, of which it becomes one."""
+    """Return the tensor's place among the inputs; a new tensor is appended."""
     for place, each in enumerate(inputs):
         if each.same_as(tensor):
             return place
@@ -121,24 +125,24 @@ def _place(inputs: list[relax.Expr], tensor: relax.Expr) -> int:
     return len(inputs) - 1
 
 
-# Masks as functions get them: float32, and what constant ones hide from a row whatever the scores are.
+# Masks in the form that kernels take: float32, and the keys that a constant mask hides from a row for any scores.
 
 _HIDES = -1e9
-"""A score to which this is added has the weight 0 beside any other."""
+"""A mask's addend at which a score gets the weight 0 beside any other."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A mask's numbers, as a view of the scores' shape, and what they do."""
+    """A mask's numbers as a view in the scores' shape, and the score that it fills in, if it does not add."""
 
     source: Source
     fill: float | None
 
 
 def prepare_mask(rewriter: PyExprMutator, mask: MaskOf, made: dict[object, Prepared]) -> Prepared | None:
-    """Return the mask with the numbers of neighbouring queries side by side: a vector has some queries of one key.
+    """Lay out the mask with neighbouring queries side by side: a vector holds several queries of one key.
 
-    ``made`` keeps what was made, so that all layers share it.
+    ``made`` keeps the prepared masks, so that all layers share them.
     """
     tensor = rewriter.visit_expr(mask.tensor)
     while is_call(value := resolve(rewriter.lookup_binding, tensor), "relax.broadcast_to"):
@@ -179,7 +183,7 @@ def _lay_out(tensor: relax.Expr, mask: MaskOf, shape: tuple[int, ...]) -> relax.
 
 
 def find_visible(masks: Sequence[MaskOf], shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Return for each row the keys that some head sees through the constant masks; nothing where that is no gain."""
+    """Return, for each row, the keys that some head sees under one constant mask; empty if that saves nothing."""
     hidden = _hides(masks[0]) if len(masks) == 1 else None
     if hidden is None or not hidden.any():
         return ()
@@ -192,7 +196,7 @@ def find_visible(masks: Sequence[MaskOf], shape: tuple[int, ...]) -> tuple[tuple
 
 
 def _hides(mask: MaskOf) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
-    """Return where a constant mask hides a key; None of one that is computed."""
+    """Return where a constant mask hides a key; None for a computed mask."""
     if not isinstance(mask.tensor, tvm.ir.GenericConst):
         return None
     values: np.ndarray[Any, Any] = mask.tensor.value.numpy()
@@ -202,11 +206,11 @@ def _hides(mask: MaskOf) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
     return hidden if mask.fill <= _HIDES else np.zeros_like(hidden)
 
 
-# In which order an attention's output best lies: so that the transposes after it move nothing.
+# The order of an attention's output in memory for which the transposes after it move nothing.
 
 
 def choose_order(graph: DefUse, product: relax.Call, heads: tuple[int, ...], sizes: tuple[int, int]) -> int:
-    """Return before how many of the heads the output's rows best lie; ``sizes``: rows and width of a head."""
+    """Return how many head axes the output's rows should follow; ``sizes``: rows and width of a head."""
     chain = _follow(graph, product)
     for after in range(len(heads) + 1 if chain else 0):
         view: View | None = as_written(heads, sizes, after).reshape(static_shape(product) or ())
@@ -218,18 +222,18 @@ def choose_order(graph: DefUse, product: relax.Call, heads: tuple[int, ...], siz
 
 
 def rows_last(count: int, after: int) -> list[int]:
-    """Return the axes of the output in the order heads, rows, width."""
+    """Return the axes that put the stored output in the order heads, rows, width."""
     return [*range(after), *range(after + 1, count + 1), after, count + 1]
 
 
 def as_written(heads: tuple[int, ...], sizes: tuple[int, int], after: int) -> View:
-    """Return [heads…, rows, width] of an output whose rows lie before all but ``after`` of the heads."""
+    """Return the view [heads…, rows, width] of an output that is stored with its rows after ``after`` head axes."""
     shape = (*heads[:after], sizes[0], *heads[after:], sizes[1])
     return dense(shape).permute(rows_last(len(heads), after))
 
 
 def _follow(graph: DefUse, product: relax.Call) -> list[relax.Call]:
-    """Return the reshapes and transposes, up to the last transpose, that alone use the product's result."""
+    """Return the reshapes and transposes, up to the last transpose, that are the only users of the product's result."""
     variable = next((each for each, value in graph.values.items() if hash(value) == hash(product)), None)
     chain: list[relax.Call] = []
     while variable is not None and len(users := graph.users.get(variable, [])) == 1:

@@ -1,7 +1,8 @@
-"""The pass: attention found in ``main``, and a call of one function in its place.
+"""The pass that finds attention in ``main`` and replaces it by a call of one function.
 
-A ``call_tir`` of what ``write`` makes of :class:`Attention`, on its ``inputs``; the transposes of heads before it are
-steps in those, those after it fall away where the output lies in their order. Each target has a ``write`` of its own.
+The call is a ``call_tir`` of the function that ``write`` makes of `Attention`, on its ``inputs``. Transposes of
+heads before it become strides of the inputs, and those after it are dropped if the output is stored in their order.
+Each target has its own ``write``.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from tvmbuild.compiler.passes.attention.sources import find_source
 from tvmbuild.compiler.remarks import missed
 
 Write = Callable[[Attention], tirx.PrimFunc | None]
-"""Makes the function of an attention; None where separate operators are as quick."""
+"""A writer of an attention's function; None where separate operators are as fast."""
 
 
 def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
-    """Put a call of what ``write`` makes in the place of each attention; a module without any stays as it is."""
+    """Replace each attention by a call of the function that ``write`` makes.
+
+    A module without attention stays as it is.
+    """
     if not operator_calls(mod, "relax.nn.softmax"):
         return mod
     graph, found, left = _find(mod)
@@ -41,11 +45,11 @@ def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
         return mod
     rewriter = _FuseAttention(combined, graph, {hash(each.product): each for each in found}, write)
     fused = rewrite_main(combined, rewriter, TIDY)
-    return mod if fused is combined else fused  # products are combined for attention alone
+    return mod if fused is combined else fused  # combined products only help attention
 
 
 def _find(mod: tvm.ir.IRModule) -> tuple[DefUse, list[Pattern], list[NotAttentionError]]:
-    """Return the attentions, and why others that look like one are none."""
+    """Return the attentions, and why similar patterns are not attention."""
     graph = DefUse(mod["main"])
     matched = [_try(graph, value) for value in graph.values.values() if is_call(value, "relax.matmul")]
     found = [each for each in matched if isinstance(each, Pattern)]
@@ -78,7 +82,7 @@ class _FuseAttention(PyExprMutator):  # type: ignore[misc]
         return call
 
     def _see_through(self, call: relax.Call) -> relax.Expr:
-        """Return a reshape of an attention's output where a transpose of it moves nothing."""
+        """Return a reshape of an attention's output in place of transposes that move nothing."""
         source = find_source(self.lookup_binding, call)
         if source is None or not any(source.tensor.same_as(each) for each in self._outputs):
             return call

@@ -1,4 +1,4 @@
-"""Attention as exporters write it: products, a scale, masks, softmax, and what removes NaN, in Relax's operators."""
+"""Attention as exporters write it in Relax operators: products, a scale, masks, softmax, and the removal of NaN."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _FLOATS = frozenset({"float32", "float16"})
 
 @dataclass(frozen=True)
 class MaskOf:
-    """A mask of the graph: ``tensor`` is added, or ``fill`` stands where it (a bool) is not ``keeps``."""
+    """A mask of the graph: ``tensor`` is added, or ``fill`` replaces the scores where it (a bool) is not ``keeps``."""
 
     tensor: relax.Expr
     shape: tuple[int, ...]
-    """Of the scores that it is applied to."""
+    """The shape of the masked scores."""
     fill: float | None = None
     keeps: bool = True
     factor: float = 1.0
-    """Of what is added, where scores are scaled after it."""
+    """The factor of the added tensor, where scores are scaled after it."""
 
     def times(self, number: float) -> MaskOf:
-        """Return the mask of scores that are multiplied by the number after it."""
+        """Return the mask for scores that are multiplied by the number after it."""
         if self.fill is None:
             return replace(self, factor=self.factor * number)
         return replace(self, fill=self.fill * number)
@@ -38,17 +38,17 @@ class MaskOf:
 
 @dataclass(frozen=True)
 class Scores:
-    """What goes into a softmax."""
+    """The input of a softmax."""
 
     query: relax.Expr
-    """[…, rows, depth]"""
+    """The query, […, rows, depth]."""
     key: relax.Expr
-    """[…, depth, keys]"""
+    """The transposed key, […, depth, keys]."""
     shape: tuple[int, ...]
     scale: float = 1.0
     masks: tuple[MaskOf, ...] = ()
     cap: float | None = None
-    """Softcap: before masks, scores that are scaled become cap · tanh(score)."""
+    """The softcap: before masks, the scaled scores become cap · tanh(score)."""
 
     def times(self, number: float) -> Scores:
         """Return the scores multiplied by the number."""
@@ -60,27 +60,27 @@ class Scores:
 
 @dataclass(frozen=True)
 class Pattern:
-    """An attention of the graph; ``product`` is the call that it ends with."""
+    """An attention of the graph; ``product`` is its last call."""
 
     product: relax.Call
     scores: Scores
     value: relax.Expr
-    """[…, keys, width]"""
+    """The value, […, keys, width]."""
     nan_is_zero: bool
 
 
 _BETWEEN = ELEMENTWISE | MOVES | {"relax.where", "relax.clip", "relax.isnan"}
-"""What exporters put between the products and the softmax, or might."""
+"""Operators that exporters put, or may put, between the products and the softmax."""
 
 
 class NotAttentionError(Exception):
-    """Says why a softmax between two products is none."""
+    """The reason why a softmax between two products is not attention."""
 
 
 def match(graph: DefUse, product: relax.Call) -> Pattern | None:
-    """Return the attention that ends with this product; None where it ends no softmax of another product.
+    """Return the attention that ends with this product; None if it follows no softmax of another product.
 
-    NotAttentionError where something is in the way: what is used elsewhere, too, say, is needed as it is.
+    NotAttentionError gives the obstacle, for example an intermediate result that is used elsewhere, too.
     """
     if not _comes_from(graph, product.args[0], "relax.nn.softmax", "relax.matmul"):
         return None
@@ -96,7 +96,7 @@ def match(graph: DefUse, product: relax.Call) -> Pattern | None:
 
 
 def _comes_from(graph: DefUse, expr: relax.Expr, name: str, *before: str) -> bool:
-    """Say whether a call of that operator leads to the expression, and to that one those before, others between."""
+    """Return whether a call of ``name`` leads to the expression, and a chain of calls of ``before`` to that call."""
     left, seen = [expr], set[int]()
     while left:
         value = resolve(graph.lookup, left.pop())
@@ -133,7 +133,7 @@ def _match_weights(graph: DefUse, expr: relax.Expr) -> tuple[relax.Call, bool]:
 
 
 def _without_nan(graph: DefUse, where: relax.Call) -> relax.Expr | None:
-    """Return the tensor whose NaN the call makes zero."""
+    """Return the tensor if the call replaces its NaN by zero."""
     test = graph.find(where.args[0], "isnan")
     if test is None or scalar(where.args[1]) != 0:
         return None
@@ -148,7 +148,7 @@ def _uncast(graph: DefUse, expr: relax.Expr) -> relax.Expr:
 
 
 def _passes(name: str, call: relax.Call) -> bool:
-    """Say whether the call changes neither the scores nor their order; rows of several heads may become one axis."""
+    """Return whether the call changes neither the scores nor their order; rows of several heads may become one axis."""
     if name == "astype":
         return str(call.ty.dtype) in _FLOATS and str(call.args[0].ty.dtype) in _FLOATS
     if name not in {"reshape", "expand_dims", "squeeze"}:
@@ -200,7 +200,7 @@ def _match_elementwise(graph: DefUse, call: relax.Call, shape: tuple[int, ...]) 
 
 
 def _take_operand(graph: DefUse, call: relax.Call, scores: Scores, other: relax.Expr) -> Scores:
-    """Return the scores with a number as a part of their scale, a tensor that is added as a mask."""
+    """Fold a number into the scores' scale; append an added tensor to their masks."""
     name, shape = operator_name(call), static_shape(call) or ()
     if name == "add":
         is_zero = _same_everywhere(graph, other) == 0
@@ -223,7 +223,7 @@ def _match_where(graph: DefUse, call: relax.Call, shape: tuple[int, ...]) -> Sco
 
 
 def _try_scores(graph: DefUse, expr: relax.Expr, shape: tuple[int, ...]) -> Scores | NotAttentionError | None:
-    """Return the scores, or why they are none; None of another shape and of what no product leads to."""
+    """Return the scores, or why they do not match; None for another shape and for an expression without a product."""
     if static_shape(expr) != shape or not _comes_from(graph, expr, "relax.matmul"):
         return None
     try:
@@ -233,7 +233,7 @@ def _try_scores(graph: DefUse, expr: relax.Expr, shape: tuple[int, ...]) -> Scor
 
 
 def _same_everywhere(graph: DefUse, expr: relax.Expr) -> float | None:
-    """Return the number of which a tensor is made; None where it is not constant."""
+    """Return the number that fills a constant tensor; None for other tensors."""
     value = resolve(graph.lookup, expr)
     while is_call(value, "relax.broadcast_to"):
         value = resolve(graph.lookup, value.args[0])

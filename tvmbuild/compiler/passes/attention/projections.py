@@ -1,7 +1,7 @@
-"""Products of one tensor that make query, key and value, as one product.
+"""One combined product in place of the products of one tensor that make query, key and value.
 
-Fewer calls, wider tiles, and the tensor is read once.
-Attention reads its parts where they lie. A bias that is added to each part is added to all of them.
+This saves calls, makes tiles wider, and reads the tensor once. Attention reads its parts in place. A bias that is
+added to each part is added to the whole.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Values = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class _Projection:
-    """``data`` · ``weights`` + ``bias``, which is bound to a variable as ``value``."""
+    """The projection ``data`` · ``weights`` + ``bias``, which is bound to a variable as ``value``."""
 
     value: relax.Expr
     data: relax.Expr
@@ -36,7 +36,7 @@ class _Projection:
 
 
 def combine_projections(mod: tvm.ir.IRModule, graph: DefUse, patterns: Sequence[Pattern]) -> tvm.ir.IRModule:
-    """Return the module with one product for each attention's queries, keys and values that are of one tensor."""
+    """Combine the products that make query, key and value of an attention from one tensor."""
     groups = [group for pattern in patterns for group in _group(graph, pattern)]
     if not groups:
         return mod
@@ -79,7 +79,7 @@ class _Projections(PyExprMutator):  # type: ignore[misc]
 
 
 def _group(graph: DefUse, pattern: Pattern) -> list[list[_Projection]]:
-    """Return the projections of an attention that are of one tensor, two or three together."""
+    """Return the projections of an attention that read one tensor, in groups of two or three."""
     groups: list[list[_Projection]] = []
     for expr, scaled in ((pattern.scores.query, True), (pattern.scores.key, True), (pattern.value, False)):
         source = find_source(graph.lookup, expr, scaled=scaled)
@@ -89,7 +89,7 @@ def _group(graph: DefUse, pattern: Pattern) -> list[list[_Projection]]:
         others = next((group for group in groups if group[0].data.same_as(found.data)), None)
         if others is None:
             groups.append([found])
-        elif not any(each.value.same_as(found.value) for each in others):  # or one product has all, to be sliced
+        elif not any(each.value.same_as(found.value) for each in others):  # else one product already makes all
             others.append(found)
     return [group for group in groups if len(group) > 1]
 
@@ -116,7 +116,7 @@ def _find_projection(graph: DefUse, expr: relax.Expr) -> _Projection | None:
 
 
 def _find_product(graph: DefUse, value: relax.Expr) -> tuple[relax.Expr, Values] | None:
-    """Return (data, weights) of a product with a constant matrix, or of some columns of one."""
+    """Return (data, weights) of a product with a constant matrix, or with some columns of one."""
     if isinstance(value, relax.TupleGetItem):
         split = resolve(graph.lookup, value.tuple_value)
         product = graph.find(split.args[0], "matmul") if is_call(split, "relax.split") else None

@@ -1,4 +1,4 @@
-"""From a tensor of the graph back to the one whose numbers it has, in another order."""
+"""The search from a tensor of the graph back to the tensor that holds its numbers in another order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvmbuild.compiler.kernels.attention.views import View, dense
 
 @dataclass(frozen=True)
 class Source:
-    """A tensor: where its elements lie in ``tensor``, and by what they are multiplied."""
+    """A tensor as a view: where its elements lie in ``tensor``, and the factor that multiplies them."""
 
     tensor: relax.Expr
     view: View
@@ -25,16 +25,16 @@ class Source:
 
 
 def scalar(expr: relax.Expr) -> float | None:
-    """Return the value of a constant of one element."""
+    """Return the value of a constant of one element; None for other expressions."""
     if not isinstance(expr, tvm.ir.GenericConst) or expr.value.numpy().size != 1:
         return None
     return float(expr.value.numpy().reshape(()))
 
 
 def find_source(lookup: Lookup, expr: relax.Expr, *, scaled: bool = False) -> Source | None:
-    """Return the farthest tensor of which the expression is a view; None where a shape is not known.
+    """Return the farthest tensor that the expression is a view of; None if its shape is unknown or empty.
 
-    ``scaled``: also through multiplications by constant scalars.
+    ``scaled``: follow multiplications by constant scalars, too.
     """
     shape = static_shape(expr)
     if shape is None or 0 in shape:

@@ -1,1 +1,1 @@
-"""Quantised networks: from QDQ to sums of integers."""
+"""The lowering of quantised (QDQ) networks to integer arithmetic."""

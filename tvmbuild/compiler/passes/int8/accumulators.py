@@ -1,4 +1,4 @@
-"""Sums of products in int32, and what is done to them before they are rounded."""
+"""Rules for int32 accumulators: sums of products, and the operators between them and the next rounding."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _keep(ledger: Ledger, made: Accumulator | None) -> relax.Expr | None:
 
 
 def _add(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    """Take a constant that is added, a bias, as a number of the sum's steps."""
+    """Convert an added constant, a bias, to integer steps of the accumulator."""
     for one, other in (call.args, reversed(call.args)):
         found, bias = ledger.find(one), ledger.read_number(other)
         if isinstance(found, Accumulator) and bias is not None and found.is_bounded:
@@ -102,7 +102,7 @@ def _add_bias(ledger: Ledger, call: relax.Call, found: Accumulator, bias: np.nda
         return missed("its sums spread over what is added")
     shape = np.broadcast_shapes(found.offset.shape, found.scale.shape)
     own = _drop_leading_ones(bias, len(shape))
-    with np.errstate(all="ignore"):  # weights of nothing but zeros may have any scale
+    with np.errstate(all="ignore"):  # weights that are all zero may have any scale
         steps = np.rint(own.astype(np.float64) / found.scale)
     if steps.size > max(int(np.prod(shape)), 1) or not np.all(np.isfinite(own)):
         return missed("what is added to its sums is not finite, or not one number for each channel")
@@ -150,7 +150,7 @@ def _bound_by(ledger: Ledger, call: relax.Call, bounds: Callable[[float], tuple[
 
 
 def _take_factor(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    """Take one positive number that integers are multiplied by, as `alpha` of Gemm, as a part of their steps."""
+    """Fold a positive number that integers are multiplied by, as `alpha` of Gemm, into their scale."""
     for one, other in (call.args, reversed(call.args)):
         found, factor = ledger.find(one), _read_one(ledger, other)
         if isinstance(found, Quantised) and factor is not None and factor > 0:
@@ -161,7 +161,7 @@ def _take_factor(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 
 def _read_one(ledger: Ledger, expr: relax.Expr) -> float | None:
-    """Return a constant of one number; NaN bounds nothing here."""
+    """Return a constant of one number; None for NaN, which bounds nothing here."""
     value = ledger.read_constant(expr)
     return None if value is None or value.ndim or np.isnan(value) else float(value)
 
@@ -185,15 +185,15 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-# Convolutions of quantised tensors with constant weights, and products with those or with each other: int32 sums.
+# Int32 accumulators: quantised tensors convolved with or multiplied by constant weights, or multiplied by each other.
 
 
 def convolve(
     emit: Emit, call: relax.Call, data: Quantised | ByChannel, weights: QuantizedConstant
 ) -> Accumulator | None:
-    """Return the sum of an NCHW convolution; None where its weights do not fit in int8 or have scales along inputs.
+    """Return the accumulator of an NCHW convolution; None if its weights exceed int8 or have scales along inputs.
 
-    So has data with a scale for each channel, unless each output is of the channel of its number.
+    Data with a scale for each channel give None, too, except in a depthwise convolution.
     """
     values = read_weights(weights, outputs=0)
     if values is None:
@@ -226,12 +226,12 @@ def convolve(
 
 
 def is_depthwise(weights: Sequence[int], groups: int) -> bool:
-    """Say of a convolution's weights, OIHW, whether each output is of one channel, and of each channel."""
+    """Return whether OIHW weights are depthwise: output i reads only input channel i."""
     return groups > 1 and weights[1] == 1 and weights[0] == groups
 
 
 def multiply(emit: Emit, data: Quantised, weights: QuantizedConstant) -> Accumulator | None:
-    """Return the sum of a product with a matrix; None for weights beyond int8 and for scales along rows."""
+    """Return the accumulator of a product with a matrix; None for weights beyond int8 and for scales along rows."""
     values = read_weights(weights, outputs=-1)
     if values is None:
         return None
@@ -244,7 +244,7 @@ def multiply(emit: Emit, data: Quantised, weights: QuantizedConstant) -> Accumul
 
 
 def multiply_both(emit: Emit, left: Quantised, right: Quantised) -> Accumulator | None:
-    """Return the sum of a product of two activations; None for vectors and for rows whose sums are too large."""
+    """Return the accumulator of a product of two activations; None for vectors and for rows with too large sums."""
     if not suits(left.value, right.value):
         return missed("it is of vectors, or its rows are of too many numbers")
     total = multiply_matrices(emit, Bytes(left.value, left.zero), Bytes(right.value, right.zero))
@@ -252,7 +252,7 @@ def multiply_both(emit: Emit, left: Quantised, right: Quantised) -> Accumulator 
 
 
 def read_weights(weights: QuantizedConstant, outputs: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:
-    """Return the weights without their zeros; None where they or what an output adds up are too large."""
+    """Return the weights minus their zero points; None if they or an output's sum of products are too large."""
     values = weights.differences
     if values.ndim < 2 or values.size == 0 or values.min() < -UNSIGNED or values.max() >= UNSIGNED:
         return missed("its weights without their zeros do not fit in int8")
@@ -263,15 +263,15 @@ def read_weights(weights: QuantizedConstant, outputs: int) -> np.ndarray[tuple[i
     return np.ascontiguousarray(values.astype(np.int8))
 
 
-# Transposed convolutions of quantised tensors: the outputs of each phase of the strides are a convolution's channels.
-# Output `strides · m + phase` is a sum over the inputs near `m`, by those weights whose place has that phase. All
-# phases are one convolution, with as many times the channels, whose output is put in order.
+# Transposed convolutions of quantised tensors, split by phases. Output `strides · m + phase` is a sum over the inputs
+# near `m`, with the weights at the places of that phase. All phases are one convolution with that many times the
+# channels, and its output is put in order.
 
 
 def convolve_transposed(
     emit: Emit, call: relax.Call, data: Quantised, weights: QuantizedConstant
 ) -> Accumulator | None:
-    """Return the sum of a transposed NCHW convolution; None for groups, dilation and what `convolve` refuses."""
+    """Return the accumulator of a transposed NCHW convolution; None for groups, dilation and `convolve`'s refusals."""
     values, shape, output = read_weights(weights, outputs=1), static_shape(data.value), static_shape(call)
     attributes = call.attrs
     if values is None or is_missed(_list_obstacles(call, weights)) or shape is None or output is None:
@@ -290,7 +290,7 @@ def convolve_transposed(
     width = [0, 0, 0, 0, *(each for way in ways for each in (way.before, way.after))]
     padded = emit(relax.op.nn.pad(data.value, width, pad_value=data.zero)) if any(width) else data.value
     total = emit(relax.op.nn.conv2d(padded, constant(kernels), out_dtype="int32"))
-    if data.zero:  # padded with it: each phase has its own weights
+    if data.zero:  # the data are padded with the zero point, and each phase has other weights
         offset = -data.zero * kernels.astype(np.int64).sum(axis=(1, 2, 3))
         total = emit(relax.op.add(total, constant(offset.astype(np.int32).reshape(1, -1, 1, 1))))
     scale = data.scale * weights.scales.astype(np.float32)
@@ -313,7 +313,7 @@ def _list_obstacles(call: relax.Call, weights: QuantizedConstant) -> Iterator[st
 
 
 def _gather(values: np.ndarray[Any, Any], ways: list[Direction]) -> np.ndarray[Any, Any]:
-    """Return IOHW weights as those of the phases, (outputs, phases of rows, of columns) x inputs x taps."""
+    """Reorder IOHW weights by phases: (outputs, phases of rows, phases of columns) x inputs x taps."""
     rows, columns = ways
     inputs, outputs, height, width = values.shape
     more = (rows.taps * rows.stride - height, columns.taps * columns.stride - width)

@@ -1,6 +1,6 @@
-"""What is computed of each byte alone, from a dequantisation to the next quantisation, as a table of 256 entries.
+"""Lookup tables of 256 entries in place of elementwise operators on bytes, from a dequantisation to a quantisation.
 
-Its entries are computed in NumPy, operator by operator in the operators' types, when the package is built.
+NumPy computes the entries when the package is built, operator by operator, in the operators' types.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BYTES = frozenset({"uint8", "int8"})
 
 
 def use_byte_lookup_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Return the module with tables where the target looks them up quicker than it computes."""
+    """Replace elementwise operators on bytes by lookup tables, where the target looks up faster than it computes."""
     lookup = find_lookup(target)
     if lookup is None:
         return mod
@@ -38,12 +38,12 @@ def use_byte_lookup_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> t
 
 @dataclass(frozen=True)
 class _OfByte:
-    """What a tensor has where another one, of bytes, has 0, 1, 2 and so on."""
+    """The values of a tensor for the bytes 0, 1, 2 and so on of another tensor."""
 
     byte: relax.Var
     values: Values
     has_been_float: bool = False
-    """Whether computing it takes more than moving bits."""
+    """Whether computing the values takes more than moving bits."""
 
 
 @mutator
@@ -67,7 +67,7 @@ class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
         return made
 
     def _follow(self, call: relax.Call, compute: Callable[..., Values]) -> _OfByte | None:
-        """Return what the call computes of each byte; None where it is not of one tensor of bytes alone."""
+        """Return the call's result for each byte; None where it does not depend on one tensor of bytes alone."""
         found = [self._find(argument) for argument in call.args]
         origins = {each.byte for each in found if each is not None}
         if len(origins) > 1:
@@ -80,9 +80,9 @@ class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
         ]
         if any(each is None for each in arguments):
             return missed(f"{operator_name(call)} is of bytes and of what is not one constant number")
-        with np.errstate(all="ignore"):  # of numbers that no tensor may have
+        with np.errstate(all="ignore"):  # some bytes may occur in no tensor
             values = compute(*arguments, **_read_type(call))
-        if str(values.dtype) != str(call.ty.dtype):  # NumPy divides integers otherwise
+        if str(values.dtype) != str(call.ty.dtype):  # NumPy divides integers in another type
             return missed(f"{operator_name(call)} gives {call.ty.dtype}, in NumPy {values.dtype}")
         has_been_float = values.dtype.kind == "f" or any(each is not None and each.has_been_float for each in found)
         return _OfByte(origins.pop(), values, has_been_float)
@@ -146,4 +146,4 @@ _OPERATORS: Mapping[str, Callable[..., Values]] = MappingProxyType(
         "relax.nn.relu": lambda x: np.maximum(x, x.dtype.type(0)),
     }
 )
-"""Elementwise ones."""
+"""The elementwise operators that a table can replace."""

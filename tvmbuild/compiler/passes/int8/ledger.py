@@ -1,4 +1,4 @@
-"""What the pass knows of the values that it has seen, and how it writes new ones."""
+"""The knowledge of LowerQdqToInt8 about the values that it has seen, and its way to write new ones."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Tracked = Quantised | ByChannel | QuantizedConstant | Accumulator | Joined
 
 
 class Ledger:
-    """What stands for each variable, by the variable that was bound first."""
+    """The known integers behind each variable; aliases count as the variable that was bound first."""
 
     def __init__(self, rewriter: PyExprMutator, *, wants_signed: bool, is_plain: bool) -> None:
         self.rewriter = rewriter
         self.is_plain = is_plain
-        """Whether the target has no instruction: what floats have better tiles for then stays in floats."""
+        """Whether the target has no dot instruction; operators with better tiles in floats then stay in floats."""
         self.wants_signed = wants_signed
-        """Whether products and dense convolutions get their data as int8."""
+        """Whether products and dense convolutions take their data as int8."""
         self.unsigned: dict[relax.Var, relax.Expr] = {}
-        """int8 → the same integers and UNSIGNED more, as uint8."""
+        """A tensor of int8 → the same integers plus UNSIGNED, as uint8."""
         self.signed: dict[relax.Expr, relax.Expr] = {}
-        """The other way round."""
+        """A tensor of uint8 → the same integers minus UNSIGNED, as int8."""
         self.by_channel: dict[relax.Var, tuple[relax.Call, ByChannel]] = {}
-        """What was rounded in other steps in each channel: how, and the integers."""
+        """A tensor that was rounded with a scale for each channel → the quantisation and the integers."""
         self._tracked: dict[relax.Var, Tracked] = {}
 
     def emit(self, expr: relax.Expr) -> relax.Expr:
@@ -47,26 +47,26 @@ class Ledger:
         return self.rewriter.builder_.emit(expr)
 
     def find_origin(self, expr: relax.Expr) -> relax.Expr:
-        """Return the first of the variables that are one another."""
+        """Follow variable-to-variable bindings to the original variable."""
         return find_origin(self.rewriter.lookup_binding, expr)
 
     def find(self, expr: relax.Expr) -> Tracked | None:
-        """Return what is known of the expression."""
+        """Return the known integers behind the expression; None if there are none."""
         origin = self.find_origin(expr)
         return self._tracked.get(origin) if isinstance(origin, relax.Var) else None
 
     def track(self, expr: relax.Expr, tracked: Tracked) -> relax.Expr:
-        """Bind the expression, and note what it stands for."""
+        """Bind the expression, and note the integers behind it."""
         variable = self.emit(expr)
         self._tracked[variable] = tracked
         return variable
 
     def restore(self, made: Quantised | ByChannel) -> relax.Expr:
-        """Return the numbers that integers stand for."""
+        """Dequantise integers, and note the integers behind the result."""
         return self.track(dequantise(self.emit, made), made)
 
     def read_number(self, expr: relax.Expr) -> np.ndarray[Any, Any] | None:
-        """Return a constant of float32, dequantised or not."""
+        """Return a constant of float32, dequantised or not; None for other values."""
         found = self.find(expr)
         if isinstance(found, QuantizedConstant):
             return found.numbers
@@ -74,7 +74,7 @@ class Ledger:
         return value if value is not None and value.dtype == np.float32 else None
 
     def read_constant(self, expr: relax.Expr) -> np.ndarray[Any, Any] | None:
-        """Return the constant that an expression is, reshaped or not, as importers write a bias."""
+        """Return the value of a constant expression, reshaped or not, as importers write a bias."""
         value = resolve(self.rewriter.lookup_binding, expr)
         if is_call(value, "relax.reshape") and (shape := static_shape(value)) is not None:
             before = self.read_constant(value.args[0])
@@ -83,4 +83,4 @@ class Ledger:
 
 
 Rule = Callable[[Ledger, relax.Call], relax.Expr | None]
-"""What is written in place of a call; None to leave it."""
+"""A rule that returns a replacement for a call, or None to keep it."""

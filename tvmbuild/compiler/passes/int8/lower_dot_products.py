@@ -1,6 +1,6 @@
-"""Integer convolutions in NHWC and products of matrices: weights in the order in which a dot instruction takes them.
+"""Integer NHWC convolutions and matrix products by dot instructions, with weights packed in the instruction's order.
 
-So is the second matrix of a product of two activations, by a function of its own.
+The second matrix of a product of two activations is packed at run time, by a separate function.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BYTES = frozenset({"uint8", "int8"})
 
 
 def lower_dot_products(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite each NHWC convolution with constant int8 weights and each product that the target has one for."""
+    """Rewrite NHWC convolutions with constant int8 weights and matrix products to the target's dot instruction."""
     instruction = find_instruction(target)
     if instruction is None:
         return mod
@@ -105,7 +105,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         source, by = self._take_type(padded.source)
         instruction = self._instruction.fit(-(-weights.shape[2] // self._instruction.group))
         packed = np.stack([pack_weights(each, instruction) for each in np.split(weights, groups, axis=3)])
-        read = packed.shape[4] * instruction.depth - weights.shape[2]  # beyond the last group
+        read = packed.shape[4] * instruction.depth - weights.shape[2]  # channels that are read beyond the last group
         source = self._fill(source, max(read, 0))
         padded = replace(padded, source=source, value=padded.value + by)
         function = write_groups(call, padded, constant(packed), instruction)
@@ -121,7 +121,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return relax.call_tir(variable, sums.arguments, type_)
 
     def _take_over(self, call: relax.Call) -> relax.Expr | None:
-        """Return the sums that begin with what is added to them, or that stay the floats which they are made."""
+        """Return sums that start from an added constant, or that stay in float32 if a cast to float32 follows."""
         before = resolve(self.lookup_binding, call.args[0])
         sums = self._sums.get(before.args[0]) if is_call(before, "relax.call_tir") else None
         shape = static_shape(call)
@@ -134,7 +134,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return None if taken is None else self._call(taken, call.ty)
 
     def _find_padding(self, call: relax.Call) -> Padded:
-        """Return what the convolution pads, or what a padding before it does, of a picture in NCHW as well."""
+        """Return the padding of the convolution, or of a pad operator before it, also of one in NCHW."""
         top, left, bottom, right = (int(each) for each in call.attrs.padding)
         own = Padded(call.args[0], 0, (top, left), (bottom, right))
         if any((top, left, bottom, right)):
@@ -162,7 +162,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return self._call(DotCall(PRODUCT, write, (data, packed, *begin), count_filled(packed)), call.ty)
 
     def _pack_matrices(self, call: relax.Call) -> relax.Expr:
-        """Multiply matrices of the call, one after the other; what the data's type adds to sums is taken off them."""
+        """Multiply by computed matrices; subtract the part of the sums that the shift of the data's type adds."""
         matrices = call.args[1]
         data, by = self._take_type(call.args[0])
         data = self._fill_groups(data)
@@ -181,7 +181,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return relax.op.subtract(self.builder_.emit(sums), more)
 
     def _take_type(self, data: relax.Expr) -> tuple[relax.Expr, int]:
-        """Return the bytes in the instruction's type, and by how much they are more so."""
+        """Return the bytes in the instruction's type, and the number that was added to them for it."""
         wanted = self._instruction.tensor
         if str(data.ty.dtype) == wanted:
             return data, 0
@@ -189,11 +189,11 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return shift(self.builder_.emit, data, by, wanted), by
 
     def _fill_groups(self, data: relax.Expr) -> relax.Expr:
-        """Return a tensor of whole groups of channels: what comes before it in the graph then writes it so."""
+        """Pad the tensor to whole groups of channels: the operator before it in the graph then writes them."""
         return self._fill(data, -int(data.ty.shape.values[-1]) % self._instruction.group)
 
     def _fill(self, data: relax.Expr, more: int) -> relax.Expr:
-        """Return the tensor with so many more channels, zeros."""
+        """Append ``more`` channels of zeros to the tensor."""
         if not more:
             return data
         return self.builder_.emit(relax.op.nn.pad(data, [0] * (2 * data.ty.ndim - 1) + [more]))
@@ -217,28 +217,28 @@ def _is_of_integers(call: relax.Call) -> bool:
     return data in {"uint8", "int8", "int16"} and (weights, result) == ("int8", "int32")
 
 
-# Weights in the order in which a dot instruction takes them, and the functions that add up their products.
+# Weights in the order of a dot instruction, and the functions that add up their products.
 
 EXACT = 1 << 24
-"""Below it float32 has all integers."""
+"""The limit below which float32 holds all integers."""
 Write = Callable[..., tirx.PrimFunc]
-"""Takes what sums begin with, and the type of the result."""
+"""A writer of the function; it takes the sums' initial values ``begin`` and the type ``result``."""
 
 
 @dataclass(frozen=True)
 class DotCall:
-    """What a function is called with that adds up products, and how it is written otherwise."""
+    """A call of an int8 dot-product kernel, and how to write it again with other initial values or result type."""
 
     name: str
     write: Write
     arguments: tuple[relax.Expr, ...]
     filled: int
-    """Outputs, with those that fill vectors."""
+    """The number of outputs, including those that fill up vectors."""
     in_floats: int | None = None
-    """How much its sums may be, where they are floats."""
+    """The largest possible sum, if the sums are computed in float32."""
 
     def begin_with(self, addend: relax.Expr, outputs: int) -> DotCall | None:
-        """Return the function whose sums begin with a number for each output; None for other addends."""
+        """Return the call with sums that start from a number for each output; None for other addends."""
         values = addend.value.numpy() if isinstance(addend, tvm.ir.GenericConst) else None
         if values is None or values.dtype != np.int32 or values.shape[-1:] != (outputs,) or values.size != outputs:
             return None
@@ -252,17 +252,17 @@ class DotCall:
         return replace(self, write=write, arguments=arguments, in_floats=in_floats)
 
     def keep_floats(self) -> DotCall | None:
-        """Return the function whose sums are not made integers."""
+        """Return the call with sums that stay in float32; None if they are computed as integers."""
         return None if self.in_floats is None else replace(self, write=partial(self.write, result="float32"))
 
 
 def add_up_most(weights: np.ndarray[Any, Any]) -> int:
-    """Return how much an output's products may be in all."""
+    """Return the largest possible sum of products of an output."""
     return int(np.abs(weights.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 255
 
 
 def undo(by: int, weights: np.ndarray[Any, Any], packed: relax.Expr) -> tuple[relax.Expr, ...]:
-    """Return what sums of data begin with that are so much more; nothing where they are not."""
+    """Return the sums' initial values that cancel an offset of ``by`` on the data; empty if ``by`` is 0."""
     if not by:
         return ()
     begin = -by * weights.astype(np.int64).sum(axis=tuple(range(weights.ndim - 1)))
@@ -270,13 +270,16 @@ def undo(by: int, weights: np.ndarray[Any, Any], packed: relax.Expr) -> tuple[re
 
 
 def count_filled(packed: relax.Expr) -> int:
-    """Return how many outputs packed weights have with those that fill vectors."""
+    """Return the number of outputs of packed weights, including those that fill up vectors."""
     vectors, *_, lanes, _ = (int(each) for each in packed.ty.shape.values[-7:])
     return vectors * lanes
 
 
 def pack_weights(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndarray[Any, Any]:
-    """Return vectors of outputs x rows x columns x uses of it x steps x outputs x inputs, filled up with zeros."""
+    """Pack weights, with zeros as padding.
+
+    The axes are vectors of outputs x rows x columns x uses of the instruction x steps x outputs x inputs.
+    """
     rows, columns, inputs, outputs = weights.shape
     lanes, group = instruction.lanes, instruction.group
     filled = np.pad(weights, ((0, 0), (0, 0), (0, -inputs % group), (0, -outputs % lanes)))

@@ -1,6 +1,6 @@
-"""The pass: quantised tensors are followed from a dequantisation to the next quantisation.
+"""The pass that follows quantised tensors from a dequantisation to the next quantisation.
 
-What lies between as float32 stays in the graph where something needs it, and falls away where nothing does.
+The float32 operators between them stay in the graph where another operator needs them, and are removed elsewhere.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ _RULES: Mapping[str, Rule] = {**rounding.RULES, **accumulators.RULES, **moves.RU
 
 
 def lower_qdq_to_int8(mod: tvm.ir.IRModule, *, signed: bool = False, plain: bool = False) -> tvm.ir.IRModule:
-    """Compute in integers what stands between quantisations; a module without any stays as it is.
+    """Compute in integers between quantisations; a module without quantisations stays as it is.
 
-    ``signed``: products and dense convolutions get their data as int8, which the target's dot instruction takes.
-    ``plain``: it has no such instruction; groups of several channels, transposed convolutions and products of two
-    activations stay in floats there, which have tiles for them.
+    ``signed``: products and dense convolutions take their data as int8, for the target's dot instruction.
+    ``plain``: the target has no dot instruction; groups of several channels, transposed convolutions and products of
+    two
+    activations then stay in floats, which have tiles for them.
     """
     if not operator_calls(mod, "relax.dequantize"):
         return mod

@@ -1,6 +1,6 @@
-"""Integer convolutions and products on GPUs that multiply four bytes at once: their operands as words of four channels.
+"""Integer convolutions and products on GPUs with ``dp4a``: operands are packed into 32-bit words of four channels.
 
-The sum of a product of words is scheduled as one of any numbers of 32 bits.
+The sum of products of words is scheduled like any other sum of 32-bit numbers.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tvmbuild.compiler.remarks import is_missed, missed
 _PACK = "pack_bytes"
 _LAYOUTS = ("NCHW", "OIHW")
 _OF_ZEROS = int(np.full(BYTES, -UNSIGNED, np.int8).view(np.int32)[0])
-"""A word of zeros of uint8, when they have become int8."""
+"""A word of four uint8 zeros after their shift to int8."""
 
 
 def lower_to_dp4a(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Rewrite NCHW convolutions and products of bytes with int8 weights, where the target has `dp4a`.
 
-    A convolution's groups are of whole words. A product's second operand is a constant, or another tensor of int8.
+    A convolution's groups must consist of whole words. A product's second operand is a constant or another int8 tensor.
     """
     if not multiplies_bytes(target):
         return mod
@@ -53,7 +53,7 @@ class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule) -> None:
         super().__init__(mod)
         self._words: dict[tuple[relax.Expr, int], relax.Expr] = {}
-        """Of tensors that were packed, along which axis."""
+        """The packed words of each tensor and packed axis."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
@@ -76,7 +76,7 @@ class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
         return relax.op.add(self.builder_.emit(sums), constant(more.astype(np.int32)))
 
     def _multiply(self, call: relax.Call) -> relax.Expr:
-        """Multiply by a matrix, a constant or one of the call; or by as many as there are before it."""
+        """Multiply by one matrix, constant or computed, or by one matrix each."""
         data, right = call.args
         words, by = self._pack(data, len(data.ty.shape.values) - 1)
         if isinstance(right, tvm.ir.GenericConst):
@@ -94,7 +94,7 @@ class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
         return relax.call_tir(self.builder_.add_func(function, name), arguments, call.ty)
 
     def _pack(self, data: relax.Expr, axis: int) -> tuple[relax.Expr, int]:
-        """Return the words, and how much less than the data their bytes are."""
+        """Return the words, and the number that was subtracted from the data's bytes."""
         by = 0 if str(data.ty.dtype) == "int8" else UNSIGNED
         key = find_origin(self.lookup_binding, data), axis
         if key not in self._words:
@@ -106,11 +106,11 @@ class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
 
 
 _Made = tuple[tirx.PrimFunc, list[relax.Expr]]
-"""A function and what it is called with."""
+"""A function and its arguments."""
 
 
 def _write_convolution(call: relax.Call, words: relax.Expr, packed: relax.Expr, zeros: int) -> _Made:
-    """Return the sums of a convolution; ``zeros`` is the word of four zeros of the data."""
+    """Write the sums of a convolution; ``zeros`` is the word of four zeros of the data."""
     data, weights = _placeholder(words), _placeholder(packed)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
@@ -143,7 +143,7 @@ def _write_product(call: relax.Call, words: relax.Expr, packed: relax.Expr) -> _
 
 
 def _write_packing(data: relax.Expr, axis: int) -> tuple[tirx.PrimFunc, Sequence[Any]]:
-    """Return what makes words of four neighbours along the axis, zeros after the last, and their shape."""
+    """Write the function that packs four neighbours along the axis, zeros after the last; return it and the shape."""
     source, extent = _placeholder(data), int(data.ty.shape.values[axis])
     shape = list(data.ty.shape.values)
     (shape[axis],) = wide(-(-extent // BYTES))
@@ -165,7 +165,7 @@ def _write_packing(data: relax.Expr, axis: int) -> tuple[tirx.PrimFunc, Sequence
 
 
 def _pack_constant(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
-    """Return the words of int8 weights."""
+    """Pack int8 weights into words."""
     extent = values.shape[axis]
     last = np.moveaxis(values, axis, -1)
     filled = np.pad(last, [(0, 0)] * (last.ndim - 1) + [(0, -extent % BYTES)])
@@ -174,7 +174,7 @@ def _pack_constant(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, A
 
 
 def _is_of_bytes(call: relax.Call) -> bool:
-    """Tell whether the call sums up products of bytes with int8, all of known shapes."""
+    """Return whether the call sums up products of bytes with int8, all of known shapes."""
     data, weights = call.args
     types = (str(data.ty.dtype), str(weights.ty.dtype), str(call.ty.dtype))
     is_known = all(static_shape(each) for each in (data, weights, call))

@@ -1,4 +1,4 @@
-"""What leaves numbers as they are, or joins them: done to the integers."""
+"""Rules for operators that move or join numbers: they move or join the integers instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.compiler.remarks import missed
 
 
 def _move(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    """Do to the integers what is done to the numbers."""
+    """Apply the operator to the integers instead of the numbers."""
     found = ledger.find(call.args[0])
     if isinstance(found, QuantizedConstant):
         return _move_known(ledger, call, found)
@@ -61,7 +61,7 @@ def _split(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 
 def pick(ledger: Ledger, item: relax.TupleGetItem) -> relax.Expr:
-    """Return one of the parts of what was split."""
+    """Return a part of a split tensor."""
     found = ledger.find(item.tuple_value)
     if not isinstance(found, Quantised):
         return item

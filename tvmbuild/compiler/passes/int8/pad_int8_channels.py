@@ -1,6 +1,6 @@
-"""Channels that fill no vectors: from one integer convolution to the next there are as many more as do.
+"""Channels padded to whole vectors between integer convolutions.
 
-58 channels would be rounded two by two; those that are added cost less, and no convolution reads them.
+58 channels would be rounded two by two; the padding costs less, and no convolution reads it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvmbuild.compiler.remarks import is_missed, missed
 
 
 def pad_int8_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Return the module with the channels of NHWC integer convolutions filled up to whole vectors of the CPU target."""
+    """Pad the channels of NHWC integer convolutions to whole vectors of the CPU target."""
     if not any(str(call.ty.dtype) == "int32" for call in operator_calls(mod, "relax.nn.conv2d")):
         return mod
     lanes = describe_machine(target).lanes(32)
@@ -36,7 +36,7 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
         super().__init__(mod)
         self._lanes = lanes
         self._filled: dict[relax.Var, relax.Var] = {}
-        """Tensors of NHWC → the same with more channels."""
+        """An NHWC tensor → the same tensor with more channels."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
@@ -45,7 +45,7 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
             return call
         wide = self.builder_.emit(filled)
         channels = int(call.ty.shape.values[-1])
-        if channels == int(wide.ty.shape.values[-1]):  # more inputs alone
+        if channels == int(wide.ty.shape.values[-1]):  # only the inputs were padded
             return wide
         narrow = self.builder_.emit(relax.op.strided_slice(wide, [3], [0], [channels]))
         self._filled[narrow] = wide
@@ -120,7 +120,7 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
         return relax.Call(call.op, arguments, call.attrs)
 
     def _widen(self, argument: relax.Expr, channels: tuple[int, int]) -> relax.Expr | None:
-        """Return a constant that spreads over the wider tensor; None for what is none."""
+        """Return a constant that spreads over the wider tensor; None for other operands."""
         if not isinstance(argument, tvm.ir.GenericConst):
             return None if isinstance(argument, relax.Var) else argument
         values = argument.value.numpy()

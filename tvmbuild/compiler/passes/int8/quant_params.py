@@ -1,4 +1,4 @@
-"""What is known of a value besides its expression: the integers that stand for it."""
+"""The integers behind a value of the graph: their zero points, scales and bounds."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Whole = np.ndarray[Any, np.dtype[np.int64]]
 Integers = np.ndarray[Any, np.dtype[np.integer[Any]]]
 UNSIGNED = 128
-"""What makes a signed number of 8 bits one without sign."""
+"""The number that turns a signed byte into an unsigned one."""
 MOST = 1 << 30
-"""Of a sum's products and of its offset: together they fit in int32."""
+"""The limit of a sum's products and of its offset: together they fit in int32."""
 MAX_OF_BIAS = 1 << 23
-"""Steps of a sum: with them, what few products add up to is exact in float32."""
+"""The limit of a bias in integer steps: below it, a sum of few products with its bias is exact in float32."""
 
 
 @dataclass(frozen=True)
 class Quantised:
-    """(value - zero) * scale, where the value is a tensor of uint8; of int8 for a sum that wants it so."""
+    """(value - zero) * scale, where the value is a tensor of uint8, or of int8 for a sum that needs signed data."""
 
     value: relax.Expr
     scale: np.float32
     zero: int
 
     def has_steps_of(self, other: Quantised) -> bool:
-        """Say whether equal integers stand for equal numbers in both."""
+        """Return whether equal integers stand for equal numbers in both."""
         return self.scale == other.scale and self.zero == other.zero
 
     def is_of(self, steps: QuantParams) -> bool:
-        """Say whether they are what rounding so gives."""
+        """Return whether rounding with these parameters gives these integers."""
         is_one = np.ndim(steps.scale) == 0 and steps.dtype == "uint8"
         return is_one and bool(self.scale == steps.scale) and self.zero == steps.zero
 
@@ -44,7 +44,7 @@ class Quantised:
 class ByChannel:
     """(value - zero) * scale, where the value is a tensor of bytes in NCHW, with a scale for each channel.
 
-    Or of int16, where each channel had a zero of its own: the integers without them, within -255 and 255.
+    The value is of int16 if the channels had different zero points, which are subtracted: integers within -255 and 255.
     """
 
     value: relax.Expr
@@ -54,9 +54,9 @@ class ByChannel:
 
 @dataclass(frozen=True)
 class QuantParams:
-    """How numbers are rounded: to ``scale`` times an integer within bounds, of which ``zero`` stands for 0.
+    """The parameters of a quantisation: ``scale`` times an integer within bounds; the integer ``zero`` stands for 0.
 
-    Scale and bounds are one, or spread over the tensor.
+    Scale and bounds are single numbers, or arrays that spread over the tensor.
     """
 
     scale: Floats | np.float32
@@ -68,7 +68,7 @@ class QuantParams:
 
 @dataclass(frozen=True)
 class QuantizedConstant:
-    """(values - zeros) * scales, a constant; scales and zeros are one, or one for each index of an axis."""
+    """(values - zeros) * scales, a constant; scales and zeros are single numbers, or one for each index of an axis."""
 
     values: Integers
     scales: Floats
@@ -77,7 +77,7 @@ class QuantizedConstant:
 
     @property
     def is_per_axis(self) -> bool:
-        """Say whether each index of the axis has a scale of its own."""
+        """Return whether each index of the axis has its own scale."""
         return self.scales.size > 1
 
     def widen(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -88,13 +88,13 @@ class QuantizedConstant:
 
     @property
     def differences(self) -> Whole:
-        """Return the values without their zeros."""
+        """The values minus their zero points."""
         result: Whole = np.subtract(self.values, self.widen(self.zeros), dtype=np.int64)
         return result
 
     @property
     def numbers(self) -> Floats:
-        """Return what it stands for."""
+        """The dequantised constant."""
         result: Floats = np.multiply(self.differences, self.widen(self.scales), dtype=np.float64).astype(np.float32)
         return result
 
@@ -116,29 +116,29 @@ class Accumulator:
     low: float = float("-inf")
     high: float = float("inf")
     bias: Floats | None = None
-    """What is added as floats: of channels whose weights are so small that it is too many of their steps."""
+    """The bias, if it is added as floats: some channel's weights are so small that it takes too many of their steps."""
 
     @property
     def is_bounded(self) -> bool:
-        """Say whether an activation has bounded it: what is added then is no part of the sum."""
+        """Return whether an activation has bounded it: a later addition is then no part of the sum."""
         return self.low > float("-inf") or self.high < float("inf")
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A concatenation of numbers of different steps."""
+    """A concatenation of tensors with different scales or zero points."""
 
     parts: tuple[relax.Expr, ...]
     axis: int
 
 
-# Quantisation written out in operators that every pass of the graph knows.
+# Quantisation written out in operators that every graph pass handles.
 
 Emit = Callable[[relax.Expr], relax.Expr]
 
 
 def dequantise(emit: Emit, source: Quantised | ByChannel) -> relax.Expr:
-    """Return the numbers that a tensor of integers stands for."""
+    """Dequantise a tensor of integers."""
     wide = emit(relax.op.astype(source.value, "float32"))
     if source.zero:
         wide = emit(relax.op.subtract(wide, _number(source.zero)))
@@ -146,8 +146,8 @@ def dequantise(emit: Emit, source: Quantised | ByChannel) -> relax.Expr:
 
 
 def quantise(emit: Emit, data: relax.Expr, steps: QuantParams) -> relax.Expr:
-    """Return the integers nearest to the numbers, even ones where two are as near."""
-    # A division takes as long as 30 additions. The last bit differs; the graph's other scalars are multiplied by, too.
+    """Return the integers nearest to the numbers, the even one of two that are equally near."""
+    # A division takes as long as 30 additions. The product differs in the last bit, as for the graph's other scalars.
     with np.errstate(divide="ignore", over="ignore"):
         inverse = np.float32(1) / steps.scale
     is_right = bool(np.all(np.isfinite(inverse)))
@@ -156,23 +156,23 @@ def quantise(emit: Emit, data: relax.Expr, steps: QuantParams) -> relax.Expr:
 
 
 def requantise(emit: Emit, data: Accumulator, steps: QuantParams) -> relax.Expr:
-    """Return the integers nearest to the sum, as ONNX Runtime computes them: one product of the integer."""
+    """Return the integers nearest to the accumulator, computed as in ONNX Runtime: one product of the integer."""
     return _clip(emit, emit(_scale(emit, data, steps.scale)), narrow(data, steps))
 
 
 def narrow(data: Accumulator, steps: QuantParams) -> QuantParams:
-    """Return the steps between the bounds of a sum."""
+    """Return the parameters with the accumulator's bounds."""
     low, high = (_round_bound(bound, steps) for bound in (data.low, data.high))
     return replace(steps, low=low, high=high)
 
 
 def sum_up(emit: Emit, data: Accumulator) -> relax.Expr:
-    """Return the numbers that a sum stands for, its bounds left out."""
+    """Return the dequantised accumulator, without its bounds."""
     return _scale(emit, data, np.float32(1))
 
 
 def _scale(emit: Emit, data: Accumulator, unit: Any) -> relax.Expr:
-    """Return the sum, its bounds left out, in units. With a bias, the offset is a part of that."""
+    """Return the accumulator in units, without its bounds; a bias includes the offset."""
     value, ratio = data.value, np.asarray(data.scale / unit, np.float32)
     if data.bias is None and np.any(data.offset):
         value = emit(relax.op.add(value, constant(data.offset.astype(np.int32))))
@@ -184,7 +184,7 @@ def _scale(emit: Emit, data: Accumulator, unit: Any) -> relax.Expr:
 
 
 def _clip(emit: Emit, data: relax.Expr, steps: QuantParams) -> relax.Expr:
-    """Bound by one number after rounding, as an instruction does it; by channel before it, as whole numbers allow."""
+    """Bound by one number after rounding, in one instruction; by channel before rounding, as whole numbers allow."""
     low, high = (bound - steps.zero for bound in (steps.low, steps.high))
     if np.ndim(high):
         data = emit(relax.op.minimum(data, _number(high)))
@@ -201,13 +201,13 @@ def _clip(emit: Emit, data: relax.Expr, steps: QuantParams) -> relax.Expr:
 
 
 def _round_bound(bound: float, steps: QuantParams) -> Whole | int:
-    """Return the integers that stand for the bound, or for what is nearest to it of those that there are."""
+    """Return the integers that stand for the bound, or the nearest ones in range."""
     rounded = np.rint(np.float32(bound) / steps.scale) + steps.zero
     return _unite(np.asarray(np.clip(rounded, steps.low, steps.high)).astype(np.int64))
 
 
 def _unite(bounds: Whole) -> Whole | int:
-    """Return one number where all channels have the same."""
+    """Return one number if all channels have the same bound."""
     return int(bounds.flat[0]) if bounds.size and np.all(bounds == bounds.flat[0]) else bounds
 
 

@@ -1,4 +1,4 @@
-"""Between numbers and integers: dequantisations and quantisations of the graph."""
+"""Rules for the graph's dequantisations and quantisations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _dequantise_bytes(
     origin = ledger.find_origin(call.args[0])
     twin = ledger.unsigned.get(origin) if isinstance(origin, relax.Var) else None
     if twin is None and str(call.args[0].ty.dtype) == "int8":
-        twin = shift(ledger.emit, call.args[0], UNSIGNED, "uint8")  # an input, or what moves integers made it
+        twin = shift(ledger.emit, call.args[0], UNSIGNED, "uint8")  # an input, or moved integers
     if scales.size > 1:
         return missed("dequantize has steps for each channel of a tensor that was rounded otherwise")
     if twin is None and str(call.args[0].ty.dtype) != "uint8":
@@ -90,9 +90,10 @@ def _list_obstacles(
 def _quantise_channels(
     ledger: Ledger, call: relax.Call, scales: np.ndarray[Any, Any], zeros: np.ndarray[Any, Any]
 ) -> relax.Expr | None:
-    """Round to integers without their zeros where those differ, and to what is asked for where it is needed.
+    """Round with a scale for each channel; where zero points differ, keep the integers minus their zero points.
 
-    After an activation that gives nothing negative they are bytes.
+    The integers that the graph asks for are made from them where they are needed. After an activation without negative
+    results the integers fit in bytes.
     """
     shape, dtype = static_shape(call), str(call.ty.dtype)
     if shape is None or len(shape) != 4 or int(call.attrs.axis) % 4 != 1:
@@ -122,14 +123,14 @@ def _to_integers(ledger: Ledger, data: relax.Expr, steps: QuantParams) -> relax.
         return requantise(ledger.emit, found, steps)
     if isinstance(found, Quantised) and found.is_of(steps):
         return found.value
-    if isinstance(found, Joined) and np.ndim(steps.scale) == 0:  # each part is rounded as it would be in its place
+    if isinstance(found, Joined) and np.ndim(steps.scale) == 0:  # each part is rounded as it would be in the whole
         parts = [ledger.emit(_to_integers(ledger, part, steps)) for part in found.parts]
         return relax.op.concat(parts, found.axis)
     return quantise(ledger.emit, data, steps)
 
 
 def _has_steps_of(ledger: Ledger, call: relax.Call, other: relax.Call) -> bool:
-    """Say whether both go by equal scales and zeros along one axis."""
+    """Return whether both have equal scales and zero points along one axis."""
     if int(call.attrs.axis) % 4 != int(other.attrs.axis) % 4:
         return False
     pairs = (
@@ -140,7 +141,7 @@ def _has_steps_of(ledger: Ledger, call: relax.Call, other: relax.Call) -> bool:
 
 
 def sign(ledger: Ledger, data: Quantised) -> Quantised:
-    """Return the same numbers by int8, once for each tensor."""
+    """Return the same numbers as int8; each tensor is converted once."""
     origin = ledger.find_origin(data.value)
     if origin not in ledger.signed:
         ledger.signed[origin] = shift(ledger.emit, data.value, -UNSIGNED, "int8")

@@ -1,1 +1,1 @@
-"""Convolutions by Winograd's algorithm: the choice, and what becomes of the graph."""
+"""Convolutions by Winograd's algorithm: the choice of the algorithm and the rewrite of the graph."""

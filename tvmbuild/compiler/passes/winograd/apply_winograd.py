@@ -1,4 +1,4 @@
-"""Convolutions computed by Winograd's algorithm instead of directly: which may be, and the rewrite of those chosen."""
+"""The rewrite of convolutions to Winograd's algorithm, and the choice of the convolutions."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from tvmbuild.compiler.passes.winograd.choices import keep_choices, read_choices
 from tvmbuild.compiler.remarks import is_missed, missed
 
 TILES: Mapping[str, int] = {"winograd2": 2, "winograd4": 4}
-"""Algorithm → rows and columns of outputs in a tile."""
+"""The algorithm → the number of rows and columns of outputs in a tile."""
 MIN_CHANNELS = 16
-"""With fewer, the transforms cost more than the products save."""
+"""The smallest number of channels; with fewer, the transforms cost more than the products save."""
 MIN_LANES = 4
-"""With fewer channels in a vector, the transforms take as long as the convolution."""
+"""The smallest vector of channels; with fewer channels in it, the transforms take as long as the convolution."""
 VECTORS_IN_PANEL = 4
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """What the best algorithm of a convolution depends on: NHWC, 3 x 3, stride 1, constant float32 weights."""
+    """The facts that decide a convolution's best algorithm: NHWC, 3 x 3, stride 1, constant float32 weights."""
 
     shape: tuple[int, int, int, int]
-    """Of the input."""
+    """The input's shape."""
     channels: int
-    """Of the output."""
+    """The number of output channels."""
     padding: tuple[int, int, int, int]
-    """Top, left, bottom, right."""
+    """The padding: top, left, bottom, right."""
 
     @property
     def signature(self) -> str:
-        """Return the text by which choices name it."""
+        """The name of the convolution in choices."""
         extents = "x".join(map(str, self.shape))
         return f"{extents} to {self.channels}, padding {' '.join(map(str, self.padding))}"
 
@@ -60,7 +60,7 @@ class Convolution:
 
 
 def find_convolution(call: relax.Call) -> Convolution | None:
-    """Return the convolution that a call of a Relax operator is, if Winograd's algorithm can compute it."""
+    """Return the convolution of a call, if Winograd's algorithm can compute it; else None."""
     if not is_float_convolution(call) or _is_pointwise(call) or is_missed(_list_obstacles(call)):
         return None
     shape, kernel = static_shape(call.args[0]) or (), static_shape(call.args[1]) or ()
@@ -69,7 +69,7 @@ def find_convolution(call: relax.Call) -> Convolution | None:
 
 
 def _is_pointwise(call: relax.Call) -> bool:
-    """Say whether it is a product of matrices, which has nothing that an algorithm could share."""
+    """Return whether the kernel is 1 x 1: a matrix product has no work that an algorithm could share."""
     kernel = zip(str(call.attrs.kernel_layout), static_shape(call.args[1]) or (), strict=False)
     return all(extent == 1 for axis, extent in kernel if axis in "HW")
 
@@ -100,7 +100,7 @@ class ConvolutionCall:
 
     convolution: Convolution
     weights: tvm.runtime.Tensor
-    """As the module holds them: HWIO, or transformed. The passes after this keep the very tensor."""
+    """The weights in the module: HWIO, or transformed. Later passes keep the very tensor."""
 
 
 def read_convolutions(mod: tvm.ir.IRModule) -> tuple[ConvolutionCall, ...]:
@@ -114,11 +114,11 @@ def read_convolutions(mod: tvm.ir.IRModule) -> tuple[ConvolutionCall, ...]:
 
 
 def apply_winograd(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Compute each convolution as ``algorithms`` (signature → Algorithm) says; directly where it says nothing.
+    """Compute each convolution by its algorithm in ``algorithms`` (signature → algorithm), or else directly.
 
-    One that is not direct becomes one function, or three where its weights are large, each a Task: transform of the
-    input, products of matrices, inverse transform; the last takes in what follows elementwise. The weights are
-    transformed here. Convolutions that have a choice become an attribute of the module (`read_convolutions`).
+    A Winograd convolution becomes one function, or three if its weights are large, each a Task: transform of the input,
+    matrix products, inverse transform. The last one includes the elementwise operators after it. The weights are
+    transformed here. The convolutions that have a choice become an attribute of the module (`read_convolutions`).
     """
     rewriter = _ApplyWinograd(mod, algorithms, target)
     rewritten = rewrite_main(mod, rewriter)
@@ -164,23 +164,24 @@ class _ApplyWinograd(PyExprMutator):  # type: ignore[misc]
         return relax.call_tir(variable, arguments, relax.TensorType(shape, "float32"))
 
 
-# Which algorithm computes a convolution whose ways were not measured: an estimate of each one's time over the direct.
-# Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, count the multiplications. What transforms
-# take beside them was fitted to 25 shapes, timed by rule on a CPU with AVX2 (docs/notebook/by-hand.md), and agrees
-# with what searches with AVX-512 found.
+# The algorithm of a convolution without measurements, by an estimate of each algorithm's time over the direct one.
+# Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, count the multiplications. The time of the
+# transforms was fitted to 25 shapes, timed by rule on a CPU with AVX2 (docs/notebook/by-hand.md), and agrees with the
+# results of searches with AVX-512.
 
 DIRECT = "direct"
 WORTH = 0.82
-"""An estimate above this is no reason to make weights larger and sums less exact."""
+"""The largest estimate that pays for larger weights and less exact sums."""
 TRANSFORMING: Mapping[str, float] = {"winograd2": 3.5, "winograd4": 5.0}
-"""What transforming a pixel in a vector of channels takes, in multiply-adds of vectors, for each lane of full ones:
-loads and stores bind it, which wider vectors do not make faster as they do products."""
+"""The cost of transforming a pixel in a vector of channels, in multiply-adds of vectors, for each lane of a full
+vector: it is bound by loads and stores, which wider vectors do not speed up as they do products."""
 READING: Mapping[str, int] = {"winograd2": 16 << 10, "winograd4": 8 << 10}
-"""Bytes of transformed weights for each pixel of the output; with more, reading them takes what the products save."""
+"""The bytes of transformed weights for each output pixel; with more, reading them takes the time that the products
+save."""
 
 
 def choose_algorithm(convolution: Convolution, target: tvm.target.Target) -> str:
-    """Return the algorithm with the lowest estimate, `direct` where none is worth it."""
+    """Return the algorithm with the lowest estimate, or `direct` if no estimate is worth it."""
     estimates = {name: _estimate(convolution, name, target) for name in TILES}
     best = min(estimates, key=lambda name: estimates[name])
     return best if estimates[best] <= WORTH else DIRECT

@@ -1,4 +1,4 @@
-"""Epilogues of inverse Winograd transforms: what was fused to one is done to each tile while it is in a near cache."""
+"""Epilogues of inverse Winograd transforms: operators fused to one run on each tile while it is in a near cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmbuild.package.metadata import SLOW
 def attach_epilogues(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Move the epilogue of every inverse transform into its loop over tiles.
 
-    An epilogue that cannot be moved there is a pass of its own over memory, on all threads, which a note says.
+    An epilogue that cannot be moved becomes a separate pass over memory, on all threads, and a note reports it.
     """
     apart: list[str] = []
 
@@ -63,9 +63,9 @@ def _count_lanes(sch: s_tir.Schedule) -> int:
 
 
 def _list_operands(sch: s_tir.Schedule, last: Any) -> list[Any]:
-    """List the blocks that compute ``last``'s operands, in program order, but for the transform and what it reads.
+    """List the blocks that compute ``last``'s operands, in program order, except the transform and the blocks it reads.
 
-    Those of a residual through an activation may stand before the transform: they do not depend on it.
+    The operands of a residual through an activation may stand before the transform: they do not depend on it.
     """
     found: set[str] = set()
     left = [last]

@@ -1,6 +1,6 @@
-"""The module's attribute of the convolutions that have a choice of algorithm.
+"""The module's attribute that lists the convolutions with a choice of algorithm.
 
-`apply_winograd` writes it; `pad_conv_channels`, which replaces their weights, keeps it true.
+`apply_winograd` writes it; `pad_conv_channels`, which replaces their weights, updates it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any
 import tvm
 
 CHOICES = "tvmbuild_convolutions"
-"""The attribute's name."""
+"""The name of the attribute."""
 Choice = Sequence[Any]
-"""Of one of them: shape, channels, padding, weights."""
+"""One convolution: shape, channels, padding, weights."""
 
 
 def keep_choices(mod: tvm.ir.IRModule, choices: Sequence[Choice]) -> tvm.ir.IRModule:
-    """Return the module with the attribute; without any choices, as it is.
+    """Return the module with the attribute; a module without choices is returned as it is.
 
-    Functions have no attribute that fusing keeps: that a function computes one of them is seen by its weights.
+    Functions have no attribute that survives fusing: the weights identify the function that computes a convolution.
     """
     return mod.with_attr(CHOICES, choices) if choices else mod
 
 
 def read_choices(mod: tvm.ir.IRModule) -> Sequence[Choice]:
-    """Return (shape, channels, padding, weights) of each of them."""
+    """Return (shape, channels, padding, weights) of each convolution."""
     return (mod.attrs or {}).get(CHOICES) or ()

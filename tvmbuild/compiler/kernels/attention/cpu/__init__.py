@@ -1,1 +1,1 @@
-"""Attention's function on CPUs: vectors along queries for the scores, along a head's size for what they weigh."""
+"""The attention kernel for CPUs, with vectors along queries for the scores and along a head's size for the output."""

@@ -1,4 +1,7 @@
-"""The function: blocks of queries on all threads, each past all keys, with the running maximum and sum."""
+"""The attention kernel of CPUs: all threads share blocks of queries, and each block runs over all keys.
+
+A block keeps the running maximum and sum of its softmax.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from tvmbuild.compiler.machine.machine import PARALLEL_WORK, Machine
 
 
 def write_attention(form: Attention, machine: Machine) -> tirx.PrimFunc:
-    """Return the function; see :class:`Attention` for its arguments."""
+    """Write the function; see :class:`Attention` for its arguments."""
     sizes = choose_sizes(form, machine)
     blocks = sizes.count_blocks(form.rows)
     parts = math.prod(form.heads) * blocks
@@ -70,11 +73,11 @@ def _write_keys(work: Work, first: Any, count: Any) -> None:
     write_weighted(work, first, count)
 
 
-# What the scores of a block become: weights, their sums, and factors for what was summed up before.
+# The softmax of a block: weights, their sums, and factors for the earlier sums.
 
 
 def begin_softmax(work: Work) -> None:
-    """Write the maximum and the sum of nothing."""
+    """Write the initial maximum and sum."""
     lanes = work.sizes.lanes
     for vector in work.vectors:
         store(work.largest, number(-math.inf, lanes), vector, lanes)
@@ -86,15 +89,15 @@ def begin_softmax(work: Work) -> None:
 
 
 def write_weights(work: Work, count: Any) -> None:
-    """Write exp(score - maximum) in the place of ``count`` keys' scores, and add it up.
+    """Replace the scores of ``count`` keys by exp(score - maximum), and add these weights up.
 
-    ``factors`` has the maximum of before, and gets what that makes of the sums of before.
+    ``factors`` holds the previous maximum, and gets the factor that corrects the previous sums for the new one.
     """
     sizes, lanes = work.sizes, work.sizes.lanes
     rows = sizes.rows
     for vector in work.vectors:
         largest = load(work.largest, vector, lanes)
-        # Of a row without any key: minus infinity less itself would be no number.
+        # In a row without any key the maximum is minus infinity: minus infinity less itself would be NaN.
         largest = T.Bind(tirx.Select(largest == number(-math.inf, lanes), number(0, lanes), largest))
         total = local(lanes)
         before = number(0, lanes)
@@ -111,11 +114,11 @@ def write_weights(work: Work, count: Any) -> None:
         store(work.totals, load(total, 0, lanes), vector, lanes)
 
 
-# Values weighed: tiles of queries by vectors along a head's size in registers.
+# The weighted sums of values: tiles of queries by vectors along a head's size, in registers.
 
 
 def write_weighted(work: Work, first: Any, count: Any) -> None:
-    """Add the weighed values of ``count`` keys from ``first`` on to the sums; of a single block, write the output."""
+    """Add the weighted values of ``count`` keys from ``first`` on to the sums; a single block writes the output."""
     form, sizes = work.form, work.sizes
     pieces = cut(form.width, sizes.width_lanes)
     values = take_values(work, first, count)
@@ -137,7 +140,7 @@ Piece = tuple[int, int, Any, int]
 
 @dataclass(frozen=True)
 class _Keys:
-    """Those of a block, and where their values lie."""
+    """The keys of a block, and the place of their values."""
 
     values: Place
     first: Any
@@ -145,7 +148,7 @@ class _Keys:
 
 
 def _multiply(work: Work, keys: _Keys, row: Any, pieces: list[tuple[int, int]]) -> list[list[Piece]]:
-    """Return for each row of the tile (column, lanes, buffer, place in the buffer) of the sums."""
+    """Return (column, lanes, buffer, place in the buffer) of the sums, for each row of the tile."""
     sizes, form = work.sizes, work.form
     size = sum(lanes for _, lanes in pieces)
     sums = local(sizes.row_tile * size)
@@ -179,7 +182,7 @@ def _put(work: Work, row: Any, places: list[Piece]) -> None:
 
 
 def _guard(work: Work, row: Any, values: list[tuple[int, int, Any]]) -> None:
-    """Write a row of the output, where the block has no more rows than there are."""
+    """Write a row of the output; a block with more rows than the head skips the additional ones."""
     factor = load(work.factors, row)
 
     def write() -> None:
@@ -195,7 +198,7 @@ def _guard(work: Work, row: Any, values: list[tuple[int, int, Any]]) -> None:
 
 
 def write_outputs(work: Work) -> None:
-    """Write the output of what was summed up over several blocks of keys."""
+    """Write the output from sums over several blocks of keys."""
     if work.is_single:
         return
     form, sizes = work.form, work.sizes
@@ -206,7 +209,7 @@ def write_outputs(work: Work) -> None:
 
 
 def _invert(work: Work) -> None:
-    """Write by what the sums are multiplied at last; a row without any key has no number, or zero."""
+    """Store the factors that normalise the sums: 1 / total, or NaN or zero in a row without any key."""
     lanes = work.sizes.lanes
     for vector in work.vectors:
         total = load(work.totals, vector, lanes)

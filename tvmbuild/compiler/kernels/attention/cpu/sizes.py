@@ -1,4 +1,4 @@
-"""How many queries and keys are done at a time, and how large the tiles in registers are."""
+"""The sizes of CPU attention: the queries and keys of a block, and the register tiles."""
 
 from __future__ import annotations
 
@@ -10,45 +10,46 @@ from tvmbuild.compiler.machine.machine import Machine, divisors
 from tvmbuild.compiler.schedules.cpu.tile_size import BARE
 
 _SPARE_REGISTERS = 4
-"""For what is multiplied, at least; the rest may hold sums."""
+"""The smallest number of registers for operands; the others may hold sums."""
 _MAX_SUMS = 16
-"""Registers of a tile: more hide no latency."""
+"""The largest number of registers of a tile: more of them hide no latency."""
 _MIN_LANES = 4
 _MAX_VECTORS, _MAX_SHORT_VECTORS = 2, 3
-"""Of queries in a block. Where registers are few their vectors are short, and keys would serve few queries."""
+"""The largest number of vectors of queries in a block. CPUs with few registers have short vectors, and a key would
+serve few queries."""
 _NEAR_SCORES = 1 << 13
-"""Bytes of scores that stay in the first-level cache beside keys and values."""
+"""The bytes of scores that stay in the first-level cache beside keys and values."""
 _MAX_PIECES = 4
 _NEAR_BYTES = 32
-"""A cycle, from the second-level cache."""
+"""The bytes that the second-level cache delivers in a cycle."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of one function."""
+    """The sizes of one function."""
 
     lanes: int
-    """Queries in a vector."""
+    """The number of queries in a vector."""
     vectors: int
-    """Vectors of queries in a block, all of them in a tile of scores."""
+    """The number of vectors of queries in a block, which are all in one tile of scores."""
     key_tile: int
-    """Keys in a tile of scores."""
+    """The number of keys in a tile of scores."""
     keys: int
-    """Keys in a block, the last one may have fewer; all of them where they are few."""
+    """The number of keys in a block; the last block may have fewer, and a single block has all."""
     row_tile: int
-    """Queries in a tile of the output."""
+    """The number of queries in a tile of the output."""
     pieces: int
-    """Vectors of such a tile along a head's size."""
+    """The number of vectors along a head's size in a tile of the output."""
     width_lanes: int
-    """Of a vector along a head's size; what is left takes shorter ones."""
+    """The lanes of a vector along a head's size; the rest takes shorter vectors."""
 
     @property
     def rows(self) -> int:
-        """Return the queries of a block."""
+        """The number of queries in a block."""
         return self.lanes * self.vectors
 
     def count_blocks(self, rows: int) -> int:
-        """Return how many blocks there are; the last one begins earlier rather than to have fewer rows."""
+        """Return the number of blocks; the last block begins earlier so that it has all its rows."""
         return -(-rows // self.rows)
 
 
@@ -62,7 +63,7 @@ def choose_sizes(form: Attention, machine: Machine) -> Sizes:
 
 
 def choose_last(form: Attention, machine: Machine, sizes: Sizes) -> Sizes | None:
-    """Return the sizes of a last block of fewer vectors; None where it needs as many as the others, or is the first."""
+    """Return the sizes of a last block with fewer vectors; None if it needs them all, or is the only block."""
     left = -(-(form.rows % sizes.rows) // sizes.lanes)
     if form.rows < sizes.rows or left in {0, sizes.vectors}:
         return None

@@ -1,6 +1,6 @@
-"""Write one step of CPU attention: pack queries, copy keys, and compute the scores of a tile of both.
+"""The steps of CPU attention on a tile: pack queries, copy keys, and compute scores.
 
-A thread goes through tiles of queries; `Work` is what it has in registers and in its own memory.
+A thread goes through tiles of queries; `Work` lists its registers and its private buffers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tvmbuild.compiler.kernels.attention.cpu.sizes import Sizes
 from tvmbuild.compiler.kernels.attention.form import Attention, Operand, Place, Places, find_places
 from tvmbuild.compiler.kernels.vectors import cut, load, local, number, spread, squash, store
 
-# What a thread has while it computes a block of queries: its buffers, and where the block's numbers lie.
+# The state of a thread that computes a block of queries: its buffers, and the places of the block's numbers.
 
 
 @dataclass(frozen=True)
@@ -30,33 +30,33 @@ class Work(Places):
     first: Any
     """The block's first row."""
     queries: Any
-    """[depth, rows], scaled."""
+    """The scaled queries, [depth, rows]."""
     scores: Any
-    """[keys, rows] between key_tile more on either side."""
+    """The scores, [keys, rows], with key_tile additional keys on either side."""
     sums: Any
-    """[rows, width]"""
+    """The weighted sums of values, [rows, width]."""
     largest: Any
-    """[rows], so far."""
+    """The running maximum, [rows]."""
     totals: Any
-    """[rows], so far."""
+    """The running sum of weights, [rows]."""
     factors: Any
-    """[rows], of the sums so far."""
+    """The factors that correct the running sums, [rows]."""
 
     @property
     def vectors(self) -> range:
-        """Return where the vectors of the block's queries begin."""
+        """The first queries of the block's vectors."""
         return range(0, self.sizes.rows, self.sizes.lanes)
 
     @property
     def is_single(self) -> bool:
-        """Say whether all keys are done at once."""
+        """Whether one block has all keys."""
         return self.sizes.keys >= self.form.keys
 
 
 def begin_work(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], part: tuple[Any, Any]) -> Work:
-    """Write where a block begins; ``buffers``: the inputs and the output, flat; ``part``: head and first row.
+    """Begin a block; ``buffers``: the inputs and the output, flat; ``part``: head and first row.
 
-    Where so many rows are not left it begins earlier.
+    A block that would reach beyond the last row begins earlier.
     """
     rows = sizes.rows
     first = T.Bind(tirx.Min(part[1], int64(max(0, form.rows - rows))))
@@ -102,14 +102,14 @@ def _pack_square(work: Work, vector: int, column: Any) -> None:
 
 
 def _row(work: Work, row: Any) -> Any:
-    """Return a row of the block as one of the head; the last one again where the block has more."""
+    """Return the head's row for a row of the block; additional rows of the block repeat the last row."""
     if work.sizes.rows <= work.form.rows:
         return work.first + row
     return tirx.Min(work.first + row, int64(work.form.rows - 1))
 
 
 def _transpose(rows: list[Any]) -> list[Any]:
-    """Return the columns of as many vectors as each has lanes: halves change places, then quarters, and so on."""
+    """Transpose a square of vectors in registers: swap halves, then quarters, and so on."""
     lanes = len(rows)
     rows = [T.Bind(each) for each in rows]
     step = lanes // 2
@@ -127,7 +127,7 @@ def _shuffle(pair: tuple[Any, Any], indices: list[int]) -> Any:
     return tirx.Shuffle(list(pair), [tirx.IntImm("int32", index) for index in indices])
 
 
-# Which keys a block of queries sees: those that constant masks hide from all of them are left out.
+# The range of keys that a block of queries sees: keys that constant masks hide from all its queries are skipped.
 
 
 def visible_keys(work: Work) -> tuple[Any, Any]:
@@ -140,7 +140,7 @@ def visible_keys(work: Work) -> tuple[Any, Any]:
 
 
 def _shifts(form: Attention) -> tuple[int | None, int | None]:
-    """Return by how much the first key, and the one after the last, are further than the query; None where not so."""
+    """Return how far the first visible key, and the one after the last, are from the query; None if not constant."""
     if not form.visible:
         return None, None
     first = _find_shift([begin for begin, _ in form.visible], form.keys)
@@ -158,14 +158,14 @@ def _find_shift(places: Sequence[int], keys: int) -> int | None:
     return None
 
 
-# Blocks of keys and values in buffers of the thread's own, where reading them in place is slow.
+# Private copies of keys and values, where reading them in place is slow.
 
 _ALIASES = 1 << 12
-"""Bytes after which addresses are of the same set of the nearest cache."""
+"""The distance in bytes at which addresses share a set of the nearest cache."""
 
 
 def take_keys(work: Work, first: Any) -> Place:
-    """Return the place of the keys of a block, and of those that its last tile begins with."""
+    """Return the place of a block's keys, including the earlier keys in its last tile."""
     place, form, sizes = work.key, work.form, work.sizes
     if not _is_slow(place):
         return place
@@ -191,7 +191,7 @@ def _dense(width: int) -> Operand:
 
 
 def _is_slow(place: Place) -> bool:
-    """Say whether each number would be converted for itself, or rows would push one another out of the cache."""
+    """Return whether numbers must be converted one by one, or rows would evict one another from the cache."""
     return str(place.buffer.dtype) != "float32" or any(
         step > 1 and 4 * step % _ALIASES == 0 for step in (place.operand.row, place.operand.column)
     )
@@ -209,13 +209,13 @@ def _copy(work: Work, copy: Any, keys: tuple[Any, Any], place: Place, width: int
             store(copy, value, key * width + begin, piece)
 
 
-# Scores of a block: tiles of keys by vectors of queries in registers, scaled, capped, masked, and their maximum.
+# The scores of a block: tiles of keys by vectors of queries in registers, scaled, capped, masked, and their maximum.
 
 
 def write_scores(work: Work, first: Any, count: Any) -> None:
-    """Write the scores of ``count`` keys from ``first`` on, and of more where they fill no tile."""
+    """Write the scores of ``count`` keys from ``first`` on; a last tile that they do not fill has more keys."""
     form, sizes = work.form, work.sizes
-    # Where no keys are left the tile begins earlier.
+    # A tile that would reach beyond the last key begins earlier.
     tile, last = sizes.key_tile, int64(form.keys - sizes.key_tile)
     sums = local(tile * sizes.rows)
     keys = take_keys(work, first)
@@ -253,7 +253,7 @@ def _multiply(work: Work, sums: Any, keys: Place, begin: Any) -> None:
 
 
 def _load_mask(work: Work, place: Place, key: Any, vector: int) -> Any:
-    """Return the mask of a vector of queries, which lie side by side, or for all of which it is the same."""
+    """Return the mask of a vector of queries, whose numbers lie side by side or are all equal."""
     sizes, rows = work.sizes, work.form.rows
     if place.operand.row == 0:
         return spread(load(place.buffer, place.at(int64(0), key)), sizes.lanes)

@@ -1,1 +1,1 @@
-"""Attention as one kernel for GPUs."""
+"""The attention kernel for GPUs."""

@@ -1,4 +1,4 @@
-"""What a block of threads has while it computes some queries: shared memory, registers, and where numbers lie."""
+"""The state of a block of threads that computes some queries: shared memory, registers, and places of numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 
 @dataclass(frozen=True)
 class Block(Places):
-    """A block of threads. What is shared is float32."""
+    """The state of a block of threads. Shared memory is float32."""
 
     form: Attention
     sizes: Sizes
@@ -24,40 +24,40 @@ class Block(Places):
     first: Any
     """The block's first query."""
     queries: Any
-    """[rows, stride], scaled."""
+    """The scaled queries, [rows, stride]."""
     keys: Any
-    """[keys, stride]"""
+    """The keys, [keys, stride]."""
     values: Any
-    """[keys, width]"""
+    """The values, [keys, width]."""
     scores: Any
-    """[rows, score_stride]: then weights."""
+    """The scores, later the weights, [rows, score_stride]."""
     found: Any
-    """[rows, lanes]: maxima, at the end sums."""
+    """The maxima, at the end the sums, [rows, lanes]."""
     factors: Any
-    """[rows], of the sums so far."""
+    """The factors that correct the running sums, [rows]."""
     merged: Any
-    """[parts, rows, width]: the parts' outputs."""
+    """The outputs of the parts, [parts, rows, width]."""
     largest: Any
-    """Of a thread's own row so far."""
+    """The running maximum of the thread's row."""
     total: Any
-    """What the thread has added to its own row's sum so far."""
+    """The thread's share of its row's running sum."""
     sums: Any
-    """[group, columns]: outputs so far."""
+    """The running outputs, [group, columns]."""
 
 
 def is_aligned(operand: Operand, width: int) -> bool:
-    """Say whether rows of ``width`` numbers are vectors."""
+    """Return whether rows of ``width`` numbers consist of aligned vectors."""
     steps = (operand.offset, operand.row, *operand.heads, width)
     return operand.column == 1 and all(step % VECTOR == 0 for step in steps)
 
 
 def shared(count: int) -> Any:
-    """Return a buffer of float32 of all threads of a block."""
+    """Return a float32 buffer that all threads of a block share."""
     return T.alloc_buffer(wide(max(1, count)), "float32", scope="shared", layout=None)
 
 
 def begin_block(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], place: tuple[Any, Any, Any]) -> Block:
-    """Write where it begins; ``buffers``: the inputs and the output, flat; ``place``: head, block of rows, thread."""
+    """Begin a block; ``buffers``: the flat inputs and output; ``place``: head, block of rows, thread."""
     return Block(
         **vars(find_places(form, *buffers, place[0])),
         form=form,
@@ -79,35 +79,35 @@ def begin_block(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], p
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows on their way to shared memory: each thread has some vectors of them in registers meanwhile."""
+    """A copy of rows to shared memory: meanwhile, each thread holds some vectors of them in registers."""
 
     block: Block
     source: Place
     count: int
-    """How many rows there are."""
+    """The number of rows to copy."""
     most: int
-    """How many the source has: beyond them the last one comes again."""
+    """The number of rows in the source; beyond them the last row is repeated."""
     width: int
     target: Any
     stride: int
-    """From row to row in shared memory."""
+    """The step from row to row in shared memory."""
 
     @property
     def few(self) -> int:
-        """Return how many numbers a vector has."""
+        """The number of elements in a vector."""
         return VECTOR if is_aligned(self.source.operand, self.width) and self.stride % VECTOR == 0 else 1
 
     @property
     def steps(self) -> int:
-        """Return how many vectors a thread has."""
+        """The number of vectors of a thread."""
         return -(-self.count * self.width // (self.few * THREADS))
 
     def registers(self) -> Any:
-        """Return what they are kept in on the way."""
+        """Return the registers that hold the vectors meanwhile."""
         return local(self.steps * self.few)
 
     def fetch(self, kept: Any, first: Any) -> None:
-        """Read the rows from ``first`` on."""
+        """Load the rows from ``first`` on into the registers."""
         few = self.few
         for step in range(self.steps):
             row, column = self._locate(step)
@@ -116,7 +116,7 @@ class Rows:
             store(kept, value, int64(step * few), few)
 
     def put(self, kept: Any, scale: float = 1.0) -> None:
-        """Write them to shared memory, all numbers times ``scale``."""
+        """Write the rows to shared memory, all numbers times ``scale``."""
         few = self.few
         everything = self.count * self.width // few
         for step in range(self.steps):
@@ -130,7 +130,7 @@ class Rows:
                     store(self.target, value, row * self.stride + column * few, few)
 
     def _locate(self, step: int) -> tuple[Any, Any]:
-        """Return a vector's row and its place in it: neighbouring threads read what lies side by side."""
+        """Return a vector's row and its place in the row: neighbouring threads read neighbouring vectors."""
         across, index = int64(self.width // self.few), self.block.thread + step * THREADS
         if self.source.operand.column == 1 or self.source.operand.row != 1:
             return index // across, index % across

@@ -1,4 +1,7 @@
-"""The function: a block of threads for some queries of a head, past all keys, with the running maximum and sum."""
+"""The attention kernel of GPUs: a block of threads runs over all keys for some queries of a head.
+
+It keeps the running maximum and sum of the softmax.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from tvmbuild.compiler.schedules.gpu.tiles import MAX_BLOCKS
 
 
 def write_attention(form: Attention, target: tvm.target.Target) -> tirx.PrimFunc | None:
-    """Return the function, with its threads; None where the target's blocks are too small for it.
+    """Write the function, with its threads; None where the target's blocks are too small for it.
 
     See :class:`Attention` for its arguments.
     """
@@ -69,7 +72,7 @@ def _write_block(block: Block, part: Any) -> None:
         first = T.Bind((begin + step) * sizes.keys)
         keys.put(next_keys)
         values.put(next_values)
-        keys.fetch(next_keys, first + sizes.keys)  # while these are computed with; after the last ones nobody's
+        keys.fetch(next_keys, first + sizes.keys)  # loads the next keys during the computation
         values.fetch(next_values, first + sizes.keys)
         write_scores(block, first)
         write_weights(block, first)
@@ -80,7 +83,7 @@ def _write_block(block: Block, part: Any) -> None:
 def _find_steps(form: Attention, sizes: Sizes, part: Any) -> tuple[Any, Any]:
     """Return the first block of keys that a block of rows sees, and the one after the last.
 
-    Two lines along the rows stand for what each row sees: exact for causal masks and windows, wide enough for any.
+    Two lines along the rows bound the visible keys: exact for causal masks and windows, wide enough for any mask.
     """
     steps = -(-form.keys // sizes.keys)
     if not form.visible:

@@ -1,4 +1,4 @@
-"""How a block of a GPU's threads shares some queries of a head: which sizes fit, and which are chosen."""
+"""The sizes of GPU attention: how a block of threads shares some queries of a head."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tvmbuild.compiler.kernels.attention.form import Attention
 from tvmbuild.compiler.machine.limits import GpuLimits
 
 THREADS = 128
-"""Of a block: all that Vulkan promises."""
+"""The threads of a block: the number that Vulkan guarantees."""
 BLOCKS = 4
-"""That a multiprocessor computes at once: each waits for shared memory most of the time."""
+"""The blocks that a multiprocessor computes at once: each waits for shared memory most of the time."""
 VECTOR = 4
-"""Numbers that a thread moves together where they lie side by side."""
+"""The number of adjacent elements that a thread moves together."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A block of THREADS: ``rows`` queries pass ``keys`` keys at a time, which lie in shared memory with their values.
+    """The sizes of a block of THREADS: ``rows`` queries, and ``keys`` keys and values at a time in shared memory.
 
-    Scores: ``row_threads`` times as many threads as keys have, each ``rows`` / ``row_threads`` rows of some keys.
-    Outputs: ``parts`` x ``row_groups`` x ``column_threads`` threads, each ``group`` rows x ``columns`` numbers of one
-    part of the keys. The rest of the threads, if any, waits.
+    Scores: ``row_threads`` x `key_threads` threads, each ``rows`` / ``row_threads`` rows of some keys.
+    Outputs: ``parts`` x `row_groups` x `column_threads` threads, each ``group`` rows x ``columns`` numbers of one
+    part of the keys. The other threads, if any, wait.
     """
 
     rows: int
@@ -37,47 +37,47 @@ class Sizes:
 
     @property
     def key_threads(self) -> int:
-        """Return how many threads have keys of their own."""
+        """The number of threads with different keys."""
         return min(THREADS // self.row_threads, self.keys)
 
     @property
     def few(self) -> int:
-        """Return how many numbers of a query are read together."""
+        """The number of elements of a query that are read together."""
         return VECTOR if self.depth % VECTOR == 0 else 1
 
     @property
     def stride(self) -> int:
-        """Return from one query or key in shared memory to the next: neighbours are in other banks."""
+        """The step from one query or key in shared memory to the next: neighbours are in other banks."""
         return self.depth + (VECTOR if self.few > 1 else 1 - self.depth % 2)
 
     @property
     def score_stride(self) -> int:
-        """Return from one row of scores to the next."""
+        """The step from one row of scores to the next."""
         return self.keys + VECTOR
 
     @property
     def row_groups(self) -> int:
-        """Return how many threads the rows of the outputs are divided among."""
+        """The number of threads that share the rows of the outputs."""
         return self.rows // self.group
 
     @property
     def column_threads(self) -> int:
-        """Return how many threads the columns of the outputs are divided among."""
+        """The number of threads that share the columns of the outputs."""
         return self.width // self.columns
 
     @property
     def lanes(self) -> int:
-        """Return how many threads a row's maximum and sum are divided among."""
+        """The number of threads that share a row's maximum and sum."""
         return THREADS // self.rows
 
     @property
     def merged(self) -> int:
-        """Return how many numbers the parts' outputs take in shared memory."""
+        """The number of elements in shared memory for the outputs of the parts."""
         return self.parts * self.rows * self.width if self.parts > 1 else 0
 
     @property
     def shared_bytes(self) -> int:
-        """Return what a block has in shared memory."""
+        """The bytes of a block's shared memory."""
         operands = (self.rows + self.keys) * self.stride + self.keys * self.width
         return 4 * (operands + self.rows * self.score_stride + THREADS + self.rows + self.merged)
 
@@ -92,7 +92,7 @@ def choose_sizes(form: Attention, limits: GpuLimits) -> Sizes | None:
 
 
 def _list_rows(form: Attention, limits: GpuLimits) -> Iterator[int]:
-    """Give numbers of rows, the best first: fewer where else most of the card would have nothing to do."""
+    """Yield numbers of rows, the best first: fewer where otherwise most of the card would be idle."""
     heads = math.prod(form.heads)
     rows = 32
     while rows > 8 and heads * math.ceil(form.rows / rows) < BLOCKS * limits.multiprocessors:

@@ -1,4 +1,4 @@
-"""What a block does with some keys: scores, their running maximum and weights, and the outputs so far."""
+"""The steps of a block on some keys: scores, their running maximum and weights, and the running outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvmbuild.compiler.kernels.attention.gpu.sizes import THREADS, VECTOR
 from tvmbuild.compiler.kernels.vectors import load, local, number, spread, squash, store
 
 LEAST = -3.4028234663852886e38
-"""A maximum so far: of rows whose scores are all -inf the weights are 0, and not those of infinities' difference."""
+"""The initial maximum. It is finite so that a row whose scores are all -inf gets the weights 0, not NaN."""
 
 
 def write_scores(block: Block, first: Any) -> None:
@@ -57,7 +57,7 @@ def _write_scores(block: Block, first: Any) -> None:
 
 
 def write_weights(block: Block, first: Any) -> None:
-    """Make weights of the scores, by the maximum so far, and the factor of what was summed up before."""
+    """Turn scores into weights by the running maximum, and store the factor that corrects the earlier sums."""
     form, sizes = block.form, block.sizes
     row, lane = T.Bind(block.thread // sizes.lanes), T.Bind(block.thread % sizes.lanes)
     steps = -(-sizes.keys // sizes.lanes)
@@ -65,7 +65,7 @@ def write_weights(block: Block, first: Any) -> None:
     own_keys = [step * sizes.lanes + lane for step in range(steps)]
 
     def is_there(step: int) -> Any:
-        """Say whether a key of the block is one of the attention's; None: they all are."""
+        """Return whether a key of the block is one of the attention's; None if all are."""
         inside = None if (step + 1) * sizes.lanes <= sizes.keys else own_keys[step] < int64(sizes.keys)
         real = None if form.keys % sizes.keys == 0 else first + own_keys[step] < int64(form.keys)
         return real if inside is None else inside if real is None else tirx.And(inside, real)
@@ -101,7 +101,7 @@ def write_weights(block: Block, first: Any) -> None:
 
 
 def write_weighted(block: Block) -> None:
-    """Add the weighted values to the outputs so far."""
+    """Add the weighted values to the running outputs."""
     sizes, columns = block.sizes, block.sizes.columns
     part, group, column = find_output(block)
     count = sizes.keys // sizes.parts
@@ -156,10 +156,10 @@ def write_outputs(block: Block) -> None:
 
 
 def _write_row(block: Block, row: Any, own: tuple[int, Any]) -> None:
-    """Write a thread's numbers of a row; ``own``: which of its rows that is, and which of the threads of columns."""
+    """Write a thread's numbers of a row; ``own``: the row's index among its rows, and its index among the columns."""
     form, sizes, columns = block.form, block.sizes, block.sizes.columns
     total = _add_up([load(block.found, row * sizes.lanes + lane) for lane in range(sizes.lanes)])
-    if form.nan_is_zero:  # nothing was added up: the sums are zero, too
+    if form.nan_is_zero:  # without any key, the sums are zero, too
         total = tirx.Select(total == number(0), number(1), total)
     total = T.Bind(total)
     few = columns if is_aligned(block.output.operand, sizes.width) else 1
@@ -189,7 +189,7 @@ def find_output(block: Block) -> tuple[Any, Any, Any]:
 
 
 def only_busy(block: Block, busy: int, write: Callable[[], None]) -> None:
-    """Write what only the first threads do."""
+    """Run ``write`` in the first ``busy`` threads only."""
     if busy == THREADS:
         write()
     else:
