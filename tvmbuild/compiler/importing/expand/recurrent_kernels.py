@@ -97,7 +97,7 @@ RULES: Mapping[str, Rule] = {**dict.fromkeys(GATES, keep_recurrence), "DynamicQu
 
 
 def _knows_inputs(given: Sequence[str], weights: Sequence[str], scope: Scope) -> bool:
-    """Say whether the kernel knows the node's inputs: float32, no lengths, no peepholes, constant weights."""
+    """Return whether the kernel supports the node's inputs: float32, no lengths, no peepholes, constant weights."""
     if given[4] or given[7] or scope.element_type(given[0]) != TensorProto.FLOAT:
         return False
     return all(scope.is_constant(name) for name in weights if name)

@@ -71,7 +71,7 @@ class Weights:
 
     name: str
     scale: str = ""
-    """Of integers; empty: floats."""
+    """The scale of integers; empty: the weights are floats."""
     zero_point: str = ""
 
     def multiply(self, composer: Composer, data: str) -> str:
@@ -89,13 +89,13 @@ class Direction:
     layer: Layer
     index: int
     recurrence: Weights
-    """Of hidden rows."""
+    """The recurrence's weights, with hidden rows."""
     recurrence_bias: str
     peepholes: tuple[str, ...]
 
     @property
     def composer(self) -> Composer:
-        """What the layer writes its nodes with."""
+        """The composer that writes the layer's nodes."""
         return self.layer.composer
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:

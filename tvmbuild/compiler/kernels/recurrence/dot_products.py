@@ -23,48 +23,48 @@ from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 from tvmbuild.compiler.machine.dot_instructions import DotInstruction
 
 _SIGNED = 128
-"""Less are bytes as int8."""
+"""The offset that turns uint8 into int8."""
 TOGETHER = 4
-"""Vectors of columns whose halves are added up together: of AVX2, two take 0.98 to 1.04 times as long."""
+"""The number of column vectors that are summed together: with AVX2, two take 0.98 to 1.04 times as long."""
 _GROUP, _EXACT = 4, 8
-"""Bytes of a group, whose products are two pairs; and groups whose sums fit 16 bits: 8 · 2 · 15 · 128 is 30720."""
+"""The bytes of a group (two pairs of products), and the groups whose sums fit 16 bits: 8 · 2 · 15 · 128 is 30720."""
 
 
 @dataclass(frozen=True)
 class DotProducts(ABC):
-    """How an instruction multiplies the state of a recurrence with weights of int8 or int16."""
+    """The product of a recurrence's state with int8 or int16 weights by a dot instruction."""
 
     form: Recurrence
     instruction: DotInstruction
 
     @property
     def columns(self) -> int:
-        """How many sums a panel has."""
+        """The number of sums of a panel."""
         return self.form.gates * self.form.panel
 
     @property
     @abstractmethod
     def inputs(self) -> int:
-        """How many numbers of the state are multiplied: the hidden units, filled up."""
+        """The number of state values that are multiplied: the hidden units, padded."""
 
     @property
     def size(self) -> int:
-        """How many weights a panel has."""
+        """The number of weights of a panel."""
         return self.inputs * self.columns
 
     @property
     def has_moved(self) -> bool:
-        """Say whether weights may be more than bytes."""
+        """Return whether weights may exceed a byte."""
         return self.form.weights == "int16"
 
     @property
     def rows(self) -> int:
-        """How many constants a column has: its scale, the sum of its bytes, and by how much weights are more."""
+        """The number of constants of a column: its scale, the sum of its bytes, and the excess of its weights over a byte."""
         return 3 if self.has_moved else 2
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The shapes of what is packed."""
+        """The shapes of the packed weights and constants."""
         form = self.form
         return (form.directions * form.panels * self.size,), (form.directions, self.rows, form.width)
 
@@ -113,11 +113,11 @@ class DotProducts(ABC):
 
 @dataclass(frozen=True)
 class WholeBytes(DotProducts):
-    """A use of the instruction multiplies bytes, or takes them widened."""
+    """A product whose instruction multiplies bytes, or bytes widened to int16."""
 
     @property
     def inputs(self) -> int:
-        """Whole uses."""
+        """The number of state values, padded to whole uses of the instruction."""
         return -(-self.form.hidden // self.instruction.depth) * self.instruction.depth
 
     def _order(self, weights: NDArray[Any]) -> NDArray[Any]:
@@ -128,11 +128,11 @@ class WholeBytes(DotProducts):
         return ordered
 
     def allocate(self) -> Any:
-        """Return a buffer of what the instruction takes."""
+        """Return a buffer of the type that the instruction takes."""
         return local(self.form.padded, self.instruction.data)
 
     def round(self, state: Any, begin: Any, target: Any) -> Rounded:
-        """Write bytes, or what is 128 less."""
+        """Write bytes, minus 128 if the instruction takes int8."""
         shift = _SIGNED if self.instruction.data == "int8" else 0
 
         def write(steps: Any, _zeros: Any, at: Any) -> None:
@@ -157,11 +157,11 @@ class WholeBytes(DotProducts):
 
 @dataclass(frozen=True)
 class HalfBytes(DotProducts):
-    """Products of bytes with the halves of others, which are added in 16 bits before the instruction widens them."""
+    """Products of bytes with half bytes, which vpmaddubsw adds in 16 bits before an instruction widens them."""
 
     @property
     def inputs(self) -> int:
-        """Whole groups."""
+        """The number of state values, padded to whole groups."""
         return -(-self.form.hidden // _GROUP) * _GROUP
 
     def _order(self, weights: NDArray[Any]) -> NDArray[Any]:
@@ -199,7 +199,7 @@ class HalfBytes(DotProducts):
         return totals
 
     def _add_block(self, operands: tuple[Any, Any, Any], target: tuple[Any, int], begin: Any, count: int) -> None:
-        """Add the products of some groups to the totals of the vectors from ``target`` on."""
+        """Add the products of some groups to the totals of the vectors that begin at ``target``."""
         (weights, start, seen), (totals, first) = operands, target
         lanes, size = self.instruction.lanes, _GROUP * self.instruction.lanes
         sums = _zeros(2 * TOGETHER * 2 * lanes, "int16", 2 * lanes)
@@ -220,12 +220,12 @@ class HalfBytes(DotProducts):
 
 
 def choose_products(form: Recurrence, instruction: DotInstruction) -> DotProducts:
-    """Return the quicker way: by halves no weights are widened, which are read once for each product."""
+    """Return the faster product of the instruction: half bytes avoid widening the weights."""
     return HalfBytes(form, instruction) if instruction.halves else WholeBytes(form, instruction)
 
 
 def _zeros(count: int, dtype: str, lanes: int) -> Any:
-    """Return a buffer of the thread's own, written in vectors."""
+    """Return a buffer of the thread that is written in vectors."""
     buffer = local(count, dtype)
     for place in range(0, count, lanes):
         store(buffer, tirx.const(0, f"{dtype}x{lanes}"), place, lanes)

@@ -1,4 +1,4 @@
-"""What recurrence a kernel computes, and the order in which it takes its numbers."""
+"""The form of a recurrence: its sizes, and the packing order of its operands."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 Kind = Literal["LSTM", "GRU", "RNN"]
 GATES: dict[Kind, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 FORM = "tvmbuild_recurrence"
-"""Attribute of a kernel of integers multiplied as floats, which a pass may write by the target's instruction."""
+"""The attribute of a kernel that multiplies integers as floats; LowerRecurrences rewrites it for a dot instruction."""
 LANES = 16
-"""The length of every vector here: LLVM cuts them into those that the CPU has."""
+"""The vector length of the kernel: LLVM splits the vectors into the CPU's registers."""
 _PANEL: dict[Kind, int] = {"LSTM": 16, "GRU": 16, "RNN": 64}
-"""Hidden units whose gates are computed together: as many sums as hide the latency of a multiply-add."""
+"""The number of hidden units in a register tile: enough sums to hide the latency of a multiply-add."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,18 @@ class Recurrence:
     batch: int
     hidden: int
     backward: tuple[bool, ...]
-    """For each direction."""
+    """Whether each direction runs backward."""
     linear_before_reset: bool = False
     """Whether a GRU's reset gate multiplies the candidate's product, not the state before it."""
     activation: Literal["Tanh", "Relu"] = "Tanh"
-    """The function of an RNN's state."""
+    """The activation of an RNN."""
     weights: Literal["float32", "int8", "int16"] = "float32"
-    """Integers are those of ONNX Runtime's dynamic quantisation, less their zero point: the state is rounded to 8 bits
-    by its own range at every step. Of an LSTM, and of one sequence."""
+    """The type of the weights. Integers come from ONNX Runtime's dynamic quantisation, minus their zero point: every step
+    rounds the state to 8 bits by its own range. Integers exist for an LSTM with one sequence."""
 
     @classmethod
     def of_function(cls, function: Any) -> Recurrence | None:
-        """Return what `describe` was written for a function's attribute; None for other functions."""
+        """Return the form that `describe` wrote into the function's attribute; None for other functions."""
         text = (function.attrs or {}).get(FORM)
         if text is None:
             return None
@@ -55,42 +55,42 @@ class Recurrence:
         return cls(**fields | {"backward": tuple(fields["backward"])})
 
     def describe(self) -> str:
-        """Return it as a text, for the attribute ``FORM`` of a kernel."""
+        """Return the form as a text, for the attribute ``FORM`` of a kernel."""
         return json.dumps(asdict(self))
 
     @property
     def gates(self) -> int:
-        """How many gates a hidden unit has."""
+        """The number of gates of a hidden unit."""
         return GATES[self.kind]
 
     @property
     def states(self) -> int:
-        """How many states there are: an LSTM has a cell, too."""
+        """The number of states: an LSTM has a cell, too."""
         return 2 if self.kind == "LSTM" else 1
 
     @property
     def directions(self) -> int:
-        """How many directions there are."""
+        """The number of directions."""
         return len(self.backward)
 
     @property
     def panel(self) -> int:
-        """How many hidden units a panel has."""
+        """The number of hidden units in a panel."""
         return _PANEL[self.kind]
 
     @property
     def panels(self) -> int:
-        """How many panels there are."""
+        """The number of panels."""
         return -(-self.hidden // self.panel)
 
     @property
     def padded(self) -> int:
-        """How many hidden units all panels have."""
+        """The number of hidden units in all panels, with padding."""
         return self.panels * self.panel
 
     @property
     def width(self) -> int:
-        """How many numbers the gates of one direction are."""
+        """The number of gate values of one direction."""
         return self.gates * self.padded
 
     @cached_property
@@ -102,7 +102,7 @@ class Recurrence:
 
     @property
     def is_quantized(self) -> bool:
-        """Say whether the weights are integers."""
+        """Return whether the weights are integers."""
         return self.weights != "float32"
 
     def pack_gates(self, rows: NDArray[Any], unused: float = 0) -> NDArray[Any]:

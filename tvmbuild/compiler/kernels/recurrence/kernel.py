@@ -33,13 +33,13 @@ class _Thread:
     bias: Any
     direction: Any
     state: Any
-    """Two times [padded]: of the step before and of this one."""
+    """Two times [padded]: the states of the step before and of this one."""
     cell: Any
     """[padded] of an LSTM; of a GRU its update gate."""
     other: Any
     """[padded]: a GRU's state times its reset gate; the rounded state where weights are integers."""
     dots: DotProducts | None
-    """By what integers are multiplied; None: as floats."""
+    """The product of integer weights by an instruction; None: integers are multiplied as floats."""
 
 
 def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.PrimFunc:
@@ -115,7 +115,7 @@ def _flatten(buffer: Any) -> Any:
 
 
 def _find_time(form: Recurrence, step: Any, direction: Any) -> Any:
-    """Return which element of the sequence a step is of."""
+    """Return the position in the sequence that a step processes."""
     last = form.steps - 1
     if form.directions == 1:
         return last - step if form.backward[0] else step
@@ -136,7 +136,7 @@ def _copy(form: Recurrence, target: tuple[Any, Any], source: tuple[Any, Any]) ->
 
 @dataclass(frozen=True)
 class _Step:
-    """A step: where its gates, the state before it and the one after it begin, and how that was rounded."""
+    """The offsets of a step's gates, old state and new state, and the rounding of the state."""
 
     first: Any
     old: Any
@@ -145,7 +145,7 @@ class _Step:
 
 
 def _write_panel(thread: _Thread, index: int, panel: Any, step: _Step) -> None:
-    """Add up the gates of a pass for one panel, and write what they come to."""
+    """Add up the gates of a pass for one panel, and write the new cell and state."""
     form = thread.form
     gates, vectors = form.passes[index], range(0, form.panel, LANES)
     sums = local(len(gates) * form.panel)
@@ -166,7 +166,7 @@ def _write_panel(thread: _Thread, index: int, panel: Any, step: _Step) -> None:
 
 
 def _round(thread: _Thread, old: Any) -> Rounded:
-    """Write the state in steps of its own range, as floats less their zero point or as the instruction wants them."""
+    """Round the state to steps of its own range: floats minus the zero point, or the instruction's type."""
     if thread.dots is not None:
         return thread.dots.round(thread.state, old, thread.other)
 
@@ -177,7 +177,7 @@ def _round(thread: _Thread, old: Any) -> Rounded:
 
 
 def _multiply_integers(thread: _Thread, panel: Any, places: tuple[Any, Any], rounded: Any) -> None:
-    """Write a panel's gates, of which the data's part begins at the first of the places, to the other, a buffer."""
+    """Write a panel's gates to a buffer; ``places`` are the offset of the data's part and the buffer."""
     form, dots, (begin, gates) = thread.form, thread.dots, places
     size, rows = form.gates * form.panel, 1 if dots is None else dots.rows
     sums = gates
@@ -194,7 +194,7 @@ def _multiply_integers(thread: _Thread, panel: Any, places: tuple[Any, Any], rou
 
 
 def _multiply(thread: _Thread, index: int, panel: Any, operands: tuple[Any, Any, Any]) -> None:
-    """Add the state, or what there is in its stead, times the panel's weights to the sums."""
+    """Add the state, or its replacement, times the panel's weights to the sums."""
     form, (seen, shift, sums) = thread.form, operands
     size = len(form.passes[index]) * form.panel
     before = sum(len(each) for each in form.passes[:index]) * form.padded * form.hidden
@@ -207,7 +207,7 @@ def _multiply(thread: _Thread, index: int, panel: Any, operands: tuple[Any, Any,
 
 
 Places = tuple[Any, Any, Any, Any]
-"""Where a vector's gates and hidden units are, and where the old and the new state begin."""
+"""The offsets of a vector's gates and hidden units, and of the old and the new state."""
 
 
 def _update_lstm(thread: _Thread, _pass: int, gates: list[Any], places: Places) -> None:

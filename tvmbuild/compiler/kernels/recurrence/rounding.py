@@ -20,21 +20,21 @@ _STEPS = 255
 
 @dataclass(frozen=True)
 class Rounded:
-    """How a state was rounded."""
+    """The rounding of a state."""
 
     scale: Any
     zero: Any
-    """The step that stands for 0."""
+    """The step that represents 0."""
     total: Any = None
-    """The sum of all steps less that, where somebody wants it."""
+    """The sum of all steps minus the zero point; None unless asked for."""
 
 
 Write = Callable[[Any, Any, Any], None]
-"""Writes a vector of steps, of float32; it gets the zero point and the place, too."""
+"""A function that writes a float32 vector of steps; it also gets the zero point and the place."""
 
 
 def round_state(state: Any, begin: Any, count: int, write: Write, *, adds_up: bool = False) -> Rounded:
-    """Round so many numbers of the state from ``begin`` on, and have their steps written."""
+    """Round the numbers of the state that begin at ``begin``, and pass their steps to the writer."""
     least, largest = _find_range(state, begin, count)
     span = T.Bind((largest - least) / number(_STEPS))
     scale = T.Bind(tirx.Select(span > number(0), span, number(1)))
@@ -65,7 +65,7 @@ def _find_range(state: Any, begin: Any, count: int) -> tuple[Any, Any]:
 
 
 def _halve(values: Any, join: Callable[[Any, Any], Any]) -> Any:
-    """Return all lanes joined: half of them with the other half, until one is left."""
+    """Reduce all lanes to one: join the two halves until one lane is left."""
     lanes = LANES
     while lanes > 1:
         values, lanes = T.Bind(values), lanes // 2
