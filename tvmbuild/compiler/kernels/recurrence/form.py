@@ -42,8 +42,8 @@ class Recurrence:
     activation: Literal["Tanh", "Relu"] = "Tanh"
     """The activation of an RNN."""
     weights: Literal["float32", "int8", "int16"] = "float32"
-    """The type of the weights. Integers come from ONNX Runtime's dynamic quantisation, minus their zero point: every step
-    rounds the state to 8 bits by its own range. Integers exist for an LSTM with one sequence."""
+    """The type of the weights. Integers come from ONNX Runtime's dynamic quantisation, minus their zero point: every
+    step rounds the state to 8 bits by its own range. Integers exist for an LSTM with one sequence."""
 
     @classmethod
     def of_function(cls, function: Any) -> Recurrence | None:
