@@ -90,10 +90,7 @@ INSTRUCTIONS = (
     DotInstruction("dot_dotprod", "aarch64", "dotprod", 4, 4, "int8", "llvm.aarch64.neon.sdot.v4i32.v16i8", 4),
     DotInstruction("dot_neon", "aarch64", "neon", 8, 2, "int8", "llvm.aarch64.neon.saddlp.v4i32.v8i16", 4),
 )
-"""The instructions, the fastest first.
-
-All are exact. vpmaddubsw, which adds pairs of 8-bit products in 16 bits, is not exact and is not used.
-"""
+"""The quickest first. All are exact: the one that adds pairs of 8 bits in 16 (vpmaddubsw) is not, and is not used."""
 
 
 def list_intrinsics() -> list[DotInstruction]:

@@ -80,7 +80,7 @@ def split_sum(sums: Isolated, tile: Tile, bind: bool = True) -> s_tir.Schedule:
 
 
 def _place_parts(sch: s_tir.Schedule, block: Any, tile: Tile) -> tuple[Any, Any]:
-    """Give each thread its elements, in registers until its part is added up; return the loops of threads and of steps."""
+    """Give each thread its elements, in registers until its part is added up; return its loop and the steps'."""
     store = sch.cache_write(block, 0, "local")
     part, row, strip, lane, depth = sch.get_loops(block)[2:]
     row_thread, row = sch.split(row, [tile.row_threads, tile.rows])
