@@ -18,7 +18,7 @@ from tvmbuild.errors import TvmbuildError
 def refuse(
     *nodes: onnx.NodeProto, weights: dict[str, np.ndarray] | None = None, tensors: Sequence[onnx.TensorProto] = ()
 ) -> TvmbuildError:
-    """Return the error of importing nodes on x, the last of which makes y."""
+    """Return the error of importing nodes that compute y from x."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 4])
     y = helper.make_empty_tensor_value_info("y")
     constants = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]

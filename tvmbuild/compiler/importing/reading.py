@@ -17,7 +17,7 @@ from tvmbuild.compiler.importing.expand.scope import list_read, subgraphs, walk_
 from tvmbuild.errors import TvmbuildError
 
 _OPSET = 17
-"""The opset of ONNX's own operators that we set if a model, with only other operators, names none; we add some."""
+"""The opset of ONNX's own operators for a model that names none because it has only others; we add some."""
 _MAX_NAMED = 5
 """The most nodes of a cycle that an error names."""
 _NUMBERS: Mapping[str, Any] = {

@@ -1,4 +1,4 @@
-"""Kernels: the decorations of arguments by what is written, and elements that loops keep in registers."""
+"""Kernels: the decorations of arguments that are written or only read, and elements that loops keep in registers."""
 
 from __future__ import annotations
 

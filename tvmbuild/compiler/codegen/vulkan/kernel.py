@@ -41,7 +41,7 @@ _LIMITS = {
     "max_per_stage_descriptor_storage_buffer": ("buffers", MAX_BUFFERS),
     "max_push_constants_size": ("bytes of scalar arguments", 128),
 }
-"""The counted thing and the limit of a target that states none, by the target's attribute."""
+"""The limits by the target's attribute: the counted thing, and the number for a target that states none."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class NodeCall:
     inputs: list[Any]
     """The expressions, None for an input that is left out; an index past the end also gives None."""
     attributes: dict[str, Any]
-    """The attributes in the form of TVM's importer, with texts as bytes; TVM reads changes of them."""
+    """The attributes in the form of TVM's importer, with texts as bytes; ``by_tvm`` sees changes of them."""
     opset: int
     outputs: int
     builder: relax.BlockBuilder

@@ -49,7 +49,7 @@ def convert_leaky_relu(call: NodeCall) -> relax.Expr:
 
 
 def _clip(call: NodeCall, data: relax.Expr, low: Bound, high: Bound) -> relax.Expr:
-    """Clip ``data``; a bound is a number, an expression or None. NaN and ±inf are no bounds."""
+    """Clip ``data``; a bound is a number, an expression or None. NaN and ±inf bound nothing."""
     for bound, operator in ((low, relax.op.maximum), (high, relax.op.minimum)):
         scalar = _as_bound(call, bound)
         if scalar is not None:

@@ -55,7 +55,7 @@ def einsum(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str] | None:
-    """Return the labels of the operands and the output; None if the equation is no sum of products of whole tensors."""
+    """Return the labels of the operands and the output; None unless it is a sum of products of whole tensors."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):

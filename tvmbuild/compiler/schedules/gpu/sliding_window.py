@@ -97,7 +97,7 @@ def slide(windows: Windows, neighbours: int, threads: int, bind: bool = True) ->
         sch.vectorize(lane)
     elif windows.row_in_lanes and windows.extents[windows.row] % neighbours == 0:
         sch.vectorize(few)
-    # Threads come last: of indices that TVM has simplified before, it does not see that they are parts of each other.
+    # Threads come last: TVM does not recognise indices that it has simplified before as parts of each other.
     block, thread = sch.split(sch.fuse(*outer) if len(outer) > 1 else outer[0], [None, threads])
     if bind:
         sch.bind(block, "blockIdx.x")

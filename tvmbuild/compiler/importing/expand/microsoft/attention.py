@@ -67,7 +67,7 @@ def multi_head_attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def soften(composer: NodeComposer, scores: str, size: int, masks: list[str]) -> str:
-    """Scale the scores, add the masks (an empty name is no mask) and return the Softmax."""
+    """Scale the scores, add the masks (empty names are skipped) and return the Softmax."""
     scale = composer.attributes.get("scale", 0.0) or size**-0.5
     scores = composer.add("Mul", scores, composer.number(scale))
     for mask in filter(None, masks):
