@@ -112,7 +112,7 @@ def _is_flat(nest: Nest) -> bool:
 
 
 def _fills_vectors_along(nest: Nest, last: Axis, machine: Machine) -> bool:
-    """Return whether the last axis makes whole vectors, with an overlapping last one, where all elements do not."""
+    """Return whether the last axis, but not all axes together, makes whole vectors; the last vector overlaps."""
     width = machine.lanes(nest.bits)
     return len(nest.axes) > 1 and 2 * power_of_two_divisor(count(nest.axes), width) < width <= last.extent // 2
 

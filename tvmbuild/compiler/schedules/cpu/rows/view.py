@@ -28,7 +28,7 @@ class Pass:
     """The variables that stay 0."""
     store: Access
     value: Any
-    """The stored value; for a reduction, the combined one."""
+    """The stored value; for a reduction, the value that it combines."""
     along: bool
     """Whether it has a value, or a summand, for each element of a row."""
     combine: Any = None

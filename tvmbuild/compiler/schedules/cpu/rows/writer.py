@@ -96,7 +96,7 @@ class Writer(ABC):
         return sequence([each for group in self.list_groups() for each in self.write_group(group, place)])
 
     def list_groups(self) -> list[list[Pass]]:
-        """Return the groups of passes that share a loop, in order: none needs a value that the whole loop gives."""
+        """Return the groups of passes that share a loop, in order; no pass needs a result of the whole loop."""
         groups: list[list[Pass]] = []
         for each in self.rows.passes:
             reads = {load.buffer for load in collect(each.value).loads}
