@@ -84,7 +84,7 @@ def link_objects(objects: Sequence[Path], output: Path, options: LinkOptions) ->
 
 
 def compile_pool(output: Path, machine: str, options: LinkOptions = LinkOptions()) -> Path:
-    """Compile the package's thread pool to an object file in about 0.1 s; every Linux process has its callees."""
+    """Compile the package's thread pool to an object file in about 0.1 s; its callees are in every Linux process."""
     shutil.copy(SOURCE, folder := output.parent)
     compiler = _choose_compiler(machine, options)
     run_linker([*compiler, "-c", *_POOL_FLAGS, "-o", output.name, SOURCE.name], folder)

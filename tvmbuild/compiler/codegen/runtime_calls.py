@@ -1,4 +1,4 @@
-"""A check of the functions that code calls by name at run time: a package has TVM's runtime without its libraries."""
+"""A check of the functions that code calls by name at run time: a package has only TVM's runtime."""
 
 from __future__ import annotations
 
