@@ -34,7 +34,7 @@ class DotInstruction:
     """The type that replaces uint8 data: uint8 itself, int8 (128 less), or int16."""
     llvm: str
     steps: int = 1
-    """The most groups of one use; their data lie in one register, whose elements the instruction can index."""
+    """Groups that a use of it goes through, at most: their data lie in one register, whose elements it can take."""
 
     @property
     def intrinsic(self) -> str:
