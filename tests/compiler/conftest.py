@@ -1,4 +1,4 @@
-"""Small ONNX models, the targets that are built here, and schedules that need no measuring."""
+"""Small ONNX models, the targets of these tests, and schedules without measurements."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def gpu() -> tvm.target.Target:
 
 @pytest.fixture
 def save_model(tmp_path: Path) -> SaveModel:
-    """Save the graph x → nodes → y under ``name``; weights are drawn from a fixed seed."""
+    """Save the graph x → nodes → y under ``name``; its weights are drawn from a fixed seed."""
 
     def save(
         nodes: Sequence[onnx.NodeProto],
@@ -94,7 +94,7 @@ def save_convnet(save_model: SaveModel) -> Callable[..., Path]:
 
 @pytest.fixture
 def sample_schedules(cpu: tvm.target.Target) -> Callable[[Sequence[Task]], ms.database.MemoryDatabase]:
-    """Return a database with one valid schedule a Task, drawn from its design space and never measured."""
+    """Return a database with one valid schedule for each Task, drawn from its design space and never measured."""
 
     def sample(tasks: Sequence[Task]) -> ms.database.MemoryDatabase:
         database = ms.database.MemoryDatabase()

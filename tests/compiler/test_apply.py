@@ -60,7 +60,7 @@ def test_records_are_applied_counted_and_weights_repacked(
     assert list(applied.coverage.uncovered) == [task.key for task in tasks[2:]]
     text = applied.mod["main"].script()
     assert "_prepacked" in text
-    assert text.count("R.call_tir(") == 3  # repacking itself was folded away
+    assert text.count("R.call_tir(") == 3  # the repacking itself was folded away
     got, want = run_net(applied.mod, path, cpu)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 

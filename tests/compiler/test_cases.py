@@ -1,4 +1,4 @@
-"""Small networks that failed once, drawn after bug reports of other tools, with what ONNX Runtime makes of them.
+"""Small networks that failed once, drawn after bug reports of other tools, with ONNX Runtime's results.
 
 ``cases/NAME.onnx``, and ``cases/NAME.npz`` with `in:INPUT` and `out:OUTPUT`.
 """
@@ -38,7 +38,7 @@ REFUSED = {
 
 
 def read_case(name: str) -> tuple[list[InputSpec], dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the inputs' shapes, the inputs and the outputs."""
+    """Return the inputs' specifications, the inputs and the outputs."""
     with np.load(CASES / f"{name}.npz") as arrays:
         read = [{key[len(r) :]: arrays[key] for key in arrays if key.startswith(r)} for r in ("in:", "out:")]
     fed, want = read

@@ -1,4 +1,4 @@
-"""Drawn graphs compute what ONNX Runtime makes of them, whatever the rewrites of the graph do to them."""
+"""Drawn graphs give ONNX Runtime's results, whatever the rewrites of the graph do to them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ TOLERANCES: dict[Precision, Tolerance] = {"fp32": Tolerance(1e-3, 1e-4, 1e-3), "
 
 @dataclass(frozen=True)
 class Way:
-    """How a drawn model is lowered."""
+    """The options for lowering a drawn model."""
 
     cpu: str
     algorithm: str
     precision: Precision
     one_by_one: bool
-    """Convolutions go to NHWC one by one, as where TVM's ConvertLayout fails."""
+    """Whether convolutions go to NHWC one by one, as if TVM's ConvertLayout failed."""
 
 
 WAYS = st.builds(
@@ -51,7 +51,7 @@ WAYS = st.builds(
 
 def check(model: onnx.ModelProto, way: Way) -> None:
     target = tvm_target("llvm", FrozenMap({"mcpu": way.cpu, **ATTRIBUTES}), FrozenMap())
-    # Rounded, a number would be that of another row.
+    # A rounded number could equal that of another row.
     precision = "fp32" if any(node.op_type == "Equal" for node in model.graph.node) else way.precision
     imported = reduce_precision(import_model(model, "drawn"), precision, "llvm")
     direct = lower(imported, target, "NHWC each" if way.one_by_one else None)

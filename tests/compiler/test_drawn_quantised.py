@@ -1,4 +1,4 @@
-"""Drawn graphs that onnxruntime.quantization quantised: their numbers pass the gate that packages pass."""
+"""Drawn graphs that onnxruntime.quantization quantised: their numbers pass the same gate as packages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONE_AT_A_TIME = settings(deadline=None, suppress_health_check=list(HealthCheck),
 
 @dataclass(frozen=True)
 class Way:
-    """How a drawn model is quantised."""
+    """The options for quantising a drawn model."""
 
     quant_format: QuantFormat
     activation_type: QuantType

@@ -1,4 +1,4 @@
-"""onnx's own cases: what every operator has to compute."""
+"""onnx's own cases for the results of every operator."""
 
 from __future__ import annotations
 

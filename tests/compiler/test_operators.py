@@ -84,7 +84,7 @@ def test_what_a_foreign_function_does_is_not_counted(make_call: Callable[..., An
 
 
 def make_module(calls: dict[str, tvm.tirx.PrimFunc]) -> tvm.ir.IRModule:
-    """Make a main that calls each function on the result of the one before."""
+    """Make a main that calls each function on the result of the one before it."""
     builder = relax.BlockBuilder()
     value = relax.Var("x", relax.TensorType((6,), "float32"))
     with builder.function("main", [value]):

@@ -1,4 +1,4 @@
-"""The list of passes keeps the order that its rows ask for, and a pass that fails is named."""
+"""The list of passes keeps the order that its rows demand, and an error names the pass that fails."""
 
 from __future__ import annotations
 

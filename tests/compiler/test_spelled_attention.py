@@ -1,4 +1,4 @@
-"""Attention computes what ONNX Runtime makes of it, however it is spelled.
+"""Attention gives ONNX Runtime's results in all its spellings.
 
 Many forms, for another CPU: SPELLED_ATTENTION=600 DRAWN_CPUS=x86-64-v4 TESTS_NIGHT=all pytest -m nightly THIS_FILE
 """
@@ -39,7 +39,7 @@ def check(form: Form, cpu: str) -> None:
     want = dict(zip(names, session.run(names, data), strict=True))
     target = tvm_target("llvm", FrozenMap({"mcpu": cpu, **ATTRIBUTES}), FrozenMap())
     lowered = lower(import_model(model, "drawn"), target)
-    for function in lowered.mod.functions.values():  # what a profile says of each call
+    for function in lowered.mod.functions.values():  # profiles state it for each call
         assert not isinstance(function, tvm.tirx.PrimFunc) or count_flops(function) is not None
     got = build_here(lowered, target)(data)
     assert compare(got, want, TOLERANCE).problem is None

@@ -1,4 +1,4 @@
-"""Networks lowered for six targets have the Tasks that they had: a record is found by its Task's key."""
+"""Networks lowered for six targets keep the keys of their Tasks, by which records are found."""
 
 from __future__ import annotations
 

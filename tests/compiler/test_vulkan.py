@@ -1,4 +1,4 @@
-"""Schedules for Vulkan devices, checked without one: TVM's own analysis says whether a device's limits hold."""
+"""Schedules for Vulkan devices, checked without one: TVM's own analysis decides whether they keep the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of the four bytes of two words: what the CPU and lavapipe make of them, and what a card's code calls."""
+"""Dot products of the four bytes of two words: results on the CPU and on lavapipe, and the instruction for a card."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNT = 64
 
 
 def draw() -> np.ndarray:
-    """Return words of random bytes, and of the extremes in all places."""
+    """Return words of random bytes, and words with extremes in all places."""
     extremes = np.repeat(np.array([-128, 127], np.int8), 4).view(np.int32)
     return np.concatenate([extremes, np.random.RandomState(0).randint(-(1 << 31), 1 << 31, COUNT - 2).astype(np.int32)])
 
@@ -84,7 +84,7 @@ def test_cards_have_an_instruction(arch: str) -> None:
     target = card(arch)
     source = write_source(write(bound=True), target)
     assert "__dp4a(" in source
-    if arch != "sm_61":  # the compiler of today's CUDA begins with sm_75
+    if arch != "sm_61":  # today's CUDA compiler begins with sm_75
         assert cuda.compile_source(source, target)
 
 

@@ -1,4 +1,4 @@
-"""Equal tensors at one place are made once, and a reshape of one is no call."""
+"""Equal tensors at one place are made once, and their reshapes need no call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_numbers_stay_and_outputs_are_not_shared(cpu: tvm.target.Target) -> 
             powers = np.exp(want)
             want = (powers / powers.sum(-1, keepdims=True)).reshape((3, 8) if number % 2 == 0 else (4, 6))
         results.append((machine["main"](tvm.runtime.tensor(data)), np.exp(want)))
-    for (first, second), want in results:  # looked at after all calls: each has memory of its own
+    for (first, second), want in results:  # compared after all calls: each result has its own memory
         np.testing.assert_allclose(first.numpy(), want, rtol=1e-5)
         powers = np.exp(want)
         np.testing.assert_allclose(second.numpy(), powers / powers.sum(-1, keepdims=True), rtol=1e-5)

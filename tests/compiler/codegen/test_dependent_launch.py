@@ -57,7 +57,7 @@ def test_nothing_is_read_before_the_wait(save_convnet: SaveModel) -> None:
         before, _, after = entry.partition("griddepcontrol.wait")
         assert not GLOBAL.search(before)
         assert GLOBAL.search(after)
-        # what the compiler takes for constants may be loaded before the wait by the assembler
+        # the assembler may load constants of the kernel before the wait
         assert "ld.global.nc" not in after
 
 

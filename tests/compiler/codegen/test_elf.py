@@ -19,7 +19,7 @@ def test_a_real_library_is_read() -> None:
     elf = read_elf(core)
     assert elf.machine == platform.machine()
     assert {"memcpy", "PyObject_GetAttr"} <= elf.undefined
-    assert (2, 14) <= elf.glibc < (3,)  # memcpy is of 2.14; wheels say what they need
+    assert (2, 14) <= elf.glibc < (3,)  # memcpy has the version 2.14; wheels state the versions that they need
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def run(function: str, values: np.ndarray, lanes: int = 16) -> np.ndarray:
 
 
 def assembly_of(function: str) -> str:
-    """Return the code of vectors of eight numbers."""
+    """Return the code that computes vectors of eight numbers."""
     import tvm
     from tvm import te, tirx
 
@@ -88,7 +88,7 @@ def test_a_polynomial_is_as_good_as_the_c_library(
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16])
 @pytest.mark.parametrize("function", ["sin", "cos"])
 def test_turns_without_end_keep_their_digits(function: str, lanes: int) -> None:
-    """Beside the zeros, at the last argument that needs no library, and beyond."""
+    """The arguments are near the zeros, at the last one that needs no library, and beyond it."""
     random = np.random.default_rng(1)
     turns = np.arange(-4096, 4096) * (np.pi / 2)
     sizes = [random.uniform(-scale, scale, 4096) for scale in (1e2, 1e4, 1e5, 1 << 20)]
@@ -131,7 +131,7 @@ def test_weights_of_a_softmax_are_as_good_as_float32_needs() -> None:
 
 
 def test_vectors_of_erf_stay_vectors() -> None:
-    """LLVM makes short ones, of 256 bits, of what TVM writes out one by one."""
+    """LLVM would join the elements that TVM writes out only to short vectors of 256 bits."""
     import tvm
     from tvm import te, tirx
 

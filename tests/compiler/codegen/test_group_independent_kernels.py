@@ -1,4 +1,4 @@
-"""Kernels that do not depend on each other follow each other, and their memory is planned so that they can."""
+"""Independent kernels follow each other, and the memory plan lets them run side by side."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Reads = tuple[int, int]
 
 
 def build(operators: Sequence[Reads]) -> tvm.ir.IRModule:
-    """Return a main of two kernels an operator, a sum and a product; every third product is reshaped twice."""
+    """Return a main with two kernels per operator, a sum and a product; every third product is reshaped twice."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType(SHAPE, "float32"))
     with builder.function("main", [x]):
@@ -43,7 +43,7 @@ def build(operators: Sequence[Reads]) -> tvm.ir.IRModule:
 
 
 def count_barriers(mod: tvm.ir.IRModule) -> tuple[int, int]:
-    """Return kernels, and the barriers that the Vulkan runtime puts between them (its hazards.h)."""
+    """Return the number of kernels, and of the barriers that the Vulkan runtime puts between them (its hazards.h)."""
     places: dict[relax.Var, relax.Var] = {}
     written: set[relax.Var] = set()
     since: list[tuple[relax.Var, bool]] = []

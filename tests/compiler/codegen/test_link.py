@@ -53,7 +53,7 @@ def relu(save_model: SaveModel) -> Path:
 
 @pytest.fixture
 def power(save_model: SaveModel) -> Path:
-    """Needs powf of libm."""
+    """Save a model that needs powf of libm."""
     return save_model([helper.make_node("Pow", ["x", "x"], ["y"])])
 
 
@@ -118,7 +118,7 @@ def test_a_compiler_for_another_machine(relu: Path, pi4: tvm.target.Target, tmp_
 def test_a_cross_compiler_by_name(
     relu: Path, pi4: tvm.target.Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As aarch64-linux-gnu-g++ is one; here it is zig under that name."""
+    """aarch64-linux-gnu-g++ is a real one; here the name leads to zig."""
     cross = tmp_path / "aarch64-test-linux-gnu-g++"
     cross.write_text(f'#!/bin/sh\nexec {sys.executable} -m ziglang cc -target aarch64-linux-gnu.2.30 "$@"\n')
     cross.chmod(0o755)

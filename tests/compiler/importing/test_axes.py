@@ -1,4 +1,4 @@
-"""Axes of every operator behind a convolution, which keeps the layout that is fast whatever they are counted from."""
+"""Axes of every operator after a convolution: the fast layout stays, from whichever end they count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPE = (1, 16, 6, 6)
 RANK = len(SHAPE)
 Weights: TypeAlias = dict[str, np.ndarray]
 Make: TypeAlias = Callable[[int, str, Weights], list[onnx.NodeProto]]
-"""Axis, a prefix for names, the weights to add to → nodes from c, the last of which gives the prefix."""
+"""A maker: axis, prefix for names, and weights to extend → nodes that start from c; the last one makes the prefix."""
 
 
 def by_attribute(operator: str, *constants: np.ndarray, **more: Any) -> Make:
@@ -43,7 +43,7 @@ def by_input(operator: str, *, scalar: bool = False, **more: Any) -> Make:
 
 
 def squeeze(axis: int, name: str, weights: Weights) -> list[onnx.NodeProto]:
-    """Take the mean over the axis, then that axis away."""
+    """Take the mean over the axis, then remove the axis."""
     (mean,) = by_input("ReduceMean")(axis, f"{name}.mean", weights)
     weights[f"{name}.axes"] = np.array([axis], np.int64)
     return [mean, helper.make_node("Squeeze", [f"{name}.mean", f"{name}.axes"], [name])]
@@ -85,7 +85,7 @@ def layer_normalization(axis: int, name: str, weights: Weights) -> list[onnx.Nod
 
 
 def mean_variance_normalization(axis: int, name: str, _weights: Weights) -> list[onnx.NodeProto]:
-    """Normalise along the axis and another: the first alone has one element, whose variance is none."""
+    """Normalise along the axis and another one: the first axis alone has one element, whose variance is 0."""
     other = -1 if axis % RANK < RANK - 1 else -2
     return [helper.make_node("MeanVarianceNormalization", ["c"], [name], axes=[axis, other])]
 
@@ -137,7 +137,7 @@ MAKERS: dict[str, tuple[Make, Sequence[int]]] = {
 
 
 def make_model(operator: str) -> tuple[onnx.ModelProto, list[str]]:
-    """A convolution, and the operator along each of its axes as an output of its own; and what those are called."""
+    """Return a model with the operator along each axis of a convolution, each as an output, and the outputs' names."""
     make, axes = MAKERS[operator]
     random = np.random.default_rng(0)
     weights: Weights = {"w": random.uniform(-0.1, 0.1, (16, 16, 3, 3)).astype(np.float32)}

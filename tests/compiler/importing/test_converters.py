@@ -103,7 +103,7 @@ def test_leaky_relu_between_convolutions_costs_no_transpose(save_model: SaveMode
     ]
     names = [task.name for task in extract_tasks(lower(import_onnx(save_model(nodes, weights)), cpu))]
     assert [name for name in names if "multiply" in name] == ["conv2d_multiply_maximum"]
-    assert sum("transpose" in name for name in names) == 1  # out; the first convolution reads NCHW
+    assert sum("transpose" in name for name in names) == 1  # the output's; the first convolution reads NCHW
 
 
 @pytest.mark.filterwarnings("ignore:Field 'shape'")
@@ -155,7 +155,7 @@ def test_sums_and_unused_masks_between_convolutions_cost_no_transpose(
     ]
     lowered = lower(import_onnx(save_model(nodes, weights, opset=9)), cpu)
     assert (lowered.layout, lowered.notes) == ("NHWC", ())
-    assert sum("transpose" in task.name for task in extract_tasks(lowered)) == 1  # out
+    assert sum("transpose" in task.name for task in extract_tasks(lowered)) == 1  # the output's
 
 
 def test_a_scale_that_is_a_little_less_than_it_says(save_model: SaveModel, cpu: tvm.target.Target) -> None:

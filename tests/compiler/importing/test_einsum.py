@@ -1,4 +1,4 @@
-"""Equations as products: the numbers are ONNX Runtime's, and what no product can say stays as it is."""
+"""Equations as products give ONNX Runtime's numbers; an equation that is not a product stays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_model(equation: str, shapes: Shapes, opset: int = 17) -> onnx.ModelProt
 
 
 def check(equation: str, shapes: Shapes, opset: int = 17) -> list[str]:
-    """Compare with ONNX Runtime; return the operators that are in the equation's place."""
+    """Compare with ONNX Runtime; return the operators that replace the equation."""
     random = np.random.default_rng(0)
     data = {f"x{i}": random.uniform(-1, 1, shape).astype(np.float32) for i, shape in enumerate(shapes)}
     model = make_model(equation, shapes, opset)

@@ -1,4 +1,4 @@
-"""Det, Col2Im and Compress: the nodes that are written for them compute the same."""
+"""Det, Col2Im and Compress: the nodes that replace them compute the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators expressed in simpler ones: the expanded model computes what ONNX Runtime makes of the original."""
+"""Operators expressed in simpler ones: the expanded model gives the results of the original in ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of 16-bit floats: sums are made in float32, and CPUs compute everything in it."""
+"""Networks of 16-bit floats: sums are computed in float32, and CPUs compute everything in float32."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ SUMS: dict[str, Case] = {
     "Mean of many": ("Mean", (2, 30), {f"v{i}": (2, 30) for i in range(300)}, {}),
 }
 FLOATS = frozenset({"Softmax", "LogSoftmax", "LayerNormalization"})
-"""Whose inputs are spread: near 4 alone, what comes out is nothing but rounding."""
+"""Operators with spread inputs: if all are near 4, the results are only rounding errors."""
 
 
 def make_pair(case: str, kind: int = TensorProto.FLOAT16) -> tuple[onnx.ModelProto, onnx.ModelProto, np.ndarray]:
-    """Return the operator in 16 bits, the same in float32 with the very numbers, and its input."""
+    """Return the operator in 16 bits, the same in float32 with exactly the same numbers, and its input."""
     operator, shape, weights, attributes = SUMS[case]
     narrow = helper.tensor_dtype_to_np_dtype(kind)
     random = np.random.default_rng(0)
@@ -201,7 +201,7 @@ def test_subgraphs_casts_and_outputs_in_the_middle(cpu: tvm.target.Target) -> No
     names = [each.name for each in outputs]
     want = dict(zip(names, session.run(names, data), strict=True))
     with np.errstate(over="ignore"):
-        want["z"] = data["wide"].astype(np.float16) - data["x"]  # ONNX Runtime leaves this Cast out
+        want["z"] = data["wide"].astype(np.float16) - data["x"]  # ONNX Runtime omits this Cast
     got = build_here(lower(import_model(model, "net"), cpu), cpu)(data)
     for name in names:
         assert got[name].dtype == np.float16
@@ -213,7 +213,7 @@ def _info(name: str, kind: int, shape: tuple[int, ...] | None) -> onnx.ValueInfo
 
 
 def narrow_down(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the float32 model in float16."""
+    """Convert the float32 model to float16."""
     result = onnx.ModelProto.FromString(model.SerializeToString())
     for tensor in result.graph.initializer:
         if tensor.data_type == TensorProto.FLOAT:

@@ -1,4 +1,4 @@
-"""Operators of com.microsoft in ONNX's own: the expanded model computes what ONNX Runtime makes of the original."""
+"""Operators of com.microsoft as ONNX's own: the expanded model gives the results of the original in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def floats(*shape: int) -> np.ndarray:
 def make_model(
     operator: str, inputs: Sequence[str], data: Arrays, outputs: int = 1, attributes: Mapping[str, Any] | None = None
 ) -> onnx.ModelProto:
-    """Return a model of one node; inputs that ``data`` lacks are left out, those in capitals are constants."""
+    """Return a model of one node; inputs that ``data`` lacks are left out, and those in capitals are constants."""
     domain = "" if operator == "SimplifiedLayerNormalization" else "com.microsoft"
     names = [name if name in data else "" for name in inputs]
     made = [f"y{i}" for i in range(outputs)]
@@ -184,7 +184,7 @@ def test_heads_of_other_forms(data: Arrays) -> None:
 
 @pytest.mark.parametrize("packed", ["q", "k"])
 def test_heads_that_are_packed(packed: str) -> None:
-    """ONNX Runtime has none on CPUs: it is asked for the same with its parts apart."""
+    """ONNX Runtime lacks packed heads on CPUs, so it gets the same data in separate parts."""
     parts = {name: floats(2, 5, 3, 4) for name in "qkv"}
     apart = {name: part.reshape(2, 5, 12) for name, part in parts.items()}
     joined = {name: apart[name] for name in "q" if packed == "k"}
@@ -247,7 +247,7 @@ def test_grouped_heads(step: str, attributes: dict[str, Any]) -> None:
     expanded = expand_operators(model)
     for got, want in zip(run(expanded, data), run(model, data), strict=True):
         assert got.shape == want.shape
-        for one, other, count in zip(got, want, valid, strict=True):  # what lies behind the last token is anything
+        for one, other, count in zip(got, want, valid, strict=True):  # the values after the last token are arbitrary
             rows = (slice(None), slice(count)) if one.ndim == 3 else slice(min(count, len(one)))
             np.testing.assert_allclose(one[rows], other[rows], rtol=1e-4, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Operators as files of before opset 13 spell them, against ONNX Runtime."""
+"""Operators in the forms of files before opset 13, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ POOLS: tuple[tuple[Shape, list[int], list[int]], ...] = (
 
 @pytest.fixture
 def compare(save_model: SaveModel, cpu: tvm.target.Target) -> Callable[..., None]:
-    """Return what compares one node's numbers."""
+    """Return a function that compares one node's numbers with ONNX Runtime's."""
 
     def run(
         operator: str,
@@ -75,7 +75,7 @@ def test_upsample_and_the_first_resize(compare: Callable[..., None], scales: tup
         shape, scales = shape[-2:], scales[-2:]  # ONNX Runtime interpolates along two axes
     given = np.array(scales, np.float32)
     compare("Resize", shape, 10, given, mode=mode, tolerance=1e-6)
-    if min(scales) >= 1:  # else it is no Upsample
+    if min(scales) >= 1:  # otherwise it is not an Upsample
         compare("Upsample", shape, 9, given, mode=mode, tolerance=1e-6)
         compare("Upsample", shape, 8, scales=list(map(float, scales)), mode=mode, tolerance=1e-6)
 

@@ -1,4 +1,4 @@
-"""Files as exporters leave them: nodes in any order, sparse weights, constants of every spelling."""
+"""Files as exporters leave them: nodes in any order, sparse weights, constants in every form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tvmbuild.preparing.onnx_graph import load_model
 def make_model(
     nodes: list[onnx.NodeProto], sparse: list[onnx.SparseTensorProto] | None = None, opset: int = 17
 ) -> onnx.ModelProto:
-    """A model of x, two floats, that gives y."""
+    """Return a model that computes y from two floats x."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
     y = helper.make_empty_tensor_value_info("y")
     graph = helper.make_graph(nodes, "net", [x], [y], sparse_initializer=sparse)
@@ -39,7 +39,7 @@ def branch(name: str, nodes: list[onnx.NodeProto]) -> onnx.GraphProto:
 
 
 def in_order() -> list[onnx.NodeProto]:
-    """Nodes that read each other's results, one in a subgraph alone."""
+    """Return nodes that read each other's results, one of them only in a subgraph."""
     then = branch("then", [helper.make_node("Add", ["b", "c"], ["t0"]), helper.make_node("Neg", ["t0"], ["then"])])
     other = branch("other", [helper.make_node("Identity", ["c"], ["other"])])
     return [

@@ -1,4 +1,4 @@
-"""What cannot be built: all nodes at once, each with its reason and what to export instead."""
+"""One error reports all nodes that cannot be built, each with its reason and what to export instead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmbuild.errors import TvmbuildError
 def refuse(
     *nodes: onnx.NodeProto, weights: dict[str, np.ndarray] | None = None, tensors: Sequence[onnx.TensorProto] = ()
 ) -> TvmbuildError:
-    """Return what the import says of the nodes of x, the last of which makes y."""
+    """Return the error of importing nodes that compute y from x."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 4])
     y = helper.make_empty_tensor_value_info("y")
     constants = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
@@ -35,7 +35,7 @@ def node(operator: str, inputs: str, output: str, name: str = "", **attributes: 
 
 
 def test_all_of_a_model() -> None:
-    """An expansion's, a converter's, TVM's own, what is never built and what nobody knows, one behind the other."""
+    """An expansion, a converter, TVM, the list of refusals and an unknown operator each refuse one node."""
     error = refuse(
         node("NonZero", "x", "found", "which"),
         node("MatMulNBits", "x b s", "m", "bits", domain="com.microsoft", K=4, N=4, bits=4, block_size=16),

@@ -1,4 +1,4 @@
-"""What depends on shapes alone is known before the import, however it is computed; what depends on data is told."""
+"""Values that depend only on shapes are known before the import, however they are computed; the others are reported."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ X = np.linspace(-1, 1, 30, dtype=np.float32).reshape(5, 6)
 
 
 class Graph:
-    """Nodes of x that are collected, with constants."""
+    """A graph under construction: nodes on x, and constants."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, np.ndarray] = {}
 
     def add(self, operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> str:
-        """Add a node; inputs that are no names are constants."""
+        """Add a node; inputs that are not names are constants."""
         names = [each if isinstance(each, str) else self._constant(each) for each in inputs]
         made = [f"v{len(self.nodes)}.{index}" for index in range(outputs)]
         self.nodes.append(helper.make_node(operator, names, made, f"{operator}_{len(self.nodes)}", **attributes))
@@ -39,7 +39,7 @@ class Graph:
         return name
 
     def rows(self) -> str:
-        """Add what gives the number of rows as a vector."""
+        """Add nodes that give the number of rows as a vector."""
         return self.add("Slice", self.add("Shape", "x"), np.array([0]), np.array([1]))
 
     def model(self, output: str) -> onnx.ModelProto:
@@ -100,7 +100,7 @@ def branch(name: str, value: int) -> onnx.GraphProto:
 
 
 def counting() -> onnx.GraphProto:
-    """Add one each time."""
+    """Return a loop's body that adds one each time."""
     nodes = [
         helper.make_node("Constant", [], ["one"], value_ints=[1]),
         helper.make_node("Add", ["n", "one"], ["more"]),
@@ -135,7 +135,7 @@ USES: dict[str, Compute] = {
 
 
 def check(graph: Graph, output: str) -> None:
-    """Assert that nothing of shapes is left, and that the values and their shape are ONNX Runtime's."""
+    """Assert that no operators on shapes are left, and that the values and their shape are ONNX Runtime's."""
     model = graph.model(output)
     expanded = expand_operators(model)
     assert not {"Shape", "Size", "ConstantOfShape", "Range", "If", "Loop"} & {
@@ -160,7 +160,7 @@ def test_uses_of_a_number(use: str) -> None:
 
 @pytest.mark.parametrize("use", USES)
 def test_the_shape_of_what_such_a_number_made(use: str) -> None:
-    """Shapes of results are known one after another."""
+    """The shapes of results become known one after another."""
     graph = Graph()
     first = USES[use](graph, NUMBERS["Where"](graph, graph.rows()))
     size = graph.add("Slice", graph.add("Shape", first), np.array([0]), np.array([1]))

@@ -1,4 +1,4 @@
-"""Scalars that come as one element, and the reverse: what ONNX Runtime accepts is accepted, and computes the same."""
+"""Scalars given as one element, and the reverse: a form that ONNX Runtime accepts is accepted, with the same result."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tvmbuild.compiler.importing.spellings import find_rank
 
 pytestmark = pytest.mark.compiler
 REFUSALS = (Fail, InvalidArgument, InvalidGraph, HasNoKernel, RuntimeException)
-"""What ONNX Runtime raises of a spelling that it does not take."""
+"""The exceptions of ONNX Runtime for a form that it does not accept."""
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A node: arrays that are fed, and constants, as its inputs in order."""
+    """A node with its inputs in order, which are fed arrays and constants."""
 
     operator: str
     inputs: tuple[Any, ...]

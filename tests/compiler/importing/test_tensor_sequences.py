@@ -1,4 +1,4 @@
-"""Lists of tensors as exporters write chunk, unbind, append and stack: plain nodes that compute the same."""
+"""Lists of tensors, as exporters write chunk, unbind, append and stack, become plain nodes that compute the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tvmbuild.errors import TvmbuildError
 
 @dataclass
 class Graph:
-    """Nodes that are collected, with constants and outputs."""
+    """A graph under construction: nodes, constants and outputs."""
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Graph:
 
 
 def check(graph: Graph, data: np.ndarray, opset: int = 17) -> onnx.ModelProto:
-    """Assert that what is left has no sequences, and computes what ONNX Runtime makes of the original."""
+    """Assert that the expanded model has no sequences, and gives the original's results in ONNX Runtime."""
     model = graph.model(data, opset)
     expanded = expand_operators(model)
     assert not {node.op_type for node in expanded.graph.node} & OPERATORS
@@ -58,7 +58,7 @@ def check(graph: Graph, data: np.ndarray, opset: int = 17) -> onnx.ModelProto:
 
 @dataclass
 class _List:
-    """A sequence, and how many elements it has."""
+    """A sequence and the number of its elements."""
 
     name: str
     count: int
@@ -135,7 +135,7 @@ def test_a_shape_hidden_by_a_sum() -> None:
 
 
 def test_a_list_that_a_loop_fills() -> None:
-    """`append` in a loop, then `stack`."""
+    """The loop runs `append`, and `stack` follows."""
     inputs = [
         helper.make_tensor_value_info("i", TensorProto.INT64, []),
         helper.make_tensor_value_info("on", TensorProto.BOOL, []),

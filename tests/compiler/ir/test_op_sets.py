@@ -1,4 +1,4 @@
-"""The sets name operators that TVM has, and none contradicts another."""
+"""The sets name operators that TVM has, and do not contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN as one kernel, against ONNX Runtime's; what the kernel does not know is unrolled."""
+"""LSTM, GRU and RNN as one kernel, compared with ONNX Runtime; forms that the kernel does not know are unrolled."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Layer:
         node = helper.make_node(
             self.kind, names, outputs, hidden_size=self.hidden, direction=self.direction, **self.attributes
         )
-        relu = helper.make_node("Relu", ["y"], ["z"])  # somebody reads the output
+        relu = helper.make_node("Relu", ["y"], ["z"])  # a node reads the output
         graph = helper.make_graph(
             [node, relu],
             "net",

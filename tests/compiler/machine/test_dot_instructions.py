@@ -1,4 +1,4 @@
-"""Which instruction adds up products of 8 bits on which CPU, and that it is in the code."""
+"""The dot-product instruction of 8 bits for each CPU, and its presence in the code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IN_CODE = {
     "cortex-a78ae": ("dot_dotprod", r"\bsdot.*\.4b\[3\]"),
     "cortex-a72": ("dot_neon", "sadalp"),
 }
-"""CPU → its instruction, and what its assembly has: ARM's take the data from elements of a register."""
+"""The instruction of each CPU, and its assembly: ARM's instructions take the data from elements of a register."""
 
 
 def describe(cpu: str, machine: str | None = None) -> tvm.target.Target:
@@ -67,7 +67,7 @@ def test_as_many_groups_at_once_as_divide_them() -> None:
 @pytest.mark.compiler
 @pytest.mark.parametrize("cpu", IN_CODE)
 def test_the_code_has_it(cpu: str) -> None:
-    """Built on any machine, for the instruction's own: LLVM would end the process for a feature that is not there."""
+    """The build runs on any machine, for the instruction's own target: LLVM ends the process for a missing feature."""
     net = Network(np.random.RandomState(0))
     weights, scales = net.weigh((32, 16, 3, 3))
     summed = net.add("Conv", [net.round("x", 0.02, 131), weights, net.offset(32, scales, 0.02)], pads=[1, 1, 1, 1])

@@ -1,4 +1,4 @@
-"""Parts without any element: nothing is computed of them, and what is around them is fused."""
+"""Parts without elements need no computation, and the operators around them are fused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.compiler
 
 
 def make_model(sizes: list[int], *, joined: bool) -> onnx.ModelProto:
-    """Split into these sizes, one of which is doubled; then all are joined, or the doubled one is the output."""
+    """Return a split into these sizes; one part is doubled; then all are joined, or the doubled one is the output."""
     names = [f"part{index}" for index in range(len(sizes))]
     nodes = [
         helper.make_node("Split", ["x", "sizes"], names, axis=1),

@@ -1,4 +1,4 @@
-"""Three-dimensional convolutions are two-dimensional ones, with ONNX Runtime's numbers, and none is a plain loop."""
+"""Three-dimensional convolutions become two-dimensional, give ONNX Runtime's numbers, and none is a plain loop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def draw_attributes(draw: st.DrawFn) -> Attributes:
 
 
 def check(cases: list[Attributes], save_model: SaveModel, cpu: tvm.target.Target) -> None:
-    """Compare a network that adds up what each convolution gives, its pixels as one."""
+    """Compare a network that adds up the results of all convolutions, with their pixels joined to one axis."""
     random = np.random.RandomState(3)
     nodes, weights = [], {}
     for number, case in enumerate(cases):
@@ -63,7 +63,7 @@ def check(cases: list[Attributes], save_model: SaveModel, cpu: tvm.target.Target
     lowered = lower(import_onnx(path), cpu)
     machine = describe_machine(cpu)
     plain = [task.name for task in extract_tasks(lowered) if sums_without_tiles(task.mod["main"], machine)]
-    depthwise = any(case.get("group") == SHAPE[1] for case in cases)  # stays as it is
+    depthwise = any(case.get("group") == SHAPE[1] for case in cases)  # it stays three-dimensional
     assert depthwise or not [name for name in plain if "conv" in name]
     np.testing.assert_allclose(build_here(lowered, cpu)({"x": data})["y"], want, rtol=1e-4, atol=2e-5)
 

@@ -1,4 +1,4 @@
-"""Constants are folded to what TVM's own pass makes of them; what it would have to compile is left to it."""
+"""Constants are folded to the results of TVM's own pass; operators that it would have to compile are left to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WEIGHTS = np.arange(24, dtype="float32").reshape(2, 3, 4)
 
 
 def build(computes: bool = False) -> tvm.ir.IRModule:
-    """A function of constants that are moved about, and perhaps added."""
+    """Return a function that moves constants, and also adds them with ``computes``."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((4, 2, 3), "float32"))
     with builder.function("main", [x]):

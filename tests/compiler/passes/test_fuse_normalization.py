@@ -1,4 +1,4 @@
-"""Norms as exporters spell them are one function each; what a product is fused with stays with it."""
+"""Normalisations in the exporters' forms become one function each; operators fused to a product stay with it."""
 
 from __future__ import annotations
 

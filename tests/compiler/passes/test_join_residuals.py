@@ -1,4 +1,4 @@
-"""Sums after a product and a reshape are done to the product's tiles."""
+"""Sums after a product and a reshape are computed in the product's tiles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ CARD = tvm_target(
 
 
 def make_model(*, shape: tuple[int, ...] = (1, ROWS, WIDTH), blocks: int = 2, swapped: bool = False) -> onnx.ModelProto:
-    """Return blocks of a norm, a Gemm between reshapes and a residual sum, and a norm, as simplifying leaves them."""
+    """Return blocks of a normalisation, a Gemm between reshapes and a residual sum, as simplification leaves them.
+
+    Another normalisation ends the network.
+    """
     nodes, constants, before = [], {}, "x"
     flat = (int(np.prod(shape[:-1])), WIDTH)
     for block in range(blocks):

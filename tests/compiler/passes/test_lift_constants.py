@@ -56,7 +56,7 @@ def test_small_constants_stay_inside_and_shared_ones_are_lifted_once(
         helper.make_node("Add", ["d", "small"], ["y"]),
     ]
     lifted = lift_constants(apply(save_model(nodes, weights), cpu), inputs=1)
-    assert [value.numpy().size for value in lifted.params] == [832, 800]  # packed as schedules want them: 104 columns
+    assert [value.numpy().size for value in lifted.params] == [832, 800]  # packed for the schedules: 104 columns
 
 
 def test_weights_do_not_reach_the_module(save_convnet: SaveModel, cpu: tvm.target.Target) -> None:

@@ -93,7 +93,7 @@ def test_other_comparisons_stay_products(counted: list[int], tmp_path: Path, cpu
 
 @pytest.mark.compiler
 def test_infinite_weights_stay_a_product(tmp_path: Path, cpu: tvm.target.Target) -> None:
-    """A one-hot product gives NaN where they are, for zero times infinity is none."""
+    """A one-hot product gives NaN at these weights, because zero times infinity is NaN."""
     table = TABLE.copy()
     table[2, 3] = np.inf
     path = save(tmp_path / "m.onnx", [], counted=np.arange(ROWS, dtype="int32"), table=table)

@@ -38,7 +38,7 @@ def save_product(save_model: SaveModel, shape: tuple[int, ...], columns: int) ->
 
 
 def computed_columns(lowered: Lowered) -> list[int]:
-    """Return the columns of the weights of each product."""
+    """Return the number of columns of each product's weights."""
     mods = [task.mod["main"] for task in extract_tasks(lowered) if "matmul" in task.name]
     return [int(each.params[1].shape[1]) for each in mods]
 
@@ -51,9 +51,9 @@ def computed_columns(lowered: Lowered) -> list[int]:
         ((3, 2, 7, 16), 1001, 1008),
         ((31, 24), 64, 64),
         ((31, 24), 4, 4),
-        ((1, 24), 197, 197),  # little to read
+        ((1, 24), 197, 197),  # there is little to read
         ((1, 300), 1001, 1008),
-        ((1, 300), 1004, 1004),  # half vectors
+        ((1, 300), 1004, 1004),  # half vectors suffice
         ((1, 1, 1, 300), 1001, 1008),
     ],
 )

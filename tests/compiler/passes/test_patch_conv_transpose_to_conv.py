@@ -1,4 +1,4 @@
-"""Transposed convolutions between others in NHWC: the right numbers, in one function, or by a 1 x 1 convolution."""
+"""Transposed convolutions between others in NHWC: right numbers, in one function, or by a 1 x 1 convolution."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RANDOM = np.random.RandomState(11)
 
 
 def save(save_model: SaveModel, kernel: tuple[int, int], channels: int, **attributes: object) -> Path:
-    """A convolution, a transposed one with bias and ReLU, and one more."""
+    """Save a convolution, a transposed one with bias and ReLU, and another convolution."""
     whole = channels * int(str(attributes.get("group", 1)))
     weights = {
         "w": RANDOM.uniform(-1, 1, (12, 3, 3, 3)).astype("float32"),
@@ -55,12 +55,12 @@ def difference(path: Path, lowered: Lowered, target: tvm.target.Target) -> float
 
 
 def test_windows_that_do_not_overlap_are_a_pointwise_convolution(save_model: SaveModel, cpu: tvm.target.Target) -> None:
-    """One channel is less than half a vector."""
+    """One channel fills less than half a vector."""
     path = save(save_model, (2, 2), 1, strides=[2, 2])
     lowered = lower(import_onnx(path), cpu)
     names = [task.name for task in extract_tasks(lowered)]
     assert not [name for name in names if "conv2d_transpose" in name]
-    # One pass puts the pixels in order, adds the bias and clips: no copy more.
+    # One pass puts the pixels in order, adds the bias and clips, without another copy.
     assert [name for name in names if "transpose" in name and name.endswith("add_relu")], names
     assert len(names) == 5, names
     assert difference(path, lowered, cpu) < 1e-4
@@ -100,5 +100,5 @@ def test_each_phase_sums_up_its_own_window(
     varying = [loop for loop in list_nodes(function, tirx.For) if not isinstance(loop.extent, tirx.IntImm)]
     assert len(varying) == len(extents)
     stores = [block.body for block in list_blocks(function) if isinstance(block.body, tirx.BufferStore)]
-    # The bias and the ReLU are done to the tile: nothing but the sums and padding is in memory in between.
+    # The epilogue (bias, ReLU) runs on the tile: only the sums and the padding are in memory in between.
     assert sum(store.buffer.same_as(function.params[-1]) for store in stores) == 1

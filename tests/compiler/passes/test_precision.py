@@ -41,7 +41,7 @@ def convert(path: Path, precision: Precision = "fp16", kind: str = "llvm") -> tv
 
 
 def operators(mod: tvm.ir.IRModule) -> Counter[str]:
-    """Count the operators of ``main`` by name and result: `nn.conv2d float16`."""
+    """Count the operators of ``main`` by name and result type: `nn.conv2d float16`."""
     found: Counter[str] = Counter()
 
     def visit(expr: Any) -> None:

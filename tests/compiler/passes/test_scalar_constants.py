@@ -78,7 +78,7 @@ def test_a_division_by_a_constant_becomes_a_multiplication(
 
 
 WHOLE = np.arange(0, 3000, dtype=np.float32)
-"""Of these, 41 and 82 times the reciprocal of 41 are less than one and two."""
+"""Whole numbers: 41 and 82, multiplied by the reciprocal of 41, give less than one and two."""
 
 
 def by(operator: str, *more: str, **attributes: Any) -> list[onnx.NodeProto]:
@@ -132,7 +132,7 @@ def test_a_division_is_exact_where_its_results_are_rounded(name: str, cpu: tvm.t
 
 @pytest.mark.compiler
 def test_a_quantised_network_keeps_its_products(cpu: tvm.target.Target) -> None:
-    """Between its layers every division is rounded to bytes, for which ties do not matter."""
+    """Every division between its layers is rounded to bytes, so that ties do not matter."""
     weights = {"s": np.float32(0.1), "z": np.uint8(3), "c": np.float32(6)}
     nodes = [
         helper.make_node("Div", ["x", "c"], ["d"]),

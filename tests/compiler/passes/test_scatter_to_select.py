@@ -1,4 +1,4 @@
-"""ScatterND of one row, with transposes there and back as exporters write a cache: one pass, and the numbers stay."""
+"""ScatterND of one row, with transposes around it as exporters write a cache: one pass with the same numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BACK: dict[tuple[int, ...], tuple[int, ...]] = {
 def make_model(
     there: tuple[int, ...], back: tuple[int, ...], count: int = 1, reduction: str = "none"
 ) -> onnx.ModelProto:
-    """Return a network that writes rows into its cache along the axis that ``there`` brings to the front."""
+    """Return a network that writes rows to its cache along the axis that ``there`` brings to the front."""
     length, *rest = (CACHE[axis] for axis in there)
     nodes = [
         helper.make_node("Transpose", ["cache"], ["before"], perm=there),
@@ -52,7 +52,7 @@ def make_model(
 
 
 def check(model: onnx.ModelProto, cpu: tvm.target.Target, at: list[int]) -> int:
-    """Compare with ONNX Runtime; return how many functions are called."""
+    """Compare with ONNX Runtime; return the number of called functions."""
     random = np.random.default_rng(0)
     shapes = [[d.dim_value for d in each.type.tensor_type.shape.dim] for each in model.graph.input]
     data: dict[str, np.ndarray] = {

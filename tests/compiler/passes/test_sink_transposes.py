@@ -1,4 +1,4 @@
-"""Transposes between NHWC and NCHW, carried on until they cancel: how many Tasks are left, and the right numbers."""
+"""Transposes between NHWC and NCHW move until they cancel: the number of remaining Tasks, and the right numbers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def node(kind: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodePr
 
 
 def check(path: Path, target: tvm.target.Target) -> list[str]:
-    """Build, compare with ONNX Runtime and return the names of the Tasks."""
+    """Build, compare with ONNX Runtime, and return the names of the Tasks."""
     lowered: Lowered = lower(import_onnx(path), target)
     applied = apply_records(lowered, target, ms.database.MemoryDatabase())
     machine = relax.VirtualMachine(build_executable(applied.mod, target), tvm.cpu())
@@ -72,7 +72,7 @@ def test_a_channel_shuffle_stays_in_the_convolutions_layout(save_model: SaveMode
         node("Concat", "i g", "y", axis=1),
     ]
     names = check(save_model(nodes, WEIGHTS | constants, SHAPE), cpu)
-    # The input's and the output's are left: the model's own are NCHW.
+    # The transposes of the input and the output remain: the model itself is NCHW.
     assert sum(name.count("transpose") for name in names) == 2, names
     assert [name for name in names if name.startswith("concatenate_reshape_transpose_reshape")], names
 
@@ -80,7 +80,7 @@ def test_a_channel_shuffle_stays_in_the_convolutions_layout(save_model: SaveMode
 @pytest.mark.compiler
 @pytest.mark.parametrize("pool", ["MaxPool", "AveragePool", "GlobalAveragePool"])
 def test_pooling_stays_in_the_convolutions_layout(save_model: SaveModel, cpu: tvm.target.Target, pool: str) -> None:
-    """TVM's ConvertLayout goes back to NCHW for a bias that has no dimension of pictures, as mnist's has."""
+    """TVM's ConvertLayout returns to NCHW for a bias without spatial dimensions, as in mnist."""
     sizes = {} if pool.startswith("Global") else {"kernel_shape": [2, 2], "strides": [2, 2]}
     nodes = [
         node("Conv", "x w", "a"),
@@ -95,7 +95,7 @@ def test_pooling_stays_in_the_convolutions_layout(save_model: SaveModel, cpu: tv
 
 @pytest.mark.compiler
 def test_data_that_are_rounded_as_they_come_stay_in_it(save_model: SaveModel, cpu: tvm.target.Target) -> None:
-    """Weights of uint8 whose zero point is not 128 add up the channels of what they see, too."""
+    """uint8 weights with a zero point other than 128 also need sums of the data over channels."""
     nodes, weights, data = [], {"z": np.uint8(117), "s": np.float32(0.01)}, "x"
     for name, channels in (("p", 3), ("q", 8), ("r", 8)):
         weights[name] = RANDOM.randint(0, 256, (8, channels, 3, 3)).astype("uint8")
@@ -110,7 +110,7 @@ def test_data_that_are_rounded_as_they_come_stay_in_it(save_model: SaveModel, cp
     nodes[-1].output[0] = "y"
     tasks = check(save_model(nodes, weights, SHAPE), cpu)
     found = [task for task in tasks if "transpose" in task]
-    assert len(found) <= 3, found  # what comes in, what its channels add up to, and what goes out
+    assert len(found) <= 3, found  # of the input, of the sums over its channels, and of the output
 
 
 @pytest.mark.compiler

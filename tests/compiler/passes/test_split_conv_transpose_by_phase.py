@@ -1,4 +1,4 @@
-"""Transposed convolutions of any attributes are convolutions with ONNX Runtime's numbers, on CPUs and GPUs."""
+"""Transposed convolutions with any attributes become convolutions with ONNX Runtime's numbers, on CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from tvmbuild.targets.vulkan_families import FAMILIES
 pytestmark = pytest.mark.compiler
 Attributes = dict[str, Any]
 TOGETHER = 6
-"""Of one network: most of a test's time is for building one."""
+"""The transposed convolutions in one network: a test spends most of its time on building one."""
 FEW = settings(deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
-"""What fails is told as it is: to make it smaller takes minutes."""
+"""The settings without shrinking: a failure is reported as drawn, because shrinking takes minutes."""
 CASES: list[Attributes] = [
     {"kernel": (3, 3), "groups": 2, "own": 3, "strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]},
     {"kernel": (4, 4), "groups": 1, "own": 5, "strides": [2, 2], "output_shape": [8, 11]},
@@ -73,7 +73,7 @@ def draw_attributes(draw: st.DrawFn) -> Attributes:
 
 
 def make_model(cases: list[Attributes]) -> bytes:
-    """Return a network of some transposed convolutions of its inputs x1, x2 and x3, of as many directions."""
+    """Return a network of transposed convolutions of its inputs x1, x2 and x3, which have that many spatial axes."""
     nodes, weights = [], []
     random = np.random.RandomState(3)
     for number, case in enumerate(cases):
@@ -99,7 +99,7 @@ SHAPES = {1: (2, 8, 5), 2: (2, 8, 4, 5), 3: (1, 8, 3, 2, 3)}
 
 
 def compute(model: bytes) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return inputs, and what ONNX Runtime makes of them."""
+    """Return the inputs, and ONNX Runtime's results."""
     random = np.random.RandomState(5)
     given = {f"x{rank}": random.uniform(-1, 1, shape).astype("float32") for rank, shape in SHAPES.items()}
     given["one"] = np.ones(1, "float32")

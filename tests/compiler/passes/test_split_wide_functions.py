@@ -1,4 +1,4 @@
-"""Operators of more tensors than a kernel may have are several functions, each within the target's limit."""
+"""Operators with more tensors than a kernel may have become several functions, each within the target's limit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Case:
     nodes: tuple[onnx.NodeProto, ...]
     weights: dict[str, np.ndarray]
     most: int
-    """Functions that they may become."""
+    """The most functions that they may become."""
 
 
 def split() -> onnx.NodeProto:
@@ -82,7 +82,7 @@ def save(save_model: SaveModel, case: Case) -> Path:
 
 
 def largest(mod: tvm.ir.IRModule) -> int:
-    # A Split is one function, and a kernel for each of its outputs.
+    # A Split is one function with one kernel for each output.
     functions = [
         function
         for variable, function in mod.functions.items()

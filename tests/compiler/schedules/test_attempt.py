@@ -1,4 +1,4 @@
-"""A rule may refuse a function; a bug in a rule is raised in tests, and told where a build goes on without it."""
+"""A rule may refuse a function; tests raise a bug in a rule, and builds report it and go on without the rule."""
 
 from __future__ import annotations
 

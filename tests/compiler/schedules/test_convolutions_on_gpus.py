@@ -1,4 +1,4 @@
-"""Convolutions as products of matrices, short sums in vectors: right in both layouts, threads as loops on the CPU."""
+"""Convolutions as matrix products, short sums in vectors: right in both layouts, with threads as loops on the CPU."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tvmbuild.replay.traces import dump_trace, load_record
 pytestmark = pytest.mark.compiler
 Layout = Literal["NCHW", "NHWC"]
 Sizes = tuple[int, int, int, int]
-"""Pictures, channels in and out, rows and columns."""
+"""The number of images, the channels in and out, and the number of rows, which is that of columns."""
 SaveModel = Callable[..., Path]
 Convolve = Callable[..., tvm.IRModule]
 LAYOUTS: tuple[Layout, ...] = ("NCHW", "NHWC")
@@ -56,7 +56,7 @@ DRAWN = [
 
 @pytest.fixture
 def convolve(save_model: SaveModel, gpu: tvm.target.Target) -> Convolve:
-    """Return a maker of the function that a convolution with a bias and a bound becomes."""
+    """Return a maker of the function for a convolution with a bias and a ReLU."""
 
     def make(layout: Layout, precision: Precision, sizes: Sizes, **attributes: Any) -> tvm.IRModule:
         batch, channels, out, size = sizes
@@ -73,7 +73,7 @@ def convolve(save_model: SaveModel, gpu: tvm.target.Target) -> Convolve:
 
 
 def count_threads(mod: tvm.IRModule) -> dict[str, set[int]]:
-    """Return by axis the extents that loops over it have: a kernel has one of each."""
+    """Return the extents of thread and block axes, by axis: a kernel has one of each."""
     found: dict[str, set[int]] = {}
 
     def on_loop(loop: Any) -> None:
@@ -181,12 +181,12 @@ def test_windows_are_multiplied_by_tensor_cores_where_channels_are_read_in_vecto
     assert odd.runs[0] == 1
     assert odd.sizes.gathered == (True, False)
     assert not list_on_tensor_cores(odd, gpu, 1)
-    assert list_staged(odd, gpu, 1) == []  # 48 x 64 outputs: in parts
+    assert list_staged(odd, gpu, 1) == []  # 48 x 64 outputs are computed in parts
     assert list_schedules(convolve("NHWC", "fp16", (1, 30, 48, 8), **attributes)["main"], gpu, 1)
 
 
 def test_a_tile_that_a_block_cannot_hold_is_none(convolve: Convolve, gpu: tvm.target.Target) -> None:
-    """The first is taken without a look at the others: what does not fit would fall back to a slower rule."""
+    """The first tile is chosen without looking at the others: if it did not fit, a slower rule would follow."""
     product = view_matrices(convolve("NHWC", "fp16", (8, 64, 384, 28))["main"])
     assert product is not None
     for tile in list_warp_tiles(product.sizes, staging_limits(gpu.attrs), len(TILES)):
@@ -214,7 +214,7 @@ def test_what_lies_apart_is_summed_one_by_one(convolve: Convolve) -> None:
 
 @pytest.mark.parametrize(("kind", "shape"), [("MatMul", (64, 64)), ("Conv", (64, 1, 1, 1))], ids=["matrix", "short"])
 def test_truth_values_are_written_one_by_one(kind: str, shape: tuple[int, ...], gpu: tvm.target.Target) -> None:
-    """TVM's vectors of four are twice as wide in CUDA as its arrays of them."""
+    """In CUDA, TVM's vectors of four bools are twice as wide as its arrays of them."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 64, 64])
     y = helper.make_tensor_value_info("y", TensorProto.BOOL, [1, 64, 64, 64])
     weights = np.random.RandomState(0).uniform(-1, 1, shape).astype(np.float32)

@@ -425,7 +425,7 @@ def test_two_processes_make_the_same_schedules(save_convnet: SaveModel) -> None:
 def test_real_models_without_records(
     name: str, naive: bool, digits: Path, cpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With and without the fallback: the one shows that it is right, the other that it is at fault when it is not."""
+    """The run with the fallback shows that it is right; the other one shows whether an error is the fallback's."""
     if naive:
         monkeypatch.setattr(apply, "schedule_uncovered", lambda mod, _target: mod)
     path = digits if name == "digits" else find_network(name)

@@ -79,7 +79,7 @@ def only_task(save_model: SaveModel, gpu: tvm.target.Target) -> Callable[..., Ta
 
 
 def run(mod: tvm.ir.IRModule, task: Task) -> np.ndarray:
-    """Return what it computes of fixed numbers on the CPU."""
+    """Run the module on fixed numbers on the CPU and return its result."""
     random = np.random.RandomState(1)
     *inputs, output = [([int(size) for size in each.ty.shape], str(each.ty.dtype)) for each in task.mod["main"].params]
     arrays = [tvm.runtime.tensor(random.uniform(-1, 1, shape).astype(kind)) for shape, kind in inputs]

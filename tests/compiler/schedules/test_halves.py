@@ -1,4 +1,4 @@
-"""Sums of `precision: fp16` on CPUs: 64 products at a time are float16, and these are added up in float32."""
+"""Sums of `precision: fp16` on CPUs: 64 products at a time are summed in float16, and these sums in float32."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ REDUCTIONS: dict[str, dict[str, Any]] = {
 
 
 def make_model(case: Case) -> tuple[onnx.ModelProto, np.ndarray]:
-    """Return a product of numbers near 4 with constant ones of one sign, and its input; float16 holds all of them."""
+    """Return a product of numbers near 4 with constants of one sign, and its input; float16 represents all of them."""
     operator, shape, weights, attributes = case
     random = np.random.default_rng(0)
     data = random.uniform(3, 5, shape).astype(np.float16).astype(np.float32)
@@ -87,7 +87,7 @@ def narrow(model: onnx.ModelProto, target: tvm.target.Target) -> Lowered:
 
 
 def measure_error(model: onnx.ModelProto, data: np.ndarray, target: tvm.target.Target) -> float:
-    """Return the largest error of the network in float16, relative to ONNX Runtime's in float32."""
+    """Return the largest error of the network in float16, relative to ONNX Runtime's result in float32."""
     (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": data})
     got = build_here(narrow(model, target), target)({"x": data})["y"]
     assert got.shape == want.shape
@@ -96,7 +96,7 @@ def measure_error(model: onnx.ModelProto, data: np.ndarray, target: tvm.target.T
 
 @pytest.fixture
 def computes_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let CPUs without such vectors pass for CPUs with them: LLVM computes each number in float32 and rounds it."""
+    """Let CPUs without float16 vectors pass for CPUs with them: LLVM computes each number in float32 and rounds it."""
     monkeypatch.setattr(machine, "HALVES", frozenset({"avx2"}))
 
 
@@ -146,7 +146,7 @@ def test_reductions_of_what_is_float16_are_float32(operator: str, cpu: tvm.targe
 
 @st.composite
 def draw_products(draw: st.DrawFn) -> Case:
-    """Return a product with a sum of up to 3,000."""
+    """Draw a product with a sum of up to 3,000 terms."""
     kind = draw(st.sampled_from(["MatMul", "Gemm", "Conv", "Conv", "ConvTranspose"]))
     inputs, outputs = draw(st.integers(1, 300)), draw(st.sampled_from([1, 3, 8, 16, 24, 32, 33]))
     if kind == "MatMul":
@@ -189,7 +189,7 @@ def test_many_drawn_products(case: Case, cpu: tvm.target.Target) -> None:
 
 
 def assert_sums_are_short(lowered: Lowered) -> None:
-    """Look for sums in float16 of more than so many, before any schedule."""
+    """Assert, before any schedule, that float16 sums have at most LONGEST_SUM terms."""
     functions = [each for each in lowered.mod.functions.values() if isinstance(each, tirx.PrimFunc)]
     for block in (each for function in functions for each in list_blocks(function)):
         store = block.body
@@ -226,12 +226,12 @@ def test_what_is_added_up_in_float16_is_short(case: str, cpu: str) -> None:
     updates = [each for function in functions for each in _list_updates(function)]
     assert updates
     for names, loops in updates:
-        # Nested as they are: the loops of the sum inside the statement that sets partial sums to 0.
+        # The loops as they are nested: those of the sum, inside the statement that sets partial sums to 0.
         assert np.prod([extent for name, extent in loops.items() if name in names]) <= LONGEST_SUM
 
 
 def _list_updates(function: tirx.PrimFunc) -> list[tuple[set[str], dict[str, int]]]:
-    """Return of each float16 sum: variables that it is over, and the loops inside what begins it, with their turns."""
+    """Return each float16 sum's reduction variables, and the loops inside its initialisation with their extents."""
     found = []
     for sequence in list_nodes(function, tirx.SeqStmt):
         for statement in sequence.seq:

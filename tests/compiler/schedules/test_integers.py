@@ -1,4 +1,4 @@
-"""Integer products by rule: none is left to a plain loop, and a record of one can be replayed."""
+"""Integer products by rule: none is left to a plain loop, and records of them can be replayed."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ def test_products_of_matrices_have_it_too(name: str, cpu: str) -> None:
 
 
 def make_dynamic(operator: str, weights: np.ndarray, zero: int) -> bytes:
-    """Return what quantize_dynamic of onnxruntime makes of a product: data that are rounded as they come."""
+    """Return a product as onnxruntime's quantize_dynamic writes it: its data are quantised at run time."""
     shape = (1, weights.shape[1], 9, 9) if operator == "ConvInteger" else (1, 33, weights.shape[0])
     pads = {"pads": [1, 0, 1, 2]} if operator == "ConvInteger" else {}
     bias = np.linspace(-2, 3, weights.shape[0], dtype=np.float32)
     constants = {"w": weights, "z": np.array(zero, weights.dtype), "s": np.float32(0.003), "b": bias}
     constants["channels"] = np.array([1, -1, 1, 1])
-    biased = [  # as ONNX Runtime's quantiser writes it
+    biased = [  # in the form of ONNX Runtime's quantiser
         helper.make_node("Div", ["b", "both"], ["steps"]),
         helper.make_node("Floor", ["steps"], ["whole"]),
         helper.make_node("Cast", ["whole"], ["integers"], to=TensorProto.INT32),
@@ -140,7 +140,7 @@ DYNAMIC: dict[str, tuple[str, tuple[int, ...], str, int]] = {
 @pytest.mark.parametrize("cpu", ["znver4", "x86-64-v3", "cortex-a76"])
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_data_that_are_rounded_as_they_come_are_multiplied_as_bytes(name: str, cpu: str) -> None:
-    """Taken as int32, less their zero points, they took a hundred times as long."""
+    """As int32 with their zero points subtracted, they took a hundred times as long."""
     operator, shape, kind, zero = DYNAMIC[name]
     limits = np.iinfo(kind)
     weights = np.random.default_rng(0).integers(limits.min, limits.max, shape, kind, endpoint=True)
@@ -174,7 +174,7 @@ def test_records_of_schedules_by_rule_are_replayed(cpu: str) -> None:
 
 @pytest.mark.parametrize("name", ["3x3", "pointwise", "depthwise", "product"])
 def test_a_search_lays_out_no_constant_that_sums_begin_with(name: str) -> None:
-    """It looks for each constant among what blocks read, and a search that misses one ends."""
+    """The search looks for each constant among the blocks' reads, and ends if one is missing."""
     target = describe("znver4")
     if name == "product":
         net = Network(np.random.RandomState(0))
@@ -197,7 +197,7 @@ def test_a_search_lays_out_no_constant_that_sums_begin_with(name: str) -> None:
 @pytest.mark.parametrize("cpu", ["cortex-a76", "cortex-a72"])
 @pytest.mark.parametrize("name", ["picture", "depthwise"])
 def test_the_module_of_another_machine_is_computed_here(name: str, cpu: str) -> None:
-    """As validate does: without its instruction, of which LLVM would end the process."""
+    """The command validate does this, without the other machine's instruction, at which LLVM ends the process."""
     lowered, _ = lower_for(cpu, name)
     own, _ = lower_for("x86-64", name)
     x = {"x": np.random.RandomState(1).uniform(-3, 3, lowered.inputs[0].shape).astype(np.float32)}
@@ -223,7 +223,7 @@ def test_what_follows_a_residual_sum_is_fused_as_where_bytes_are_not_looked_up(c
 def test_threads_share_pixels_where_these_are_more_than_the_weights(
     channels: tuple[int, int], size: int, *, by_pixels: bool
 ) -> None:
-    """What one of them wrote, the same one reads: the next function's rows."""
+    """A thread reads the rows that it wrote itself in the function before."""
     inputs, outputs = channels
     net = Network(np.random.RandomState(0))
     weights, scales = net.weigh((outputs, inputs, 1, 1))
@@ -240,7 +240,7 @@ def test_threads_share_pixels_where_these_are_more_than_the_weights(
 
 @pytest.mark.parametrize("size", [(8, 416), (8, 320)])
 def test_a_picture_s_convolution_has_registers_for_its_pixels(size: tuple[int, int]) -> None:
-    """LLVM keeps those that several sums read: sums that had taken all registers went to memory at each step."""
+    """LLVM keeps pixels that several sums read; when sums had taken all registers, they went to memory at each step."""
     net = Network(np.random.RandomState(0))
     weights, scales = net.weigh((16, 3, 3, 3))
     target = describe("znver4")

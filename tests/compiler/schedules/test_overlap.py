@@ -1,4 +1,4 @@
-"""Sizes that no good tile divides are computed in whole tiles, of which the last begins early."""
+"""Sizes that no good tile divides are computed in whole tiles; the last one begins early."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_vectors_are_full_whatever_the_columns(columns: int) -> None:
 
 
 def replay(schedule: s_tir.Schedule, mod: tvm.ir.IRModule, target: tvm.target.Target) -> tirx.PrimFunc:
-    """Return what a record of the schedule makes of the module."""
+    """Replay a record of the schedule on the module, and return the function."""
     workload = ms.database.MemoryDatabase().commit_workload(mod)
     text = dump_trace(ms.database.TuningRecord(schedule.trace, workload, [1.0], target, None))
     again = s_tir.Schedule(mod)
@@ -145,7 +145,7 @@ def test_every_schedule_worth_measuring_can_be_a_record_and_is_right() -> None:
 
 
 def is_blocked(schedule: s_tir.Schedule) -> bool:
-    """Say whether a sum's variable is made of two loops."""
+    """Return whether a sum's variable is composed of two loops."""
     return re.search(r"T\.axis\.reduce\(\d+, \w+ \* \d+ \+", schedule.mod.script()) is not None
 
 
@@ -154,7 +154,7 @@ def test_long_sums_in_blocks_are_measured_too(batch: tuple[int, ...], rows: int,
     target, function = host_target(threads=2), make_product(batch, rows, sums, columns)
     mod = tvm.IRModule({"main": function})
     left, right = draw(function)
-    blocked = [each for each in list_schedules(mod, target, 16) if is_blocked(each)]  # as many as a search begins with
+    blocked = [each for each in list_schedules(mod, target, 16) if is_blocked(each)]  # a search begins with this many
     assert blocked
     for schedule in blocked[:2]:
         got = run(replay(schedule, mod, target), left, right)

@@ -1,4 +1,4 @@
-"""Loops with branches inside are made one for each branch, or have each branch at its place."""
+"""Loops with branches are split, one loop for each branch, or have each branch at its own place."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def make_concatenation(dtype: str = "uint8") -> tirx.PrimFunc:
 
 
 def make_shuffle() -> tirx.PrimFunc:
-    """Return a concatenation whose channels then take turns."""
+    """Return a concatenation with interleaved channels."""
     left, right = te.placeholder(wide(ROWS, LEFT), "uint8"), te.placeholder(wide(ROWS, LEFT), "uint8")
     apart = topi.reshape(topi.concatenate([left, right], axis=1), wide(ROWS, 2, LEFT))
     return te.create_prim_func([left, right, topi.reshape(topi.transpose(apart, [0, 2, 1]), wide(ROWS, 2 * LEFT))])
 
 
 def build(function: tirx.PrimFunc) -> tuple[tvm.runtime.Module, list[tirx.PrimFunc]]:
-    """Return the library, and the functions as they are when loops have been taken apart."""
+    """Return the library, and the functions after loops have been partitioned."""
     target, seen = host_target(threads=1), list[tirx.PrimFunc]()
 
     @pass_instrument

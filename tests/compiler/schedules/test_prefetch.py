@@ -1,4 +1,4 @@
-"""Products whose weights come from memory: each tile asks for what follows, and the numbers stay what they are."""
+"""Products whose weights come from memory: each tile prefetches the next weights, and the numbers stay the same."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def count_prefetches(model: onnx.ModelProto, target: tvm.target.Target) -> int:
         (64, 512, 1024, True),
         (197, 700, 768, True),
         (33, 1001, 960, True),
-        (64, 1009, 960, False),  # a prime: no number of steps in between suits
-        (64, 256, 256, False),  # near enough as it is
-        (700, 512, 768, False),  # so much to do that waiting does not matter
-        (3, 1024, 1024, False),  # nothing would be left to do while waiting
+        (64, 1009, 960, False),  # a prime: it has no suitable divisor for the steps in between
+        (64, 256, 256, False),  # the weights are near enough
+        (700, 512, 768, False),  # so much work that waiting does not matter
+        (3, 1024, 1024, False),  # so little work that nothing is left to do while waiting
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
@@ -78,7 +78,7 @@ def test_a_sum_that_asks_for_nothing_stays_one_loop() -> None:
 
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 def test_sums_stay_in_registers(cpu: str) -> None:
-    """LLVM takes the instruction for one that may write: sums in memory were stored after each step."""
+    """LLVM takes the prefetch for an instruction that may write: sums in memory were stored after each step."""
     target = tvm_target("llvm", FrozenMap({"mtriple": "x86_64-linux-gnu", "mcpu": cpu, "num-cores": 2}), FrozenMap())
     applied = apply_records(lower(import_model(make_model(64, 1024, 1024)[0], "net"), target), target, MemoryDatabase())
     lines = build_executable(applied.mod, target).mod.imports[0].inspect_source("asm").splitlines()

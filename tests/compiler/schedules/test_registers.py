@@ -1,4 +1,4 @@
-"""By rule sums stay in registers, whatever else LLVM keeps there."""
+"""The rules keep sums in registers, whatever else LLVM keeps there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def describe(cpu: str) -> tvm.target.Target:
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize(("size", "kernel", "stride"), [(58, 3, 1), (113, 3, 2), (30, 3, 1)])
 def test_windows_share_what_they_read(size: int, kernel: int, stride: int, cpu: str) -> None:
-    """28 sums of a row of AVX-512, and its pixels: they took twice as long as 14."""
+    """With AVX-512, 28 sums of a row, and its pixels, took twice as long as 14."""
     sums, written = count_sums(normalised(write_depthwise(size, kernel, stride)), describe(cpu))
     assert sums >= 7 * kernel**2
     assert written <= sums // 4
@@ -43,7 +43,7 @@ def test_windows_share_what_they_read(size: int, kernel: int, stride: int, cpu: 
     ("cpu", "inputs", "outputs"), [("x86-64-v3", 64, 384), ("znver4", 256, 256), ("x86-64-v4", 256, 256)]
 )
 def test_products_leave_registers_for_what_they_multiply_by(cpu: str, inputs: int, outputs: int) -> None:
-    """12 of AVX2's 16 registers as sums took half as long again as 8, 28 of AVX-512's for a Zen 4 twice as 14."""
+    """Sums in 12 of AVX2's 16 registers took half as long again as in 8; in 28 of a Zen 4's, twice as long as in 14."""
     sums, written = count_sums(normalised(write_pointwise(14, inputs, outputs)), describe(cpu))
     assert sums >= 8
     assert written <= sums // 8

@@ -1,4 +1,4 @@
-"""Bytes are rounded by the instruction that makes integers, to the numbers that they had."""
+"""Bytes are rounded by the instruction that gives integers, with the same results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SERVER = tvm_target("llvm", FrozenMap({"mcpu": "znver4", "mtriple": "x86_64-linu
 
 
 def make_rounding(zero: int, bounds: tuple[float | None, float | None], dtype: str = "uint8") -> tirx.PrimFunc:
-    """Return what graphs of integers end with, as it is fused."""
+    """Return the rounding at the end of an integer graph, as it is fused."""
     data = te.placeholder([tirx.IntImm("int64", COUNT)], "float32")
 
     def convert(at: Any) -> Any:
@@ -90,7 +90,7 @@ def test_numbers_stay_what_they_are(dtype: str, zero: int, bounds: tuple[int, in
     low, high = np.clip(bounds, *(np.iinfo(dtype).min, np.iinfo(dtype).max))
     random = np.random.default_rng(seed)
     x = random.uniform(-300, 300, COUNT).astype(np.float32)
-    x[: COUNT // 2] = random.integers(-600, 600, COUNT // 2) / 2  # half-way ones
+    x[: COUNT // 2] = random.integers(-600, 600, COUNT // 2) / 2  # ties
     x[:6] = [np.inf, -np.inf, 3e38, -3e38, 2.0**31, -(2.0**31)]
     function, target = make_rounding(zero, (int(low), int(high)), dtype), host_target(threads=1)
     found = []
@@ -112,7 +112,7 @@ def test_numbers_stay_what_they_are(dtype: str, zero: int, bounds: tuple[int, in
 def test_so_they_do_where_they_are_bounded_before(
     dtype: str, bounds: tuple[float | None, float | None], zero: int
 ) -> None:
-    """As where each channel has bounds of its own."""
+    """A graph has this form if each channel has bounds of its own."""
     target, x = host_target(threads=1), np.random.default_rng(0).integers(-40, 220, COUNT).astype(np.float32) / 2
     x = np.maximum(x, 0) if dtype == "uint8" else x
     with target:

@@ -1,4 +1,4 @@
-"""Norms and softmax row by row: rows of any length, along memory and across it, for vectors of every width."""
+"""Normalisation and softmax row by row: rows of any length, along memory and across it, for all vector widths."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def norm(x: te.Tensor, axes: tuple[int, ...]) -> te.Tensor:
 
 
 def run(make: Make, data: np.ndarray, target: tvm.target.Target) -> np.ndarray:
-    """Compute the function as the rule has it, and say that it took it."""
+    """Compute the function as the rule schedules it, and assert that the rule took it."""
     x = te.placeholder(data.shape, str(data.dtype), "x")
     mod = schedule_uncovered(tvm.IRModule({"main": te.create_prim_func([x, make(x)])}), target)
     assert MARK in mod["main"].script()

@@ -1,4 +1,4 @@
-"""Where a rule makes another schedule, its kind's `rules` is raised: else it is never measured where records are."""
+"""If a rule makes another schedule, its kind's `rules` must rise: otherwise it is never measured where records are."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tvmbuild.targets.table import target_kind
 pytestmark = pytest.mark.compiler
 
 SEEN = {"llvm": (7, "d0a26e6baad81776"), "cuda": (7, "7740c844c8deaf85")}
-"""Kind → its version, and what its rules make of the functions below.
+"""The version of each kind, and a digest of the schedules that its rules make for the functions below.
 
-The digest goes with the version; alone only where TVM prints the same schedules otherwise.
+A new digest needs a new version, except where TVM only prints the same schedules in another way.
 """
 CPUS = ("x86-64-v3", "x86-64-v4")
 LIMITS = {"max_shared_memory_per_block": 49152, "max_threads_per_block": 1024, "thread_warp_size": 32}
@@ -52,7 +52,7 @@ def list_functions() -> list[Any]:
 
 
 def write_long_epilogue() -> Any:
-    """Return a product with constant weights, of each of whose numbers much is computed."""
+    """Return a product with constant weights and a long epilogue."""
     from tvm import te, tirx, topi
 
     x, w = te.placeholder((197, 192), name="x"), te.placeholder((192, 768), name="w")

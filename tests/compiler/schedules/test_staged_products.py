@@ -1,4 +1,4 @@
-"""Products of matrices with their operands in shared memory: any sizes, right with threads as loops on the CPU."""
+"""Matrix products with their operands in shared memory: any sizes, right with threads as loops on the CPU."""
 
 from __future__ import annotations
 

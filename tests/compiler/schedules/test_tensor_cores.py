@@ -66,14 +66,14 @@ def test_the_kernels_compile_for_cards(name: str, arch: str, monkeypatch: pytest
     (schedule,) = list_schedules(write_product(*PRODUCTS[name], "half")["main"], target, 1)
     source = write_source(schedule.mod, target)
     assert "wmma::mma_sync" in source
-    # The sums go through memory of their own: TVM does not wait for the operands' where it would share that.
+    # The sums go through their own memory: TVM does not wait for the operands if it shares theirs.
     assert source.count("extern __shared__") == 1
     assert cuda.compile_source(source, target)
 
 
 @pytest.mark.parametrize(("arch", "waits"), [("sm_75", False), ("sm_86", True)])
 def test_operands_are_on_their_way_while_others_are_multiplied(arch: str, waits: bool) -> None:
-    """Copies that no thread waits for came with sm_80; one tile in three has them."""
+    """Asynchronous copies came with sm_80; one tile in three has them."""
     target, mod = card(arch), write_product((784, 1152), (1152, 128), "half")
     (schedule,) = list_on_tensor_cores(view_matrices(mod["main"]), target, 1)
     source = write_source(schedule.mod, target)
@@ -100,7 +100,7 @@ def test_float32_as_tf32_and_bfloat16_are_multiplied_too(precision: Precision, i
     assert not list_on_tensor_cores(product, card("sm_75"), 1)
     (schedule,) = list_on_tensor_cores(product, target, 1)
     assert tvm_ffi.structural_equal(list_schedules(mod["main"], target, 1)[0].mod, schedule.mod, map_free_vars=True)
-    if precision == "tf32":  # NumPy has no bfloat16 to draw
+    if precision == "tf32":  # NumPy cannot draw bfloat16
         tile = list_warp_tiles(product.sizes, staging_limits(target.attrs), 1)[0]
         np.testing.assert_allclose(run(multiply(product, tile, bind=False).mod), run(mod), rtol=1e-4, atol=1e-4)
     source = write_source(schedule.mod, target)
@@ -109,7 +109,7 @@ def test_float32_as_tf32_and_bfloat16_are_multiplied_too(precision: Precision, i
 
 
 def test_few_columns_are_filled_up(gpu: tvm.target.Target) -> None:
-    """A detector's heads have 12 channels; below 8 other rules are as good."""
+    """A detector's heads have 12 channels; below 8, other rules are as good."""
     made = {columns: write_product((300, 128), (128, columns), "half") for columns in (4, 12)}
     assert not list_on_tensor_cores(view_matrices(made[4]["main"]), gpu, 1)
     (schedule,) = list_on_tensor_cores(view_matrices(made[12]["main"]), gpu, 1)
@@ -117,7 +117,7 @@ def test_few_columns_are_filled_up(gpu: tvm.target.Target) -> None:
 
 
 def test_networks_of_few_channels_stay_in_nchw(gpu: tvm.target.Target, save_model: Callable[..., Path]) -> None:
-    """Tensor cores would idle: mnist, of 8 and 16 channels, was slower in NHWC."""
+    """Tensor cores would idle: mnist, with 8 and 16 channels, was slower in NHWC."""
     for channels, layout in ((8, "NCHW"), (16, "NHWC")):
         weights = {"w": np.ones((channels, channels, 3, 3), np.float32)}
         model = import_onnx(save_model([helper.make_node("Conv", ["x", "w"], ["y"])], weights, (1, channels, 9, 9)))

@@ -1,4 +1,4 @@
-"""Sums over windows on GPUs: right with threads as loops on the CPU, whatever the layout, windows and rows' ends."""
+"""Sums over windows on GPUs: right with threads as loops on the CPU, for all layouts, windows and ends of rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.compiler
 
 @st.composite
 def windows(draw: st.DrawFn) -> tvm.IRModule:
-    """Draw such a function."""
+    """Draw a function with a sum over windows."""
     kernel, dilation = draw(st.integers(2, 5)), draw(st.integers(1, 2))
     operator = draw(st.sampled_from(["Conv", "MaxPool"]))
     pads = [draw(st.integers(0, kernel // 2)) for _ in range(4)]
@@ -45,7 +45,7 @@ def windows(draw: st.DrawFn) -> tvm.IRModule:
 @given(windows(), st.sampled_from([1, 2, 3, 4]), st.sampled_from([32, 50]))
 def test_neighbours_of_a_row_are_right(mod: tvm.IRModule, neighbours: int, threads: int) -> None:
     seen = try_rule(view_windows, mod["main"])
-    assume(seen is not None)  # one output in a row
+    assume(seen is not None)  # it is None if a row has one output
     assert seen is not None
     got = run(slide(seen, neighbours, threads, bind=False).mod)
     np.testing.assert_allclose(got, run(mod), rtol=2e-3, atol=2e-3)
@@ -76,7 +76,7 @@ def test_few_outputs_are_left_to_a_thread_each() -> None:
 
 
 def test_what_windows_share_is_read_once() -> None:
-    """Three rows of six pixels for four outputs, and nine weights and a bias: 28 loads in place of 4 * 19."""
+    """Three rows of six pixels for four outputs, and nine weights and a bias: 28 loads instead of 4 * 19."""
     function = sum_windows("Conv", BUSY, kernel_shape=[3, 3], pads=[1, 1, 1, 1])["main"]
     source = write_source(list_windows(function, 1)[0].mod, CARD)
     assert source.count("*(half4*)(lv_ptr") == 18

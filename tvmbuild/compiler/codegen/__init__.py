@@ -1,1 +1,1 @@
-"""From scheduled functions to a library: machine code, CUDA, linking."""
+"""The step from scheduled functions to a library: machine code, CUDA, linking."""

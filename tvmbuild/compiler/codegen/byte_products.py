@@ -1,4 +1,4 @@
-"""TensorIR's `dp4a`, the products of the four bytes of two words: one instruction for CUDA and Vulkan, else plain code.
+"""TensorIR's intrinsic `dp4a`, the dot product of four bytes: one instruction on CUDA and Vulkan, plain code elsewhere.
 
 https://docs.nvidia.com/cuda/parallel-thread-execution/ (`dp4a`), SPIR-V's `OpSDot`.
 """
@@ -13,19 +13,19 @@ from tvm import tirx
 from tvmbuild.compiler.ir.expressions import int32
 
 DOT = "tirx.dp4a"
-"""Of two words of int32 and what is added to it: Σ a[i] · b[i] over their bytes, as int8."""
+"""The intrinsic's name. It takes two words of int32 and a sum, and adds Σ a[i] · b[i] over their bytes, as int8."""
 BYTES = 4
-"""Of a word, the first in its lowest bits."""
+"""The number of bytes in a word; the first byte is in the lowest bits."""
 
 
 def multiply_bytes(a: Any, b: Any) -> Any:
-    """Return the sum of the products of the bytes of two words, int8 each."""
+    """Return the dot product of two words of four int8 each."""
     return tirx.call_intrin("int32", DOT, a, b, int32(0))
 
 
 @cache
 def register_byte_products() -> None:
-    """Say once in a process what becomes of it; Vulkan's generator has an instruction of its own."""
+    """Register the intrinsic's lowering, once in a process; Vulkan's generator has an instruction of its own."""
     tirx.register_intrin_lowering(DOT, target="cuda", f=_call_cuda)
     tirx.register_intrin_lowering(DOT, target="llvm", f=_multiply_each)
 
@@ -42,5 +42,5 @@ def _multiply_each(call: Any) -> Any:
 
 
 def _take(word: Any, place: int) -> Any:
-    """Return a byte with its sign."""
+    """Return one byte of the word with its sign."""
     return word << int32(8 * (BYTES - 1 - place)) >> int32(8 * (BYTES - 1))

@@ -1,4 +1,4 @@
-"""Sums over columns: four bytes of each lane are a word, and one instruction adds their products to the lane's sum."""
+"""Sums over columns: each lane has a word of four bytes, and one instruction adds their products to the lane's sum."""
 
 # mypy: disable-error-code="valid-type, untyped-decorator"
 # TVM reads these annotations, not Python.
@@ -15,11 +15,11 @@ from tvm.script import tirx as T  # noqa: N812 - as its scripts are written
 from tvmbuild.compiler.machine.dot_instructions import DotInstruction
 
 BYTES = 4
-"""Of a word, the first in its lowest bits."""
+"""The number of bytes in a word; the first byte is in the lowest bits."""
 
 
 def join_bytes(values: Sequence[Any]) -> Any:
-    """Return the word of unsigned bytes."""
+    """Join unsigned bytes to one word."""
     whole = values[0].astype("uint32")
     for place, value in enumerate(values[1:], 1):
         whole = whole | value.astype("uint32") << tirx.const(8 * place, "uint32")
@@ -27,7 +27,7 @@ def join_bytes(values: Sequence[Any]) -> Any:
 
 
 def multiply_words(data: Any, weights: Any) -> Any:
-    """Return the sum of the products of the bytes of two words, of uint32 and int32."""
+    """Return the dot product of two words of four bytes: uint8 in the uint32, int8 in the int32."""
     total = None
     for place in range(BYTES):
         number = (data >> tirx.const(8 * place, "uint32") & tirx.const(255, "uint32")).astype("int32")
@@ -37,7 +37,7 @@ def multiply_words(data: Any, weights: Any) -> Any:
 
 
 def register_columns(instruction: DotInstruction) -> None:
-    """Make the tensor intrinsic known that adds words to sums."""
+    """Register the tensor intrinsic that adds the products of two words to each lane's sum."""
     lanes, name = instruction.lanes, T.llvm_lookup_intrinsic_id(instruction.llvm)
     bytes_type = f"x{BYTES * lanes}"
 

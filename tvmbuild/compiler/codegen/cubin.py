@@ -1,9 +1,10 @@
-"""CUDA source → cubin inside the packed library.
+"""Compilation of CUDA source to a cubin, which replaces the source in the packed library.
 
-Where TVM cannot load its CUDA runtime (no driver: every build machine without a GPU) it packs the kernels as source,
-and loading the package then needs TVM's Python and a CUDA compiler on the device. So the kernels are compiled here and
-put in the source's place: the packed bytes are `<size:u64> … <kind:str> <size:u64> <format:str> <functions>
-<code:bytes>`, each str and bytes after its length (tvm-ffi's library_module.cc, TVM's cuda_fallback_module.cc).
+Where TVM cannot load its CUDA runtime (no driver: every build machine without a GPU), it packs the kernels as source,
+and loading the package then needs TVM's Python and a CUDA compiler on the device. We therefore compile the kernels here
+and put the cubin in the source's place. The packed bytes are `<size:u64> … <kind:str> <size:u64> <format:str>
+<functions> <code:bytes>`; each str and bytes follows its length (tvm-ffi's library_module.cc, TVM's
+cuda_fallback_module.cc).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _ASSEMBLY = f"""\
 
 
 def find_source(module: tvm.runtime.Module) -> str | None:
-    """Return the CUDA source that the module's imports carry; None when there is none."""
+    """Return the CUDA source that the module's imports carry; None if they carry none."""
     for imported in module.imports:
         source = imported.inspect_source("cuda") if imported.kind == "cuda" else find_source(imported)
         if source:
@@ -50,7 +51,7 @@ def find_source(module: tvm.runtime.Module) -> str | None:
 
 
 def compile_source(source: str, target: tvm.target.Target) -> bytes:
-    """Compile to a cubin for the target's arch, by NVRTC where cuda-bindings is installed, else by nvcc."""
+    """Compile to a cubin for the target's arch, by NVRTC if cuda-bindings is installed, else by nvcc."""
     from tvm.support import nvcc  # noqa: PLC0415 - CUDA targets only
 
     compiler = cuda_compiler()
@@ -62,7 +63,7 @@ def compile_source(source: str, target: tvm.target.Target) -> bytes:
                 return compile_by_nvrtc(source, str(target.attrs["arch"]), Path(os.environ.get("CUDA_PATH", _CUDA)))
             return bytes(nvcc.compile_cuda(source, target_format="cubin", compiler=compiler))
     except RuntimeError as error:
-        # The message starts with the whole source, and its warnings are many.
+        # The message starts with the whole source and has many warnings.
         said = str(error).rpartition("Compilation error:")[2].strip()
         said = said[max(0, said.find("error:") - 40) :]
         raise TvmbuildError(
@@ -72,7 +73,7 @@ def compile_source(source: str, target: tvm.target.Target) -> bytes:
 
 
 def cuda_compiler() -> str | None:
-    """Return ``nvrtc``, ``nvcc`` or None."""
+    """Return the CUDA compiler to use: ``nvrtc``, ``nvcc`` or None."""
     if importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.bindings") is not None:
         return "nvrtc"
     return "nvcc" if shutil.which("nvcc") else None
@@ -80,7 +81,7 @@ def cuda_compiler() -> str | None:
 
 @contextlib.contextmanager
 def compile_with_tvm(target: tvm.target.Target) -> Iterator[None]:
-    """Within the context TVM compiles a CUDA target's kernels, which it does where a card answers, as we do."""
+    """Let TVM compile a CUDA target's kernels as we do within the context; TVM compiles them if a card answers."""
     if target.kind.name != "cuda":
         yield
         return
@@ -94,10 +95,10 @@ def compile_with_tvm(target: tvm.target.Target) -> Iterator[None]:
 
 @contextlib.contextmanager
 def toolkit_headers() -> Iterator[None]:
-    """Within the context, ``CUDA_PATH`` names a CUDA toolkit, made of NVIDIA's PyPI packages where none is installed.
+    """Let ``CUDA_PATH`` name a toolkit within the context, made of NVIDIA's PyPI packages if none is installed.
 
-    NVRTC needs the toolkit's headers. TVM looks for them below `targets/<arch>-linux/include`, the packages put them
-    into `nvidia/cu<major>/include`: a folder of links brings the two together.
+    NVRTC needs the toolkit's headers. TVM looks for them below `targets/<arch>-linux/include`; the packages put them
+    into `nvidia/cu<major>/include`. A folder of links brings the two together.
     """
     installed, packages = _installed_toolkit(), _pip_toolkit()
     if "CUDA_PATH" in os.environ or (installed is None and packages is None):
@@ -107,7 +108,7 @@ def toolkit_headers() -> Iterator[None]:
         with _cuda_path(installed):
             yield
         return
-    assert packages is not None  # noqa: S101 - or the toolkit is
+    assert packages is not None  # noqa: S101 - else there is an installed toolkit
     with tempfile.TemporaryDirectory(prefix="tvmbuild-cuda-") as folder:
         targets = Path(folder) / "targets"
         targets.mkdir()
@@ -127,7 +128,7 @@ def _cuda_path(folder: Path) -> Iterator[None]:
 
 
 def _installed_toolkit() -> Path | None:
-    """Return the folder of nvcc's toolkit; TVM takes it to be beside nvcc, which may be a script of another folder."""
+    """Return the folder of nvcc's toolkit. TVM takes the folder around nvcc, which may be a script in another one."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         return None
@@ -136,7 +137,7 @@ def _installed_toolkit() -> Path | None:
 
 
 def _pip_toolkit() -> Path | None:
-    """Return the folder that NVIDIA's packages share, `nvidia/cu13`; None when their headers are not installed."""
+    """Return the folder that NVIDIA's packages share, `nvidia/cu13`; None if their headers are not installed."""
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     found = [path.parent.parent for folder in folders for path in folder.glob("cu*/include/cuda_runtime.h")]
@@ -144,14 +145,14 @@ def _pip_toolkit() -> Path | None:
 
 
 def carries_source(packed: Path, source: str) -> bool:
-    """Say whether the object file ``packed`` carries the source: where a driver is, TVM has put the cubin there."""
+    """Return whether the object file ``packed`` carries the source; where a driver is, it carries TVM's cubin."""
     return _sized(source.encode()) in read_symbol(packed, _SYMBOL)
 
 
 def embed_cubin(packed: Path, source: str, cubin: bytes, compiler: Sequence[str]) -> None:
     """Rewrite the object file ``packed`` (devc.o), which carries ``source``, so that it carries ``cubin``.
 
-    ``compiler``: the command that assembles for its machine. TvmbuildError when that fails.
+    ``compiler`` is the command that assembles for the file's machine; if it fails, TvmbuildError is raised.
     """
     folder = packed.parent
     (folder / "devc.bin").write_bytes(replace_code(read_symbol(packed, _SYMBOL), source.encode(), cubin))
@@ -160,7 +161,7 @@ def embed_cubin(packed: Path, source: str, cubin: bytes, compiler: Sequence[str]
 
 
 def replace_code(packed: bytes, source: bytes, cubin: bytes) -> bytes:
-    """Return the packed bytes with the CUDA module's format and code exchanged; all lengths are put right."""
+    """Replace the CUDA module's format and code in the packed bytes, and correct all lengths."""
     head = _sized(b"cuda")
     start = packed.index(head) + len(head)
     (size,) = struct.unpack_from("<Q", packed, start)

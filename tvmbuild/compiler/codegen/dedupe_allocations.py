@@ -37,11 +37,11 @@ class _Tensors:
         self.allocated: dict[relax.Var, relax.Call] = {}
 
     def replace(self, expr: Any) -> Any:
-        """Return the expression with the first of the tensors of a place and shape in the others' stead."""
+        """Replace each duplicate tensor in the expression by the first tensor with its place and shape."""
         return tvm_ffi.structural_map(expr, [(tvm.ir.Var, lambda var: self.same.get(var, var))])
 
     def rewrite(self, binding: relax.VarBinding) -> relax.VarBinding | None:
-        """Return the binding; None where its variable has the value of one before."""
+        """Return the binding; None if an earlier variable has its value already."""
         value = self.replace(binding.value)
         if isinstance(value, relax.Var) and value in self.allocated:
             self.same[binding.var] = value

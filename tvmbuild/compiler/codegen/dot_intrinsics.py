@@ -1,4 +1,4 @@
-"""TVM's tensor intrinsics of the dot instructions: what a schedule and a record that names them need."""
+"""TVM's tensor intrinsics for the dot instructions; schedules and records refer to them by name."""
 
 # mypy: disable-error-code="valid-type, untyped-decorator"
 # TVM reads these annotations, not Python.
@@ -18,7 +18,7 @@ from tvmbuild.compiler.machine.dot_instructions import INSTRUCTIONS, DotInstruct
 
 @cache
 def register_intrinsics() -> None:
-    """Make all of them known, once in a process."""
+    """Register the intrinsics of all dot instructions, once in a process."""
     for each in list_intrinsics():
         TensorIntrin.register(each.intrinsic, _describe(each), _implement(each), override=True)
     for each in INSTRUCTIONS:
@@ -51,7 +51,7 @@ def _describe(instruction: DotInstruction) -> Any:
 
 
 def _implement(instruction: DotInstruction) -> Any:
-    """Add group after group, each of the data in all lanes at once."""
+    """Add one group after another; each group of the data is in all lanes at once."""
     lanes, group, data_type = instruction.lanes, instruction.group, instruction.data
     steps, depth = instruction.steps, instruction.depth
 
@@ -96,12 +96,12 @@ def widen_halves(instruction: DotInstruction, sums: Any, factor: int) -> Any:
 
 
 def _spread(instruction: DotInstruction, data: Any, step: int) -> Any:
-    """Return a group of the data in each lane."""
+    """Return one group of the data, repeated in each lane."""
     lanes = instruction.lanes
     whole = f"int{8 * instruction.group * (2 if instruction.data == 'int16' else 1)}"
     if instruction.steps == 1:
         spread = T.broadcast(T.reinterpret(data, dtype=whole), lanes)
-    else:  # LLVM makes an element of an instruction's operand of it
+    else:  # LLVM turns this into an indexed operand of the instruction
         groups = T.reinterpret(data, dtype=f"{whole}x{instruction.steps}")
         spread = T.Shuffle([groups] * (lanes // instruction.steps), [step] * lanes)
     return T.reinterpret(spread, dtype=f"{instruction.data}x{lanes * instruction.group}")
@@ -112,11 +112,11 @@ def _add_products(instruction: DotInstruction, sums: Any, data: Any, weights: An
     whole = f"int16x{instruction.lanes * instruction.group}"
     if instruction.data == "int16":
         return sums + T.call_llvm_pure_intrin(name, data, T.cast(weights, whole), dtype=sums_type)
-    if instruction.group == 2:  # of 8 bits each: products of 16, of which neighbours are added to 32
+    if instruction.group == 2:  # 8-bit factors give 16-bit products; neighbouring products are added to 32 bits
         products = T.cast(weights, whole) * T.cast(data, whole)
         halves = (T.Shuffle([products], list(range(first, first + 8))) for first in (0, 8))
         added = [T.call_llvm_pure_intrin(name, half, dtype="int32x4") for half in halves]
         return sums + T.Shuffle(added, list(range(8)))
-    # It adds to the sums itself. Only of the second operand does ARM's sdot take an element.
+    # The instruction adds to the sums itself. ARM's sdot can index only its second operand.
     factors = (weights, data) if instruction.data == "int8" else (data, weights)
     return T.call_llvm_pure_intrin(name, sums, *factors, dtype=sums_type)

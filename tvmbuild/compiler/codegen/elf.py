@@ -1,4 +1,4 @@
-"""The little of ELF that linking checks: machine, calls, undefined symbols, glibc versions. Source: elf(5)."""
+"""A small ELF reader for linking: machine, calling convention, undefined symbols, glibc versions. Source: elf(5)."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _SYMTAB, _NOBITS, _DYNSYM, _VERNEED, _STRONG_UNDEFINED = 2, 8, 11, 0x6FFFFFFE, 1
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where a file of 32 or 64 bits keeps what is read here."""
+    """The offsets and structures of a file of 32 or 64 bits, as far as they are read here."""
 
     table: int
-    """Offset, in the header, of the section table's own offset."""
+    """The position, in the header, of the section table's offset."""
     flags: int
     counts: int
-    """… of the size and the number of the table's entries."""
+    """The position, in the header, of the size and the number of the table's entries."""
     section: struct.Struct
-    """name, kind, flags, address, offset, size, link."""
+    """The fields are name, kind, flags, address, offset, size, link."""
     symbol: struct.Struct
     fields: tuple[int, int, int, int, int]
-    """Where a symbol has its name, info, section, value and size."""
+    """The indices of a symbol's name, info, section, value and size."""
 
 
 _LAYOUTS = {
     1: _Layout(32, 36, 46, struct.Struct("<IIIIIII"), struct.Struct("<IIIBBH"), (0, 3, 5, 1, 2)),
     2: _Layout(40, 48, 58, struct.Struct("<IIQQQQI"), struct.Struct("<IBBHQQ"), (0, 1, 3, 4, 5)),
 }
-"""By the header's class."""
+"""The layouts by the header's class."""
 _MACHINES = {(40, 1): "arm", (62, 2): "x86_64", (183, 2): "aarch64", (243, 2): "riscv64"}
-"""By the header's number and class."""
+"""The machines by the header's number and class."""
 _RISCV_CALLS = {0: "lp64", 2: "lp64f", 4: "lp64d", 6: "lp64q"}
 
 
@@ -56,19 +56,19 @@ class _Symbol:
 
 @dataclass(frozen=True)
 class ElfFile:
-    """What one object or shared library says about itself."""
+    """The properties of one object file or shared library that linking checks."""
 
     machine: str
     undefined: frozenset[str]
-    """Symbols that something else must define; weak ones left out."""
+    """The strong undefined symbols, which another library must define."""
     versions: frozenset[str]
-    """Symbol versions needed of other libraries: ``GLIBC_2.17`` …"""
+    """The symbol versions that it needs from other libraries: ``GLIBC_2.17`` …"""
     calls: str = ""
-    """How functions of riscv64 are called: ``lp64d``, where doubles travel in registers of their own. Else empty."""
+    """The calling convention of riscv64, else empty: ``lp64d`` passes doubles in registers of their own."""
 
     @property
     def glibc(self) -> tuple[int, ...]:
-        """The newest glibc that is needed, (0,) when none is."""
+        """The newest glibc version that the file needs; (0,) if it needs none."""
         found = [version.removeprefix("GLIBC_") for version in self.versions if version.startswith("GLIBC_2")]
         return max((version_tuple(version) for version in found), default=(0,))
 
@@ -79,7 +79,7 @@ def version_tuple(version: str) -> tuple[int, ...]:
 
 
 def read_elf(path: Path) -> ElfFile:
-    """Read a little-endian ELF file of 32 or 64 bits; anything else is a TvmbuildError."""
+    """Read a little-endian ELF file of 32 or 64 bits; raise TvmbuildError for any other file."""
     data = path.read_bytes()
     if data[:4] != b"\x7fELF" or len(data) < 52 or data[4] not in _LAYOUTS or data[5] != 1:
         raise TvmbuildError(f"{path.name} is no little-endian ELF file", "only such targets are linked")
@@ -99,7 +99,7 @@ def read_elf(path: Path) -> ElfFile:
 
 
 def read_symbol(path: Path, name: str) -> bytes:
-    """Return the bytes of a data symbol that the object file defines; KeyError when it does not."""
+    """Return the bytes of a data symbol that the object file defines; raise KeyError if it does not define it."""
     content = path.read_bytes()
     sections = _sections(content)
     for symbol in _symbols(sections, _LAYOUTS[content[4]], _SYMTAB):
@@ -112,7 +112,7 @@ def _sections(data: bytes) -> list[_Section]:
     layout = _LAYOUTS[data[4]]
     offset = struct.unpack_from("<Q" if data[4] == 2 else "<I", data, layout.table)[0]
     entry, count = struct.unpack_from("<HH", data, layout.counts)
-    if count == 0 and offset:  # more than 65279 sections: the count is the first one's size
+    if count == 0 and offset:  # with more than 65279 sections, the first one's size is the count
         count = layout.section.unpack_from(data, offset)[5]
     sections = []
     for index in range(count):

@@ -1,4 +1,4 @@
-"""A scheduled module compiled to an executable of TVM's virtual machine."""
+"""The step from a scheduled module to an executable of TVM's virtual machine."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tvmbuild.errors import TvmbuildError
 
 PROFILED = "main_bytecode"
 MAX_COMPILED = 4000
-"""Bindings of a ``main`` that is made machine code."""
+"""The most bindings of a ``main`` that is compiled to machine code."""
 _CONFIG = {"relax.backend.use_cuda_graph": True}
-"""Without it RewriteCUDAGraph does nothing."""
+"""RewriteCUDAGraph does nothing without this option."""
 
 
 def check_lowered(mod: tvm.ir.IRModule) -> None:
@@ -35,9 +35,9 @@ def check_lowered(mod: tvm.ir.IRModule) -> None:
 
 
 def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
-    """Compile the module to a VM executable, not linked yet.
+    """Compile the module to a VM executable that is not linked yet.
 
-    An operator that TVM can import but not lower is a TvmbuildError that names it.
+    An operator that TVM can import but not lower raises a TvmbuildError that names it.
     """
     check_lowered(mod)
     alone = partial(tvm.compile, target=target)
@@ -49,20 +49,20 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
         if any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
             named = shorten_names(mod) if target.kind.name == "vulkan" else mod
             return relax.build(named, target=target, relax_pipeline=passes)
-        # Without a kernel TVM makes C of the library, for a compiler that nobody may have.
+        # Without a kernel TVM writes the library in C, and the user may have no C compiler.
         return _build_twice(passes(mod), target.host)
 
 
 def name_profiled(kind: str) -> str:
-    """Return the function that a profiler of a package for that kind of target calls in ``main``'s stead."""
+    """Return the function that a profiler calls instead of ``main`` in a package for that kind of target."""
     return "main" if kind in GPU_KINDS else PROFILED
 
 
 def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
-    """Build ``main`` as machine code and, under the name ``PROFILED``, as bytecode, whose calls profiles can see.
+    """Build ``main`` as machine code and, under the name ``PROFILED``, as bytecode, whose calls a profiler can see.
 
-    The steps are those of relax.build, which makes either. One of very many calls, a loop unrolled, stays bytecode:
-    LLVM takes minutes for it, and half a microsecond a call matters little beside that.
+    The steps are those of relax.build, which builds only one form. A ``main`` of very many calls, for example from an
+    unrolled loop, stays bytecode: LLVM takes minutes for it, and half a microsecond a call matters little beside that.
     """
     builder = relax.ExecBuilder()
     functions = {variable: each for variable, each in mod.functions.items() if variable.name_hint != "main"}
@@ -101,7 +101,7 @@ VIRTUAL_MACHINE = Phase(
             before={"StaticPlanBlockMemory": "it changes lifetimes"},
         ),
         from_tvm(relax.transform.StaticPlanBlockMemory),
-        # All launches but the first and the last are one graph.
+        # One graph holds all launches except the first and the last.
         from_tvm(relax.transform.RewriteCUDAGraph, _on_cuda),
         from_tvm(relax.transform.LowerAllocTensor),
         of_module(
@@ -114,4 +114,4 @@ VIRTUAL_MACHINE = Phase(
         from_tvm(relax.transform.AttachGlobalSymbol),
     ),
 )
-"""Down to what TVM's virtual machine runs."""
+"""The passes that lower Relax calls of kernels to functions of TVM's virtual machine."""

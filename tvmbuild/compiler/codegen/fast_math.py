@@ -1,7 +1,7 @@
-"""exp, sigmoid, tanh and erf of float32 on CPUs as polynomials, which vectorise; TVM calls the C library each time.
+"""Polynomials for exp, sigmoid, tanh and erf of float32 on CPUs: they vectorise; TVM calls the C library each time.
 
-Within a few units in the last place of the C library's. Infinities and NaN come out as they should. Rounding gives an
-integer as well, where one is wanted.
+The results are within a few units in the last place of the C library's. Infinities and NaN give the right results.
+Rounding can also return an integer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tvmbuild.compiler.codegen.polynomials import (
 )
 
 _LEVEL = 99
-"""Over TVM's own rules, which have 10."""
+"""The priority of our lowering rules; TVM's own have 10."""
 
 # Cephes' expf: 2^n times a polynomial on [-ln(2)/2, ln(2)/2]; ln(2) in two parts.
 EXP_RANGE = (-87.33654, 88.72283)
@@ -33,23 +33,23 @@ LOG2E = 1.44269504088896341
 LN2 = (0.693359375, -2.12194440e-4)
 EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
-# 2^r on [-1/2, 1/2], within 1e-7, and 1 for 0: fitted for the least relative error.
+# 2^r on [-1/2, 1/2], within 1e-7 and exactly 1 at 0; fitted for the least relative error.
 _POWER = (1.3264726148e-3, 9.6715129912e-3, 5.5507335812e-2, 2.4022242427e-1, 6.9314700365e-1, 1.0)
 
 _SIGMOID_RANGE = 87.0
-"""Where 1 + exp(-x) and its reciprocal are ordinary numbers; beyond, sigmoid(x) is within 1e-37 of 0 or 1."""
+"""The range in which 1 + exp(-x) and its reciprocal are normal; beyond it, sigmoid(x) is within 1e-37 of 0 or 1."""
 _ROUNDER = 12582912.0
-"""1.5 * 2^23: after adding it, the last bits of a float are the nearest integer."""
+"""1.5 * 2^23. After it is added to a float, the last bits of the sum are the nearest integer."""
 _RECIPROCAL = 0x7EF311C7
-"""This less the bits of a positive float are the bits of its reciprocal, within an eighth."""
+"""This number minus the bits of a positive float gives the bits of its reciprocal, within an eighth."""
 
-# exp(-r) is 1 - r + r² times this, within 1.1e-7, on the range of EXP: fitted for the least relative error.
+# exp(-r) is 1 - r + r² times this polynomial, within 1.1e-7 on the range of EXP; fitted for the least relative error.
 _DECAY = (-8.312520571053028e-3, 4.1890159249305725e-2, -1.6667114198207855e-1, 4.99992311000824e-1)
 
-# Eigen's rational functions of x: x times a polynomial of x², over another; highest power first.
+# Eigen's rational function: x times one polynomial of x², divided by another; the highest power comes first.
 TANH_RANGE = 7.90531110763549805
 TANH_TINY = 4e-4
-"""Below it tanh(x) is x."""
+"""The size of x below which tanh(x) is x."""
 TANH_NUMERATOR = (
     -2.76076847742355e-16,
     2.00018790482477e-13,
@@ -61,8 +61,9 @@ TANH_NUMERATOR = (
 )
 TANH_DENOMINATOR = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
 
-# erf(x) is x times this of x² · _ERF_STRETCH - 1, within 4 units in the last place, on [-_ERF_RANGE, _ERF_RANGE], and 1
-# at its end: fitted for the least relative error. A quotient of polynomials is shorter, and its division takes longer.
+# erf(x) is x times this polynomial of x² · _ERF_STRETCH - 1, within 4 units in the last place on [-_ERF_RANGE,
+# _ERF_RANGE], and 1 at the end of that range; fitted for the least relative error. A rational function has fewer terms,
+# but its division takes longer.
 _ERF_RANGE = 3.74
 _ERF_STRETCH = 2 / _ERF_RANGE**2
 _ERF = (
@@ -86,16 +87,17 @@ _ERF = (
 
 @cache
 def use_fast_math() -> None:
-    """Let this process's code generation for llvm use the polynomials, from now on."""
+    """Let code generation for llvm use the polynomials, from now on in this process."""
     for name, rule in _RULES.items():
         tirx.register_intrin_lowering(f"tirx.{name}", target="llvm", f=rule, level=_LEVEL)
-    # TVM does not say so of these, and would write their vectors out one by one; LLVM makes short ones of some.
+    # TVM does not mark these as vectorizable, and would write out their vectors element by element; LLVM joins some of
+    # these again, to short vectors.
     for name in ("nearbyint", "erf"):
         tvm.ir.register_op_attr(f"tirx.{name}", "TVectorizable", True)
 
 
 def _lower_nearbyint(call: Any) -> Any:
-    """Round to an integer as well, where one is wanted (`round_to_integers`)."""
+    """Round to the nearest integer; the result may have an integer type (`round_to_integers`)."""
     name = "llvm.lrint" if dtype_of(call).startswith("int") else "llvm.nearbyint"
     return tirx.call_llvm_pure_intrin(dtype_of(call), name, *call.args)
 
@@ -110,7 +112,7 @@ def _lower_exp(call: Any) -> Any:
 def _exp(x: Any) -> Any:
     low, high = (constant(value, x) for value in EXP_RANGE)
     value = bind(_clamp(x, low, high), _exp_inside)
-    outside = tirx.Select(x < low, constant(0.0, x), x)  # or not a number
+    outside = tirx.Select(x < low, constant(0.0, x), x)  # otherwise x is NaN
     return tirx.Select(x > high, constant(float("inf"), x), tirx.Select(x >= low, value, outside))
 
 
@@ -125,12 +127,12 @@ def _exp_inside(x: Any) -> Any:
 
 
 def exp_of_negative(x: Any) -> Any:
-    """Return exp(x) of a float32 or a vector of them that is not above zero, as a softmax needs it.
+    """Return exp(x) of a float32 number or vector that is at most zero, as softmax needs it.
 
-    The relative error is within 4e-7 down to -4 and within 4e-6 where the result is 1e-38: log2(e) is in one part.
-    Below the range the result is the smallest normal number, not zero.
+    The relative error is within 4e-7 down to -4, and within 4e-6 where the result is 1e-38, because log2(e) is in one
+    part. Below the range the result is the smallest normal number, not zero.
     """
-    # The constant first: with a NaN, TVM's max returns its second argument.
+    # The constant comes first: with a NaN, TVM's max returns its second argument.
     return bind(tirx.Max(constant(EXP_RANGE[0], x), x), _exp_of_weight)
 
 
@@ -144,7 +146,7 @@ def _exp_of_weight(x: Any) -> Any:
 
 
 def _multiply_by_power(value: Any, shifted: Any) -> Any:
-    """Return the bits of the value times 2^power, a normal number; ``shifted`` is power + ``_ROUNDER``."""
+    """Return the bits of value · 2^power, which is a normal number; ``shifted`` is power + ``_ROUNDER``."""
     integers = dtype_of(value).replace("float", "int")
     return tirx.reinterpret(integers, value) + tirx.shift_left(
         tirx.reinterpret(integers, shifted), tirx.const(23, integers)
@@ -160,7 +162,7 @@ def _lower_sigmoid(call: Any) -> Any:
 
 
 def _sigmoid(x: Any) -> Any:
-    """Return 1 / (1 + exp(-x)) in fewer instructions than exp alone, and without a division."""
+    """Return 1 / (1 + exp(-x)) with fewer instructions than exp alone, and without a division."""
 
     def scale(shifted: Any) -> Any:
         power = shifted - constant(_ROUNDER, x)
@@ -173,9 +175,9 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _reciprocal(x: Any) -> Any:
-    """Return 1 / x, within two units in the last place, by Newton's iteration: a division takes as long as 30 sums.
+    """Return 1 / x within two units in the last place, by Newton's iteration: a division takes as long as 30 additions.
 
-    ``x`` is a variable, positive, and neither it nor 1 / x is below the normal numbers.
+    ``x`` is a positive variable, and neither x nor 1 / x is below the normal numbers.
     """
     integers = dtype_of(x).replace("float", "int")
     guess = tirx.reinterpret(dtype_of(x), tirx.const(_RECIPROCAL, integers) - tirx.reinterpret(integers, x))
@@ -213,7 +215,7 @@ def _erf(inside: Any) -> Any:
 
 
 def _one_by_one(call: Any) -> Any:
-    """Return a call of each of a vector's numbers."""
+    """Call the function for each element of a vector."""
     (x,) = call.args
     scalar, _, lanes = dtype_of(x).partition("x")
     if not lanes:
@@ -224,7 +226,7 @@ def _one_by_one(call: Any) -> Any:
 
 
 def _clamp(x: Any, low: Any, high: Any) -> Any:
-    # The constants first: with a NaN, TVM's min and max return their second argument.
+    # The constants come first: with a NaN, TVM's min and max return their second argument.
     return tirx.Min(high, tirx.Max(low, x))
 
 

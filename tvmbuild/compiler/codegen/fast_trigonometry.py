@@ -1,7 +1,7 @@
-"""sin and cos of float32 on CPUs as polynomials, which vectorise; TVM calls the C library for each number.
+"""Polynomials for sin and cos of float32 on CPUs: they vectorise, where TVM calls the C library for each number.
 
-The argument's place within a quarter turn is found in float64: near the zeros, too, all bits are right. Where one of a
-vector's arguments is so large that it cannot be, the C library is called for all of it.
+float64 reduces the argument to a quarter turn, so that all bits are right near the zeros, too. If one argument of a
+vector is too large for this, the C library computes the whole vector.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from tvm import tirx
 from tvmbuild.compiler.codegen.polynomials import bind, dtype_of, is_float32, polynomial
 
 LARGE = float(1 << 20)
-"""Up to here the number of quarter turns times the first part of one is exact."""
+"""The largest argument for which the number of quarter turns times ``_FIRST`` is exact."""
 _QUARTER = math.pi / 2
 _FIRST = math.floor(_QUARTER * 2**31) / 2**31
-"""A quarter turn in 32 bits; the rest in another number."""
+"""A quarter turn in 32 bits; ``_REST`` is the rest of it."""
 _REST = (_QUARTER - _FIRST) + 6.123233995736766e-17
 
-# Cephes' sinf and cosf on an eighth of a turn: r + r³ and 1 - r²/2 + r⁴ times these of r².
+# Cephes' sinf and cosf on an eighth of a turn: r + r³ · _SIN(r²), and 1 - r²/2 + r⁴ · _COS(r²).
 _SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 _COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 
 
 def lower_sine(call: Any) -> Any:
-    """Return the sine of a float32 or a vector of them."""
+    """Return the sine of a float32 number or vector."""
     return _lower(call, quarters=0)
 
 
 def lower_cosine(call: Any) -> Any:
-    """Return the cosine: the sine a quarter turn further."""
+    """Return the cosine, which is the sine a quarter turn further."""
     return _lower(call, quarters=1)
 
 
@@ -49,7 +49,7 @@ def _lower(call: Any, quarters: int) -> Any:
 
 
 def _largest(x: Any) -> Any:
-    """Return the largest size of a vector's numbers."""
+    """Return the largest magnitude in a vector."""
     size = tirx.abs(x)
     _, _, lanes = dtype_of(x).partition("x")
     return tirx.call_llvm_pure_intrin("float32", "llvm.vector.reduce.fmax", size) if lanes else size

@@ -1,4 +1,4 @@
-"""What TVM's code generation needs of us, by the target's kind."""
+"""Hooks into TVM's code generation, by the target's kind."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tvmbuild.compiler.machine.target import copies_asynchronously, launches_dep
 
 
 def pass_config(target: tvm.target.Target) -> dict[str, Any]:
-    """Return the configuration of TVM's passes that code for the target is made with, by whatever makes it."""
+    """Return the options of TVM's passes for this target; every step that generates code uses them."""
     return {"tirx.use_async_copy": True} if copies_asynchronously(target) else {}
 
 
 @contextlib.contextmanager
 def use_generators(target: tvm.target.Target) -> Iterator[None]:
-    """Within the context TVM generates code for the target as we do; whatever makes code is inside."""
+    """Let TVM generate code for the target with our generators within the context; all code is generated inside it."""
     prepare_compiler()
     if target.kind.name == "vulkan":
         register_generator()
@@ -35,19 +35,21 @@ def use_generators(target: tvm.target.Target) -> Iterator[None]:
         yield
 
 
-# Kernels that are launched while the one before them ends (programmatic dependent launch, from `sm_90` on).
-# A kernel's blocks are placed as those of the kernel before it end, and wait there until it has ended and written all:
-# launching is no longer between the two. Each waits before it reads or writes anything, so that it sees what every
-# kernel before it wrote. Nothing says earlier that the next may be launched: its waiting blocks would take the place
-# of working ones (mobilenet_v2 on an H200: 0.95 of the time without, and 1.36 where each said so at its beginning).
-# CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization".
+# Programmatic dependent launch, from `sm_90` on: a kernel is launched while the one before it ends. The blocks of a
+# kernel take the places of the earlier kernel's blocks as these end, and wait there until that kernel has ended and
+# written everything: the launch no longer costs time between the two. Each block waits before it reads or writes
+# anything, so that it sees all writes of every earlier kernel. No kernel allows the next launch before its end: waiting
+# blocks would take the place of working ones (mobilenet_v2 on an H200: 0.95 of the time without dependent launch, and
+# 1.36 if each kernel allows it at its beginning). CUDA C++ Programming Guide, "Programmatic Dependent Launch and
+# Synchronization".
 
 _BUILD = "target.build.cuda"
 _TAGS = "tirx.kernel_launch_params"
 _DEPENDENT, _LAST = "tirx.use_programtic_dependent_launch", "tirx.use_dyn_shared_memory"
-"""TVM's runtime launches a kernel so where its tags have the first; the other must stay the last of them."""
-# A pointer that assembly has seen is one whose numbers it may have changed. Else they would be loaded as constants of
-# the kernel (`ld.global.nc`), which compilers move before the wait: wrong numbers, seen on an H200.
+"""TVM's runtime uses dependent launch for a kernel whose tags contain the first; the second must stay the last tag."""
+# The assembly takes the pointers, so that the compiler must assume that the numbers change. Otherwise it would load
+# them as constants of the kernel (`ld.global.nc`), which compilers move before the wait: wrong results, seen on an
+# H200.
 _WAIT = """
 template <typename T> __forceinline__ __device__ void tvmbuild_may_change(T* pointer) {
   asm volatile("" :: "l"(pointer) : "memory");
@@ -61,7 +63,7 @@ template <typename... T> __forceinline__ __device__ void tvmbuild_wait(T*... poi
 
 @cache
 def use_dependent_launch() -> None:
-    """Let TVM generate such kernels, for the cards that have it, from now on in this process."""
+    """Let TVM generate kernels with dependent launch, for the cards that have it, from now on in this process."""
     build = tvm_ffi.get_global_func(_BUILD)
 
     def build_dependent(module: tvm.ir.IRModule, target: tvm.target.Target) -> Any:
@@ -71,7 +73,7 @@ def use_dependent_launch() -> None:
 
 
 def launch_dependent(module: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module of kernels, as code generation gets them, so that each is launched early and waits."""
+    """Let each kernel of a module be launched early and wait; ``module`` has the form that code generation gets."""
     return tvm.ir.IRModule({name: _make_wait(each) for name, each in module.functions.items()}, attrs=module.attrs)
 
 

@@ -17,7 +17,7 @@ from tvmbuild.compiler.ir.modules import replace_bindings
 _ALLOCATION = "relax.builtin.alloc_tensor"
 _VIEWS = ("relax.reshape", "relax.memory.view")
 _FIRST, _THEN, _LAST = range(3)
-"""In a level: what its kernels write, the kernels, what only looks at that."""
+"""The parts of a level: the tensors that its kernels write, the kernels, the views of these tensors."""
 
 
 def group_independent_kernels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -37,11 +37,11 @@ def group_independent_kernels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 class _Levels:
     def __init__(self) -> None:
         self.places: dict[relax.Var, tuple[int, int]] = {}
-        """Where each binding goes: its variable's level, and the part of that."""
+        """The place of each binding: its variable's level, and the part of that level."""
         self._unwritten: set[relax.Var] = set()
 
     def take(self, binding: relax.Binding) -> bool:
-        """Find the binding's place; False: what it is, is not known here."""
+        """Find the binding's place; return False if its form is unknown."""
         if not isinstance(binding, relax.VarBinding):
             return False
         var, value = binding.var, binding.value
@@ -63,7 +63,7 @@ class _Levels:
         return True
 
     def _highest(self, values: Sequence[relax.Expr]) -> int:
-        """Return the highest level of the variables in the expressions; parameters and constants are of level 0."""
+        """Return the highest level of the variables in the expressions; parameters and constants have level 0."""
         found = [0]
         for value in values:
             relax.analysis.post_order_visit(value, lambda each: found.append(self.places.get(each, (0, 0))[0]))

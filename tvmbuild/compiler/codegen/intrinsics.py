@@ -1,4 +1,4 @@
-"""TVM's tensor intrinsics: which of them are registered, for importing them all takes 15 s of CPU.
+"""Registration of TVM's tensor intrinsics when they are needed: importing all of them takes 15 s of CPU.
 
 https://github.com/apache/tvm `s_tir/tensor_intrin/__init__.py`
 """
@@ -16,7 +16,7 @@ _PACKAGE = "tvm.s_tir.tensor_intrin"
 
 
 def skip_tensor_intrinsics() -> None:
-    """Keep TVM from importing its tensor intrinsics by itself; CUDA's can still be asked for."""
+    """Keep TVM from importing its tensor intrinsics by itself; CUDA's can still be imported."""
     if _PACKAGE not in sys.modules:
         package = types.ModuleType(_PACKAGE)
         package.__path__ = [str(_find_tvm() / "s_tir" / "tensor_intrin")]
@@ -24,7 +24,7 @@ def skip_tensor_intrinsics() -> None:
 
 
 def use_cuda_intrinsics() -> None:
-    """Register those of CUDA's tensor cores, TVM's and ours: replaying what was found needs them."""
+    """Register the intrinsics of CUDA's tensor cores, TVM's and ours; replaying records needs them."""
     from tvmbuild.compiler.codegen.tensor_cores.table import TYPES, register_tensor_cores  # noqa: PLC0415 - imports TVM
 
     skip_tensor_intrinsics()
@@ -34,14 +34,14 @@ def use_cuda_intrinsics() -> None:
 
 
 def use_dot_intrinsics() -> None:
-    """Register those of CPUs' products of integers."""
+    """Register the intrinsics of the CPUs' dot instructions."""
     from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics  # noqa: PLC0415 - imports TVM
 
     register_intrinsics()
 
 
 def prepare_intrinsics(mod: Any, target: Any) -> None:
-    """Register what records of the module's Tasks may name; call it before any of them is read."""
+    """Register the intrinsics that records of the module's Tasks may name; call it before reading any record."""
     if _multiplies_on_tensor_cores(mod, target):
         use_cuda_intrinsics()
         return
@@ -51,7 +51,7 @@ def prepare_intrinsics(mod: Any, target: Any) -> None:
 
 
 def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
-    """Say whether a function of the module may compute on the target's tensor cores."""
+    """Return whether a function of the module may compute on the target's tensor cores."""
     from tvm import tirx  # noqa: PLC0415 - skip_tensor_intrinsics comes before TVM
 
     from tvmbuild.compiler.ir.prim_funcs import allows_tf32  # noqa: PLC0415 - as above
@@ -66,7 +66,7 @@ def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
 
 
 def _names_dots(mod: Any) -> bool:
-    """Say whether a function of the module adds up integers by an instruction."""
+    """Return whether a function of the module uses a dot instruction."""
     from tvm import tirx  # noqa: PLC0415 - as above
 
     from tvmbuild.compiler.ir.prim_funcs import list_blocks  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""Objects → shared library, with the bundled ziglang or a named compiler."""
+"""Linking of object files to a shared library, with the bundled ziglang or a named compiler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmbuild.compiler.codegen.elf import ElfFile, read_elf, version_tuple
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.thread_pool import SOURCE
 
-# Every Linux process has these in its libc; libm and compiler-rt are not always there, so they are linked.
+# Every Linux process has these in its libc. libm and compiler-rt may be missing, so they are linked.
 _CALLED_BY_CODE = {"memcpy", "memmove", "memset", "memcmp", "malloc", "free", "abort", "strlen"}
 _CALLED_BY_POOL = {"clock_gettime", "getpid", "sigdelset", "sigfillset", "syscall"}
 _IN_EVERY_LIBC = _CALLED_BY_CODE | _CALLED_BY_POOL | {"pthread_create", "pthread_join", "pthread_sigmask"}
@@ -27,7 +27,7 @@ _RISCV_CALLS = "lp64d"
 _FLAGS = ("-shared", "--build-id=none", "-s")
 _SHARED = ("-shared", "-fPIC", *(f"-Wl,{flag}" for flag in _FLAGS[1:]))
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lgcc")
-"""For a compiler that is named: against this machine's libc, the pool would need the newest pthread_create."""
+"""The libraries for a named compiler; against this machine's libc, the pool would need the newest pthread_create."""
 _POOL = "pool.o"
 _POOL_FLAGS = ("-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector")
 _ZIG_FLAGS = ("-fno-sanitize=undefined",)
@@ -35,21 +35,21 @@ _ZIG_FLAGS = ("-fno-sanitize=undefined",)
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """``command`` is ``auto`` (ziglang) or a compiler's name; ``glibc`` the oldest version to run on."""
+    """The linker: ``command`` is ``auto`` (ziglang) or a compiler's name; ``glibc`` is the oldest supported version."""
 
     command: str = "auto"
     glibc: str | None = None
 
 
 def tools_here() -> LinkOptions:
-    """Return what links where no target says it: zig, or this machine's C compiler where zig is not installed."""
+    """Return the linker for a target that names none: zig, or this machine's C compiler if zig is not installed."""
     return LinkOptions() if find_spec("ziglang") is not None else LinkOptions("cc")
 
 
 def export_library(executable: relax.VMExecutable, target: tvm.target.Target, options: LinkOptions) -> bytes:
-    """Return the executable, built for ``target``, as the bytes of a shared library; CUDA kernels in it are cubins.
+    """Link the executable, built for ``target``, to the bytes of a shared library; CUDA kernels in it are cubins.
 
-    The same executable, options and tools give the same bytes: names inside are relative and fixed.
+    The same executable, options and tools give the same bytes, because the names inside are relative and fixed.
     """
     source = find_source(executable.mod) if target.kind.name == "cuda" else None
     with tempfile.TemporaryDirectory(prefix="tvmbuild-link-") as name:
@@ -78,13 +78,13 @@ def link_objects(objects: Sequence[Path], output: Path, options: LinkOptions) ->
     elif _needs_libraries([*read, read_elf(pool)]):
         run_zig_cc([*_SHARED, *files, "-lm"], zig_target(machine, glibc), output.parent)
     else:
-        # 0.03 s instead of seconds, and no C library to build the first time.
+        # This takes 0.03 s instead of seconds, and builds no C library the first time.
         run_linker([*ZIG, "ld.lld", *_FLAGS, *files], output.parent)
     _check(read_elf(output), machine, glibc if options.command == "auto" else options.glibc)
 
 
 def compile_pool(output: Path, machine: str, options: LinkOptions = LinkOptions()) -> Path:
-    """Compile the package's thread pool to an object file, about 0.1 s; all that it calls is in every Linux process."""
+    """Compile the package's thread pool to an object file in about 0.1 s; its callees are in every Linux process."""
     shutil.copy(SOURCE, folder := output.parent)
     compiler = _choose_compiler(machine, options)
     run_linker([*compiler, "-c", *_POOL_FLAGS, "-o", output.name, SOURCE.name], folder)
@@ -92,7 +92,7 @@ def compile_pool(output: Path, machine: str, options: LinkOptions = LinkOptions(
 
 
 def _choose_compiler(machine: str, options: LinkOptions) -> list[str]:
-    """Return the command that compiles to objects: zig where it is installed, else the compiler that is named."""
+    """Return the command that compiles to objects: zig if it is installed, else the named compiler."""
     if options.command == "auto" or find_spec("ziglang") is not None:
         return [*ZIG, "cc", "-target", zig_target(machine, options.glibc or DEFAULT_GLIBC), *_ZIG_FLAGS]
     return [_find_compiler(options.command)]

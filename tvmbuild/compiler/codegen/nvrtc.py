@@ -1,8 +1,8 @@
-"""CUDA source → cubin by NVRTC, as TVM does it, but without CUDA's C++ standard library.
+"""Compilation of CUDA source to a cubin by NVRTC, as TVM does it, but without CUDA's C++ standard library.
 
-Of `cuda/std` generated code needs the names of integers and some type traits, and reading those headers takes most of
-the compiler's time: they are given to NVRTC as the few lines that are needed. What is tried in a search and what ships
-are compiled alike. https://docs.nvidia.com/cuda/nvrtc/
+Generated code needs only the names of integers and some type traits from `cuda/std`, and reading those headers takes
+most of the compiler's time. NVRTC gets the few lines that are needed instead. The candidates of a search and the
+shipped kernels are compiled alike. https://docs.nvidia.com/cuda/nvrtc/
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 DISTRIBUTIONS = ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt")
 INSTALL = f"pip install {' '.join(DISTRIBUTIONS)}"
-"""What brings NVRTC back where the installation lost it; no GPU needed."""
+"""The command that restores NVRTC if the installation has lost it; it needs no GPU."""
 _CSTDINT = """
 #pragma once
 namespace cuda { namespace std {
@@ -58,13 +58,13 @@ _OPTIONS = (
     *("-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_BFLOAT16_OPERATORS__"),
     *("-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-U__CUDA_NO_BFLOAT162_OPERATORS__", "-U__CUDA_NO_BFLOAT162_CONVERSIONS__"),
 )
-"""TVM's own, `tvm/support/nvcc.py`, but for `--use_fast_math`: it also makes powf what is NaN for negative numbers."""
+"""TVM's options (`tvm/support/nvcc.py`) without `--use_fast_math`, which also makes powf NaN for negative numbers."""
 
 
 def compile_by_nvrtc(source: str, arch: str, toolkit: Path) -> bytes:
-    """Return the cubin for ``arch``, or PTX for `compute_90`; RuntimeError with what the compiler says.
+    """Return the cubin for ``arch``, or PTX for `compute_90`; raise RuntimeError with the compiler's message.
 
-    ``toolkit`` has CUDA's `include`.
+    ``toolkit`` is the folder that contains CUDA's `include`.
     """
     from cuda.bindings import nvrtc  # noqa: PLC0415 - CUDA targets only
 

@@ -1,4 +1,4 @@
-"""What polynomials in code are written with: expressions of a number or of a vector of them."""
+"""Polynomials as TensorIR expressions of a number or a vector."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from tvm import tirx
 
 
 def bind(value: Any, use: Callable[[Any], Any]) -> Any:
-    """Return ``use`` of a variable that has the value: as an expression it would be computed at each of its uses."""
+    """Return ``use`` of a variable bound to the value; without the variable, each use would compute the value again."""
     variable = tirx.Var("t", dtype_of(value))
     return tirx.Let(variable, value, use(variable))
 
 
 def is_float32(x: Any) -> bool:
-    """Say whether it is such a number or a vector of them."""
+    """Return whether the expression is a float32 number or vector."""
     return dtype_of(x).partition("x")[0] == "float32"
 
 
 def dtype_of(x: Any) -> str:
-    """Return `float32` or, of a vector, `float32x16`."""
+    """Return the type's name: `float32`, or `float32x16` for a vector."""
     return str(x.ty.dtype)
 
 
 def constant(value: float, like: Any) -> Any:
-    """Return the number in the type of another, a vector of it for a vector."""
+    """Return the number in the type of ``like``; for a vector, a vector of it."""
     return tirx.const(value, dtype_of(like))
 
 
 def polynomial(coefficients: Sequence[float], x: Any) -> Any:
-    """Horner's scheme, the highest power's coefficient first."""
+    """Evaluate a polynomial by Horner's scheme; the highest power's coefficient comes first."""
     value = constant(coefficients[0], x)
     for coefficient in coefficients[1:]:
         value = value * x + constant(coefficient, x)
@@ -38,7 +38,7 @@ def polynomial(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def polynomial_in_parts(coefficients: Sequence[float], x: Any) -> Any:
-    """Estrin's scheme: few multiplications more than Horner's, but no chain of them that each waits for the last."""
+    """Evaluate by Estrin's scheme: few multiplications more than Horner's, but not in one chain of dependences."""
     terms = [constant(each, x) for each in reversed(coefficients)]
 
     def halve(parts: Sequence[Any], power: Any) -> Any:
@@ -50,5 +50,5 @@ def polynomial_in_parts(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def ratio(numerator: Sequence[float], denominator: Sequence[float], x: Any) -> Any:
-    """Return x times a polynomial of x², over another."""
+    """Return x times one polynomial of x², divided by another."""
     return bind(x * x, lambda square: x * polynomial(numerator, square) / polynomial(denominator, square))

@@ -1,1 +1,1 @@
-"""From ONNX to Relax."""
+"""The import of ONNX models to Relax."""

@@ -1,7 +1,7 @@
 """16-bit floats of ONNX files: CPUs compute them in float32, GPUs add them up in float32.
 
-Most CPUs have no arithmetic of 16 bits: emulated element by element it takes several times as long as float32's.
-And a sum of 16 bits is wrong before it is long: adding ones, float16 stops at 2048.
+Most CPUs have no 16-bit arithmetic; emulated element by element, it takes several times as long as float32. A sum in 16
+bits soon becomes wrong: when it adds ones, float16 stops at 2048.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, rename_node, 
 _NARROW = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 _QUANTIZERS = frozenset({"DequantizeLinear", "QuantizeLinear"})
 _TYPES = frozenset({"dtype", "output_dtype", "softmax_precision", "stash_type"})
-"""Attributes that name an element type, but for Cast's ``to``."""
+"""The attributes, except Cast's ``to``, that name an element type."""
 _WIDE_ON_GPUS = frozenset(
     {
         *(f"Reduce{name}" for name in ("L1", "L2", "LogSum", "LogSumExp", "Mean", "Prod", "Sum", "SumSquare")),
         *("AveragePool", "GlobalAveragePool", "GlobalLpPool", "LpPool"),
         *("BatchNormalization", "InstanceNormalization", "LRN", "LayerNormalization", "MeanVarianceNormalization"),
         *("CumSum", "LogSoftmax", "Mean", "Softmax", "Softplus", "Sum"),
-        *("GridSample", "Resize", "RoiAlign"),  # products of coordinates, which 11 bits do not hold
+        *("GridSample", "Resize", "RoiAlign"),  # products of coordinates, which need more than 11 bits
     }
 )
-"""Operators whose intermediate results 16 bits do not hold; products of matrices are for the Relax module."""
+"""Operators whose intermediate results do not fit into 16 bits; the Relax module takes care of matrix products."""
 
 
 def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with float32 in the place of 16-bit floats; its inputs and outputs keep their types.
+    """Return the model with float32 instead of 16-bit floats; its inputs and outputs keep their types.
 
     The weights are converted here. A Cast to 16 bits still rounds.
     """
@@ -103,7 +103,7 @@ def _cast(value: str, output: str, kind: int) -> onnx.NodeProto:
 
 
 def _widen_node(node: onnx.NodeProto, taken: set[str]) -> Nodes:
-    """Return the node for float32, changed in place, and after a Cast to 16 bits one that widens what it rounded."""
+    """Return the node for float32, changed in place; a Cast to 16 bits gets one after it that widens its result."""
     after: Nodes = []
     for attribute in node.attribute:
         for graph in subgraphs(attribute):
@@ -120,9 +120,9 @@ def _widen_node(node: onnx.NodeProto, taken: set[str]) -> Nodes:
 
 
 def _find_narrow_quantizers(model: onnx.ModelProto) -> dict[int, dict[int, int]]:
-    """Return the nodes that round by scales of 16 bits, by their index, with the types of their 16-bit inputs.
+    """Return the nodes that round by 16-bit scales, by their index, with the types of their 16-bit inputs.
 
-    What they round to integers, and integers to, depends on those types.
+    Rounding to integers and back depends on these types.
     """
     if not any(node.op_type in _QUANTIZERS for node in model.graph.node):
         return {}
@@ -135,7 +135,7 @@ def _find_narrow_quantizers(model: onnx.ModelProto) -> dict[int, dict[int, int]]
 
 
 def _keep_rounding(node: onnx.NodeProto, kinds: Mapping[int, int], taken: set[str]) -> Nodes:
-    """Return the node, changed in place, with its 16-bit inputs and output between Casts."""
+    """Return the node, changed in place, with Casts around its 16-bit inputs and output."""
     before, after = Nodes(), Nodes()
     for place, kind in kinds.items():
         wide, node.input[place] = node.input[place], _make_fresh(node.input[place], taken)
@@ -168,7 +168,7 @@ def _is_narrow(tensor: TensorProto) -> bool:
 
 
 def _names_narrow(attribute: onnx.AttributeProto) -> bool:
-    """Say whether the attribute holds 16-bit floats or names their type."""
+    """Return whether the attribute holds 16-bit floats or names their type."""
     named = attribute.name in {"to", *_TYPES} and attribute.i in _NARROW
     constants = [
         *attribute.tensors,
@@ -185,7 +185,7 @@ def _list_narrow(values: Iterable[onnx.ValueInfoProto]) -> dict[str, int]:
 
 
 def _find_undeclared(model: onnx.ModelProto) -> dict[str, int]:
-    """Return the 16-bit types of outputs for which the model states none, by name."""
+    """Return the 16-bit types of outputs whose type the model does not state, by name."""
     names = [value.name for value in model.graph.output if not value.type.tensor_type.elem_type]
     if not names:
         return {}

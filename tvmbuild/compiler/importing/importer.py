@@ -1,4 +1,4 @@
-"""ONNX file → Relax module with its weights as constants."""
+"""The importer: an ONNX file becomes a Relax module with its weights as constants."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class ImportedModel:
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     tf32: bool = False
-    """Whether products of float32 may be of their first 10 bits."""
+    """Whether products of float32 may use only the first 10 bits."""
 
 
 def import_onnx(model: Path | bytes, name: str | None = None, *, for_gpu: bool = False) -> ImportedModel:
-    """Read the ONNX file (external data too) or its content, and do what `import_model` does.
+    """Read the ONNX file (external data too) or its content, and import it as `import_model` does.
 
-    Messages call it ``name``, by default as the file.
+    Messages call the model ``name``, by default as the file.
     """
     said = name or (model.name if isinstance(model, Path) else "model")
     try:
@@ -63,10 +63,10 @@ def import_onnx(model: Path | bytes, name: str | None = None, *, for_gpu: bool =
 
 
 def import_model(model: onnx.ModelProto, said: str, *, for_gpu: bool = False) -> ImportedModel:
-    """Import the model, which is tidy and stays as it is; weights become constants.
+    """Import a tidy model and leave it unchanged; its weights become constants.
 
-    CPUs compute its 16-bit floats in float32; GPUs add them up in float32.
-    A dynamic input or an operator that TVM cannot import is a TvmbuildError that names it, and the model as ``said``.
+    CPUs compute its 16-bit floats in float32; GPUs add them up in float32. If TVM cannot import a dynamic input or an
+    operator, TvmbuildError names it and calls the model ``said``.
     """
     with _named(said):
         model, refused = _expand(model, for_gpu=for_gpu)
@@ -95,17 +95,17 @@ def _named(said: str) -> Iterator[None]:
 
 
 class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
-    """Converts node by node, goes on behind one that cannot be, and tells them all at the end."""
+    """An importer that converts node by node, goes on after a failure, and reports all failures at the end."""
 
     def __init__(self, model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], refused: dict[str, NodeError]) -> None:
-        # The shapes are named because TVM takes a dimension of 0 for one that is not known.
+        # The shapes are named because TVM takes a dimension of 0 for an unknown one.
         super().__init__({each.name: list(each.shape) for each in inputs}, "float32", sanitize=False)
         self._model, self._refused, self._lost = model, refused, set[str]()
         self._texts = set[str]()
         self._advice = _advise(inputs)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-        """Leave that to each node's turn."""
+        """Do nothing: each node is checked at its turn."""
 
     def _construct_nodes(self, graph: onnx.GraphProto) -> None:
         errors = [error for node in graph.node if (error := self._construct(node)) is not None]
@@ -116,7 +116,7 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         error = self._refused.get(node.output[0]) or next(filter(None, map(self._find_error, _with_inner(node))), None)
         is_whole = self._lost.isdisjoint(list_read(node))
         if not is_whole and find_rule(node) is not None:
-            error = None  # the rule would have had to know what is lost
+            error = None  # the rule needed the values that are lost
         if error is None and is_whole:
             error = self._convert(node)
             if error is None:
@@ -131,7 +131,7 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         return None if why is None else NodeError(node, why)
 
     def _parse_array(self, tensor_proto: onnx.TensorProto) -> tvm.runtime.Tensor:
-        """Take nothing for texts, which no tensor of TVM's can be."""
+        """Replace texts by an empty tensor, because TVM's tensors cannot hold texts."""
         if tensor_proto.data_type == onnx.TensorProto.STRING:
             self._texts.add(tensor_proto.name)
             return tvm.runtime.tensor(np.zeros(0, np.int8))
@@ -142,12 +142,12 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             super()._construct_nodes(onnx.GraphProto(node=[node]))
         except TvmbuildError as error:
             return NodeError(node, Why(error.message, error.hint or self._advice))
-        except Exception as error:  # noqa: BLE001 - whatever TVM raises
+        except Exception as error:  # noqa: BLE001 - TVM may raise anything
             return NodeError(node, Why(summarize(error), self._advice), by_tvm=True)
         return None
 
     def _stand_in(self, node: onnx.NodeProto) -> None:
-        """Have zeros of the right shapes come out of the node, so that those behind it are looked at, too."""
+        """Let the node return zeros of the right shapes, so that the nodes after it are checked, too."""
         for name in filter(None, node.output):
             shape, kind = self._scope.shape(name), self._scope.element_type(name)
             dtype = np.dtype(object) if kind is None else onnx.helper.tensor_dtype_to_np_dtype(kind)
@@ -202,7 +202,7 @@ def _advise(inputs: tuple[TensorInfo, ...]) -> str:
 
 
 def _deciding(inputs: tuple[TensorInfo, ...]) -> str:
-    """Return what to do about inputs that may decide about shapes and branches."""
+    """Return the advice about inputs that may decide shapes and branches."""
     names = [each.name for each in inputs if "float" not in each.dtype]
     if not names:
         return ""
@@ -241,7 +241,7 @@ def _output_infos(
 
 
 def _check_outputs(outputs: tuple[TensorInfo, ...], model: onnx.ModelProto, said: str) -> None:
-    """Raise TvmbuildError where TVM took an operator for another, so that an output has another type or shape."""
+    """Raise TvmbuildError if an output has another type or shape, because TVM mistook an operator for another."""
     made_by = {name: node.op_type for node in model.graph.node for name in node.output}
     for got, value in zip(outputs, model.graph.output, strict=True):
         tensor = value.type.tensor_type

@@ -1,4 +1,4 @@
-"""What all that reads a model relies on: nodes in order, dense weights, constants that are tensors."""
+"""The form that every reader of a model relies on: nodes in order, dense weights, constants that are tensors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tvmbuild.compiler.importing.expand.scope import list_read, subgraphs, walk_
 from tvmbuild.errors import TvmbuildError
 
 _OPSET = 17
-"""Of ONNX's own operators where a model names none, as it has only others: we add some."""
+"""The opset of ONNX's own operators for a model that names none because it has only others; we add some."""
 _MAX_NAMED = 5
-"""Nodes of a cycle that an error names."""
+"""The most nodes of a cycle that an error names."""
 _NUMBERS: Mapping[str, Any] = {
     "value_float": np.float32,
     "value_floats": np.float32,
@@ -30,7 +30,7 @@ _TEXTS = ("value_string", "value_strings")
 
 
 def read_external_sparse(model: onnx.ModelProto, folder: Path) -> None:
-    """Read, in place, the sparse tensors whose data lies in other files, which onnx leaves; raises what onnx does."""
+    """Read, in place, the external data of sparse tensors, which onnx leaves unread; errors are onnx's."""
     for tensor in _list_sparse(model):
         for part in (tensor.values, tensor.indices):
             if uses_external_data(part):
@@ -38,11 +38,11 @@ def read_external_sparse(model: onnx.ModelProto, folder: Path) -> None:
 
 
 def tidy(model: onnx.ModelProto) -> None:
-    """Sort the nodes, make sparse tensors dense and constants of numbers tensors, in subgraphs and functions too.
+    """Sort the nodes and make sparse tensors dense and numeric constants tensors, in subgraphs and functions too.
 
     Dictionaries of scores (ZipMap) become the scores; a model without an opset of ONNX's own operators gets one.
 
-    TvmbuildError where nodes wait for each other, and on a sparse tensor that contradicts itself.
+    TvmbuildError is raised if nodes wait for each other, or a sparse tensor contradicts itself.
     """
     if not any(entry.domain in ("", "ai.onnx") for entry in model.opset_import):
         model.opset_import.append(helper.make_opsetid("", _OPSET))
@@ -70,7 +70,7 @@ def _tidy_graph(graph: onnx.GraphProto) -> None:
 
 
 def _drop_maps(graph: onnx.GraphProto) -> None:
-    """Have scores come out as the tensor that they are, not as a dictionary for each row, which no package has."""
+    """Let scores come out as the tensor that they are: packages cannot return a dictionary for each row."""
     for node in graph.node:
         if node.op_type == "ZipMap" and node.domain == "ai.onnx.ml":
             for value in graph.output:
@@ -93,7 +93,7 @@ def _tidy_nodes(nodes: MutableSequence[onnx.NodeProto]) -> None:
 
 
 def _make_tensor(node: onnx.NodeProto) -> None:
-    """Give a Constant its numbers in the form that everything knows."""
+    """Rewrite a Constant's numbers as a tensor, the form that all other code knows."""
     given = node.attribute[0]
     if given.type == onnx.AttributeProto.SPARSE_TENSOR:
         tensor = _make_dense(given.sparse_tensor)
@@ -127,9 +127,9 @@ def _make_dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
 
 
 def _sort(nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto] | None:
-    """Return the nodes with each behind what it reads, as far as that leaves in the order that they have.
+    """Return the nodes sorted so that each one follows its inputs; the given order is kept as far as possible.
 
-    None where they are in order.
+    The result is None if the nodes are in order already.
     """
     makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     waits = {

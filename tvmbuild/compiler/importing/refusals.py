@@ -1,4 +1,4 @@
-"""Why nodes cannot be built: all those of a model are told at once, each with what to export instead."""
+"""Reasons why nodes cannot be built: one error reports all of a model's nodes, each with what to export instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OWN = "tvmbuild"
 """The domain of operators that only expansions write."""
 MAX_TOLD = 10
 _MAX_NODES = 3
-"""That a line names."""
+"""The most nodes that a line names."""
 _REPLACE = "replace what the model does with other operators"
 _LENGTH = "and a package has fixed shapes"
 _COUNTED = "say how often by a constant, or export one step and repeat it in the program"
@@ -85,10 +85,10 @@ _OTHER_DOMAINS: Mapping[str, Why] = {
 
 
 class NodeError(TvmbuildError):
-    """Why one node cannot be built."""
+    """The error of one node that cannot be built."""
 
     def __init__(self, node: onnx.NodeProto, why: Why, *, by_tvm: bool = False) -> None:
-        """``by_tvm``: the reason is TVM's own words."""
+        """Create the error; ``by_tvm`` means that the reason is in TVM's own words."""
         self.node, self.why, self.by_tvm = node, why, by_tvm
         super().__init__(_tell([self]), why.remedy)
 
@@ -99,9 +99,9 @@ def refuse(node: onnx.NodeProto, reason: str, remedy: str) -> NodeError:
 
 
 def find_reason(node: onnx.NodeProto, known: frozenset[str]) -> Why | None:
-    """Return why the node cannot be built, whatever goes into it; None where nothing is known against it.
+    """Return why the node cannot be built with any input; None if nothing is known against it.
 
-    ``known`` are the operators of ONNX that something takes.
+    ``known`` are ONNX's operators that the importer or a rule takes.
     """
     if node.domain in _LAYOUTS or (node.domain not in ONNX and node.op_type.startswith(_LAYOUT_PREFIX)):
         return Why(_PRIVATE, _OPTIMISED)
@@ -118,7 +118,7 @@ def find_reason(node: onnx.NodeProto, known: frozenset[str]) -> Why | None:
 
 
 def combine(errors: Sequence[NodeError]) -> TvmbuildError:
-    """Return one error that tells them all, nodes of the same operator and reason in one line, ten lines at most."""
+    """Return one error that lists all, at most in ten lines; nodes of the same operator and reason share a line."""
     groups: dict[tuple[str, str, str], list[NodeError]] = {}
     for error in errors:
         groups.setdefault((error.node.domain, error.node.op_type, error.why.reason), []).append(error)

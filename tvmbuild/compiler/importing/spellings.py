@@ -32,5 +32,5 @@ _RANKS: Mapping[str, Mapping[int, int]] = {
 
 
 def find_rank(operator: str, place: int) -> int | None:
-    """Return how many dimensions an input of one element has to have, 0 or 1; None where each means something else."""
+    """Return the rank, 0 or 1, that an input of one element must have; None if each rank has another meaning."""
     return _RANKS.get(operator, {}).get(place)

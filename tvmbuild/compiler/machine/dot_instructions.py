@@ -1,6 +1,6 @@
-"""Instructions that add several products of 8 bits to each of a vector's sums: which of them a target has.
+"""Dot-product instructions, which add several products of 8 bits to each lane's sum, and the targets that have them.
 
-LLVM ends the process where it is asked for one that the target lacks, so its own list of features decides.
+LLVM ends the process if it is asked for an instruction that the target lacks, so LLVM's own list of features decides.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from tvm.target import codegen
 from tvmbuild.base.host_cpu import machine_of
 
 ANNOTATION = "dot"
-"""Of a block that adds up groups of products: the tensor intrinsic's name."""
+"""The annotation of a block that adds up groups of products; the value is the tensor intrinsic's name."""
 COLUMNS = "columns"
-"""Of one that makes words of neighbouring columns."""
+"""The annotation's value in a block that makes words of neighbouring columns."""
 
 
 @dataclass(frozen=True)
 class DotInstruction:
-    """sums[lane] += Σ data[k] · int8[k // group, lane, k % group] over the groups that a use of it goes through."""
+    """An instruction: sums[lane] += Σ data[k] · int8[k // group, lane, k % group] over the groups of one use."""
 
     name: str
     machine: str
     feature: str
-    """LLVM's name."""
+    """LLVM's name of the CPU feature."""
     lanes: int
     group: int
-    """Products that are added to one sum."""
+    """The number of products that are added to one sum."""
     data: str
-    """What it takes numbers of uint8 as: itself, 128 less as int8, or int16."""
+    """The type that replaces uint8 data: uint8 itself, int8 (128 less), or int16."""
     llvm: str
     steps: int = 1
     """Groups that a use of it goes through, at most: their data lie in one register, whose elements it can take."""
@@ -45,33 +45,33 @@ class DotInstruction:
 
     @property
     def adds_columns(self) -> bool:
-        """Say whether depthwise convolutions go by it: it adds four bytes of each lane, of both its operands."""
+        """Return whether depthwise convolutions use it: it adds four bytes of each lane, of both its operands."""
         return self.machine == "x86_64" and self.group == 4
 
     @property
     def of_columns(self) -> str:
-        """Return the name of the tensor intrinsic that adds columns of its own to each lane."""
+        """Return the name of the tensor intrinsic that adds to each lane the products of its own columns."""
         return f"{self.name}_columns"
 
     @property
     def registers(self) -> int:
-        """Return how many it needs besides those of sums, data and weights: for what it widens, for products."""
+        """Return the number of registers for widened values and products, beside those of sums, data and weights."""
         if self.group > 2:
             return 0
         return 2 if self.data == "int16" else 6
 
     @property
     def depthwise(self) -> str:
-        """Return the type of the weights of convolutions that add up no inputs: ARM multiplies int16 to int32."""
+        """Return the type of the weights of depthwise convolutions: ARM multiplies int16 to int32."""
         return "int16" if self.machine == "aarch64" else "float32"
 
     @property
     def depth(self) -> int:
-        """Return how many products a use of it adds to one sum."""
+        """Return the number of products that one use adds to one sum."""
         return self.group * self.steps
 
     def fit(self, groups: int) -> DotInstruction:
-        """Return it with as many steps as divide the number of groups."""
+        """Return the instruction with a number of steps that divides the number of groups."""
         steps = self.steps
         while groups % steps:
             steps //= 2
@@ -79,7 +79,7 @@ class DotInstruction:
 
     @property
     def tensor(self) -> str:
-        """What the graph hands it: what is wider is widened where it is read."""
+        """The type of the data in the graph; wider data are widened where they are read."""
         return "uint8" if self.data == "int16" else self.data
 
 
@@ -107,17 +107,17 @@ INSTRUCTIONS = (
 
 
 def list_intrinsics() -> list[DotInstruction]:
-    """Return each instruction with each number of steps that a use of it may have."""
+    """Return each instruction with each number of steps that one use may have."""
     return [each.fit(steps) for each in INSTRUCTIONS for steps in (1, 2, 4) if steps <= each.steps]
 
 
 def find_instruction(target: tvm.target.Target) -> DotInstruction | None:
-    """Return the quickest that the CPU target has; None where it has none."""
+    """Return the CPU target's fastest instruction; None if it has no dot instruction."""
     return next(iter(find_instructions(target)), None)
 
 
 def find_instructions(target: tvm.target.Target) -> list[DotInstruction]:
-    """Return those that the CPU target has, the quickest first."""
+    """Return the CPU target's instructions, the fastest first."""
     if str(target.kind.name) != "llvm":
         return []
     machine = machine_of(str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple()))
@@ -125,5 +125,5 @@ def find_instructions(target: tvm.target.Target) -> list[DotInstruction]:
 
 
 def choose_instructions(machine: str, features: AbstractSet[str]) -> list[DotInstruction]:
-    """Return those that a CPU of these features has; 32-bit ARM has LLVM's names for them, and none of them."""
+    """Return the instructions of a CPU with these features; 32-bit ARM uses LLVM's names of them but has none."""
     return [each for each in INSTRUCTIONS if each.machine == machine and each.feature in features]

@@ -11,34 +11,37 @@ from tvmbuild.compiler.machine.dot_instructions import find_instructions
 from tvmbuild.compiler.machine.limits import USUAL_CPU, CpuLimits
 
 PARALLEL_WORK = 1 << 15
-"""Scalar operations under which a second thread costs more than it brings: starting threads takes 5 to 10 µs."""
+"""The number of scalar operations below which a second thread costs more than it saves: its start takes 5 to 10 µs."""
 HALVES = frozenset({"avx512fp16", "fullfp16"})
-"""LLVM's names of the instructions that compute with vectors of float16."""
+"""LLVM's names of the features that compute with vectors of float16."""
 CHUNKS_PER_THREAD = 8
-"""Chunks are handed out in equal numbers: so many that one more for some thread does not matter."""
+"""The number of chunks for each thread.
+
+Every thread gets the same number of chunks; with this many, one more for some thread does not matter.
+"""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What tile sizes depend on."""
+    """The properties of a CPU that decide about tile sizes."""
 
     vector_bytes: int
     registers: int
-    """Vector registers."""
+    """The number of vector registers."""
     threads: int
     limits: CpuLimits = USUAL_CPU
     dots: frozenset[str] = frozenset()
-    """Names of the dot instructions that it has."""
+    """The names of its dot instructions."""
     halves: bool = False
     """Whether it computes with vectors of float16."""
 
     def lanes(self, bits: int) -> int:
-        """Return how many elements of that width a register holds."""
+        """Return the number of elements of that width that a register holds."""
         return max(1, self.vector_bytes * 8 // max(bits, 8))
 
 
 def describe_machine(target: tvm.target.Target) -> Machine:
-    """Return what the target's attributes say, else what every CPU of its architecture has."""
+    """Describe the target's machine by its attributes, else by the features that all CPUs of its architecture have."""
     has = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
     threads = int(target.attrs.get("num-cores", 0)) or 4

@@ -1,4 +1,4 @@
-"""Target attributes of `targets.yaml` as a TVM target."""
+"""The TVM target of the attributes in `targets.yaml`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tvmbuild.errors import TvmbuildError
 GPU_KINDS = frozenset({"cuda", "vulkan"})
 
 _FIRST_WITH_ASYNC_COPIES, _FIRST_WITH_DOT, _FIRST_WITH_DEPENDENTS = 80, 61, 90
-"""The number of an architecture, `sm_80`."""
+"""The first architecture with each feature, as a number: 80 is `sm_80`."""
 _FIRST_WITH_TYPE = {"float16": 70, "bfloat16": 80, "float32": 80}
-"""By type, where tensor cores begin to multiply it; of float32 the first 10 bits (TF32)."""
+"""The first architecture whose tensor cores multiply the type; of a float32 they take the first 10 bits (TF32)."""
 
 
 def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.target.Target:
     """Return the TVM target; GPU kinds get an llvm host with the attributes ``host``.
 
-    TVM 0.27 knows targets as dictionaries only. Attributes that it refuses are a TvmbuildError.
+    TVM 0.27 takes targets only as dictionaries. If TVM refuses an attribute, TvmbuildError is raised.
     """
     fields = _fields(kind, attributes)
     if kind in GPU_KINDS:
@@ -60,35 +60,35 @@ def _check_cpu(target: tvm.target.Target) -> None:
 
 
 def tensor_core_types(target: tvm.target.Target, *, tf32: bool) -> set[str]:
-    """Return the types that the target's tensor cores multiply; float32 only where the model allows ``tf32``."""
+    """Return the types that the target's tensor cores multiply; float32 only if the model allows ``tf32``."""
     known = {dtype for dtype, least in _FIRST_WITH_TYPE.items() if _cuda_generation(target) >= least}
     return known if tf32 else known - {"float32"}
 
 
 def copies_asynchronously(target: tvm.target.Target) -> bool:
-    """Say whether the target is a card that copies to shared memory while its threads compute (`cp.async`)."""
+    """Return whether the target is a card that copies to shared memory while its threads compute (`cp.async`)."""
     return _cuda_generation(target) >= _FIRST_WITH_ASYNC_COPIES
 
 
 def launches_dependents(target: tvm.target.Target) -> bool:
-    """Say whether the target is a card that launches a kernel while the one before it ends."""
+    """Return whether the target is a card that launches a kernel while the one before it ends."""
     return _cuda_generation(target) >= _FIRST_WITH_DEPENDENTS
 
 
 def multiplies_bytes(target: tvm.target.Target) -> bool:
-    """Say whether the target is a GPU that adds up the products of four bytes in one instruction."""
+    """Return whether the target is a GPU that adds up the products of four bytes in one instruction."""
     is_told = target.kind.name == "vulkan" and bool(dict(target.attrs).get("supports_integer_dot_product", False))
     return is_told or _cuda_generation(target) >= _FIRST_WITH_DOT
 
 
 def _cuda_generation(target: tvm.target.Target) -> int:
-    """Return 90 for `sm_90`; 0 for what is no NVIDIA card."""
+    """Return 90 for `sm_90`; 0 for targets that are not NVIDIA cards."""
     number = str(dict(target.attrs).get("arch", "")).removeprefix("sm_").rstrip("af")
     return int(number) if str(target.kind.name) == "cuda" and number.isdigit() else 0
 
 
 def is_gpu(target: tvm.target.Target) -> bool:
-    """Say whether kernels of this target run on a GPU."""
+    """Return whether kernels of this target run on a GPU."""
     return str(target.kind.name) in GPU_KINDS
 
 

@@ -1,1 +1,1 @@
-"""Schedules by rule, for what no record has scheduled."""
+"""Schedule rules for functions that no record has scheduled."""

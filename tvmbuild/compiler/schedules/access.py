@@ -1,4 +1,4 @@
-"""What an expression of a block loads, branches on and calls."""
+"""The loads, branches and calls in an expression of a block."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Access:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the buffer's."""
+        """Return the buffer's shape."""
         return tuple(int(extent) for extent in self.buffer.shape)
 
     @property
     def bits(self) -> int:
-        """Return an element's width in memory."""
+        """Return the width of an element in memory, in bits."""
         return max(8, int(tvm.DataType(str(self.buffer.dtype)).bits))
 
     @property
     def is_bool(self) -> bool:
-        """Say whether it is of truth values, which TVM does not keep in vectors."""
+        """Return whether its elements are truth values, which TVM does not keep in vectors."""
         return str(self.buffer.dtype) == "bool"
 
     @property
@@ -41,7 +41,7 @@ class Access:
         return math.prod(self.shape)
 
     def stride(self, var: Any) -> int | None:
-        """Return how many elements further the access is when the variable is one more; None when that varies."""
+        """Return by how many elements the access moves if the variable grows by one; None if that varies."""
         total, step = 0, 1
         for index, extent in zip(reversed(self.indices), reversed(self.shape), strict=True):
             coefficients = sym.detect_linear_equation(index, [var])
@@ -62,11 +62,11 @@ class Found:
 
 
 _FREE = frozenset({"prim.likely", "tirx.reinterpret", "tirx.nearbyint", DOT})
-"""No more than an instruction."""
+"""Calls that cost at most one instruction."""
 
 
 def collect(expr: Any) -> Found:
-    """Walk the expression."""
+    """Collect the loads, branch conditions and function calls of the expression."""
     loads: list[Access] = []
     conditions: list[Any] = []
     calls: list[str] = []
@@ -93,7 +93,7 @@ def collect(expr: Any) -> Found:
 
 
 def uses(expr: Any, var: Any) -> bool:
-    """Say whether the expression mentions the variable."""
+    """Return whether the expression mentions the variable."""
     found: list[Any] = []
 
     def on_var(other: Any) -> None:
@@ -105,7 +105,7 @@ def uses(expr: Any, var: Any) -> bool:
 
 
 def list_moduli(expr: Any, var: Any) -> list[int]:
-    """Return by what numbers something of the variable is divided for its remainder."""
+    """Return the divisors of all remainders that depend on the variable."""
     found: list[int] = []
 
     def on_remainder(remainder: Any) -> None:

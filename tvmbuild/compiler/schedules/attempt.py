@@ -1,4 +1,4 @@
-"""Schedule rules tried one after the other: one may refuse a function; whatever else it raises is a bug of ours."""
+"""Schedule rules, tried one after the other: a rule may refuse a function; any other exception is a bug of ours."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Made = TypeVar("Made")
 
 
 class ScheduleRefused(Exception):  # noqa: N818 - not a fault: the next rule is tried
-    """A rule meets a form that it does not take."""
+    """The refusal of a rule that meets a form which it cannot schedule."""
 
 
 REFUSALS = (ScheduleRefused, s_tir.ScheduleError)
-"""What a rule raises, and TVM's primitives for it, on a form that it does not take."""
+"""The exceptions by which rules, and TVM's primitives, refuse a form."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Attempt:
     """A rule that was tried."""
 
     block: str
-    """That it was tried on; empty where it was the whole function."""
+    """The block that the rule was tried on; empty for the whole function."""
     rule: str
     refused: str | None
-    """Why it did not take the form; None where it did."""
+    """Why the rule refused the form; None if it accepted the form."""
     made: object = field(default=None, compare=False, repr=False)
-    """The schedule that it made, or a view of the function for other rules; True where it changed one in place."""
+    """The schedule that the rule made, or a view of the function for other rules; True if it changed one in place."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ _trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 @contextmanager
 def trace_rules() -> Iterator[list[Attempt]]:
-    """Record the rules that are tried inside of the block."""
+    """Record the rules that are tried inside the context."""
     trace = Trace()
     token = _trace.set(trace)
     try:
@@ -63,7 +63,7 @@ def trace_rules() -> Iterator[list[Attempt]]:
 
 @contextmanager
 def tracing_block(name: str) -> Iterator[None]:
-    """Have what is recorded inside of the block name this block of the function."""
+    """Let the records made inside the context name this block of the function."""
     trace = _trace.get()
     if trace is not None:
         trace.block = name
@@ -75,16 +75,16 @@ def tracing_block(name: str) -> Iterator[None]:
 
 
 def try_rule(rule: Callable[Given, Made | None], *given: Given.args, **options: Given.kwargs) -> Made | None:
-    """Apply the rule to what it is given; return None where it refuses.
+    """Apply the rule to its arguments; return None if it refuses.
 
-    Anything else that it raises is a bug: raised here under TVMBUILD_RAISE_BUGS, told in a note elsewhere.
+    Any other exception is a bug: it is raised under TVMBUILD_RAISE_BUGS, and reported in a note otherwise.
     """
     try:
         made = rule(*given, **options)
     except REFUSALS as error:
         _record(rule, last_line(str(error)) or "TVM cannot schedule it so")
         return None
-    except Exception as error:  # noqa: BLE001 - told
+    except Exception as error:  # noqa: BLE001 - reported
         report_bug(f"the schedule rule {_name(rule)}", error)
         _record(rule, f"a bug: {error}")
         return None
@@ -93,7 +93,7 @@ def try_rule(rule: Callable[Given, Made | None], *given: Given.args, **options: 
 
 
 def try_in_place(rule: Callable[Given, None], *given: Given.args, **options: Given.kwargs) -> bool:
-    """Tell whether a rule that changes a schedule took it; one that refused may have changed it by half."""
+    """Return whether a rule that changes a schedule accepted it; a rule that refuses may have changed it partly."""
 
     def apply() -> bool:
         rule(*given, **options)
@@ -103,7 +103,7 @@ def try_in_place(rule: Callable[Given, None], *given: Given.args, **options: Giv
 
 
 def try_dlight(rule: Any, function: tirx.PrimFunc, target: tvm.target.Target) -> s_tir.Schedule | None:
-    """Apply a rule of TVM's DLight to the function; return None where it refuses, in whatever way."""
+    """Apply a rule of TVM's DLight to the function; return None if it refuses, in whatever way."""
     name = f"dlight.{type(rule).__name__}"
     try:
         made = rule.apply(function, target, False)

@@ -1,4 +1,4 @@
-"""Loops that never turn, over a dimension of size 0: rules, and TVM's primitives, divide by it."""
+"""Removal of empty loops over a dimension of size 0: rules, and TVM's primitives, would divide by it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tvmbuild.compiler.ir.prim_funcs import list_nodes
 
 
 def drop_empty_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return the function without them, and without loops that turn for nothing else."""
+    """Return the function without empty loops, and without loops that contain nothing else."""
     if not has_empty_loops(function):
         return function
     return function.with_body(tvm_ffi.structural_map(function.body, [(tirx.For, _drop), (tirx.SeqStmt, _shorten)]))
 
 
 def has_empty_loops(function: tirx.PrimFunc) -> bool:
-    """Tell whether some loop of the function never turns."""
+    """Return whether some loop of the function has no iterations."""
     return any(_is_empty(loop) for loop in list_nodes(function, tirx.For))
 
 

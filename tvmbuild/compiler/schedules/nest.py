@@ -1,4 +1,4 @@
-"""What the rules see of a block: its loops, and how each access moves with them."""
+"""A block as the rules see it: its loops, and how each access moves with them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tvmbuild.compiler.schedules.access import Access, collect, list_moduli, use
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 
 MAX_TOGETHER = 8
-"""Steps of a loop that are written out one after another."""
+"""The most steps of a loop that are unrolled together."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What a rule decides otherwise than it thinks best: to be measured."""
+    """A deviation from a rule's own decisions, to be measured."""
 
     rank: int = 0
-    """Which of its tiles, the best one first."""
+    """The rank of the tile; 0 is the best one."""
     swap_outer_loops: bool = False
-    """Go through the tiles in the other order."""
+    """Whether the tiles are visited in the other order."""
     flip_padding: bool = False
-    """Pad the whole input first where a few rows at a time seem better, and the other way round."""
+    """Whether the whole input is padded first if a few rows at a time seem better, and the other way round."""
     blocked: bool = False
-    """Do long sums in blocks."""
+    """Whether long sums are computed in blocks."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Nest:
     block: Any
     axes: tuple[Axis, ...]
     store: Access | None
-    """None unless the block is one plain store."""
+    """The store; None unless the block is one plain store."""
     loads: tuple[Access, ...]
-    """All but those of what the block itself writes."""
+    """The loads, except those of the block's own output."""
     conditions: tuple[Any, ...]
     calls: int
-    """How often functions such as exp are called."""
+    """The number of calls of functions, for example exp."""
     is_copy: bool = False
     """Whether the stored value is a load and nothing else."""
 
@@ -70,7 +70,7 @@ class Nest:
 
     @property
     def accesses(self) -> tuple[Access, ...]:
-        """Return what is loaded and stored."""
+        """Return the loads and the store."""
         return (*self.loads, *([self.store] if self.store else []))
 
     @property
@@ -80,30 +80,30 @@ class Nest:
 
     @property
     def work(self) -> int:
-        """Return about how many scalar operations the block is."""
+        """Return the approximate number of scalar operations in the block."""
         return count(self.axes) * (1 + 8 * self.calls)
 
     def is_conditional_on(self, axis: Axis) -> bool:
-        """Say whether a branch of the block depends on the axis."""
+        """Return whether a branch of the block depends on the axis."""
         return any(uses(condition, axis.var) for condition in self.conditions)
 
     def is_in_lanes(self, axis: Axis) -> bool:
-        """Say whether each step along the axis goes to the next element of each operand, or to none, without a branch.
+        """Return whether each step along the axis moves each operand by one element or not at all, without a branch.
 
-        Not of bool, of which GPUs have no vectors.
+        It is False for bools, because GPUs lack vectors of them.
         """
         smooth = not self.is_conditional_on(axis) and not any(each.is_bool for each in self.accesses)
         return smooth and {each.stride(axis.var) for each in self.accesses} <= {0, 1}
 
     def find_period(self, axis: Axis) -> int:
-        """Return after how many steps along the axis the branches come again; 1 where they do not, or after many."""
+        """Return the steps along the axis after which the branches repeat; 1 if they do not, or only after many."""
         periods = {period for condition in self.conditions for period in list_moduli(condition, axis.var)}
         small = [each for each in periods if 1 < each <= MAX_TOGETHER and axis.extent % each == 0]
         return max(small, default=1)
 
 
 def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:
-    """Return the block's loops and accesses; ScheduleRefused where they are not of the form that rules know."""
+    """Return the block's loops and accesses; raise ScheduleRefused if no rule knows their form."""
     nest = view_nest(sch, block)
     if nest is None:
         raise ScheduleRefused("its loops or what it reads and writes are of a form that no rule knows")
@@ -111,10 +111,10 @@ def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:
 
 
 def view_nest(sch: s_tir.Schedule, block: Any) -> Nest | None:
-    """Return the block's nest; None where loops and variables do not correspond or a size is not known."""
+    """Return the block's nest; None if loops and variables do not correspond, or a size is unknown."""
     stmt = sch.get(block)
     loops = sch.get_loops(block)
-    variables = list(stmt.iter_vars) if loops else []  # a tensor of no axes has a variable of one value, and no loop
+    variables = list(stmt.iter_vars) if loops else []  # a tensor without axes has a variable of one value, and no loop
     if len(loops) != len(variables) or not (loops or all(_has_one_value(var) for var in stmt.iter_vars)):
         return None
     axes = []
@@ -146,7 +146,7 @@ def count(axes: Iterable[Axis]) -> int:
 
 
 def run_parallel(sch: s_tir.Schedule, loops: Sequence[Any], work: int, machine: Machine) -> None:
-    """Divide the leading loops among the threads: as few of them as give chunks enough."""
+    """Divide the leading loops among the threads, as few of them as give enough chunks."""
     if machine.threads == 1 or work < PARALLEL_WORK:
         return
     chosen, chunks = [], 1

@@ -1,4 +1,4 @@
-"""How far functions in single precision are from NumPy's in double, in units in the last place."""
+"""The errors of single-precision functions against NumPy's double precision, in units in the last place."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TINY = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True)
 class Function:
-    """One function, what it is checked against, where, and how many units it may be off."""
+    """A function, its reference, the ranges of its arguments, and the allowed error in units."""
 
     make: Callable[..., Any]
     exact: Callable[..., Any]
@@ -29,11 +29,11 @@ class Function:
     units: float
     arguments: int = 1
     floor: float = TINY
-    """Units are those of this number where the result is smaller."""
+    """The smallest number whose unit counts; smaller results are measured in the same unit."""
     spread: float = 0.0
-    """How many units more for each power of two that the result has."""
+    """The units that are allowed in addition for each power of two in the result."""
     defined: Callable[..., Any] = lambda *_: True
-    """Where the bound holds."""
+    """The predicate of the arguments to which the bound applies."""
 
 
 def _in_turns(x: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ LINE = ((COUNT,), "float32")
 
 
 def compute(body: Any, *arrays: np.ndarray, threads: Any = THREADS, raw: bool = True, noalias: bool = True) -> Any:
-    """Return the last array after the kernel."""
+    """Run the kernel and return the last array."""
     mod = write_kernel([(each.shape, str(each.dtype)) for each in arrays], threads, body, noalias)
     return run((build_as_written if raw else build)(mod), *arrays)[-1]
 
@@ -39,7 +39,7 @@ def test_guarded_loads_stay_inside(raw: bool) -> None:
 
 
 def test_what_a_condition_guards_may_be_undefined_elsewhere() -> None:
-    """Loads beyond the end, after `or` too; divisions by 0."""
+    """The condition guards loads beyond the end, after `or` too, and divisions by 0."""
 
     def body(x: Any, y: Any, block: Any, thread: Any) -> None:
         i = block * 16 + thread
@@ -85,7 +85,7 @@ def test_a_while_loop_with_a_local_counter() -> None:
 
 
 def test_accumulators_under_guards_and_beside_each_other() -> None:
-    """A loop keeps them in registers: both places, and where a guard surrounds the load."""
+    """A loop keeps both elements in registers, even if a guard surrounds the load."""
 
     def body(x: Any, y: Any, block: Any, thread: Any) -> None:
         i = block * 16 + thread
@@ -101,7 +101,7 @@ def test_accumulators_under_guards_and_beside_each_other() -> None:
 
 
 def test_an_accumulator_of_an_unknown_length_under_a_guard() -> None:
-    """The guard clamps indices that could be outside; the register has the value all the same."""
+    """The guard clamps indices that could be out of bounds; the register keeps its value."""
 
     def body(x: Any, y: Any, block: Any, thread: Any) -> None:
         i = block * 16 + thread + tirx.Cast("int32", x[0])
@@ -113,7 +113,7 @@ def test_an_accumulator_of_an_unknown_length_under_a_guard() -> None:
 
 
 def test_only_what_each_turn_writes_is_kept_in_a_register() -> None:
-    """Thread 0 adds up for its block; the others must neither write there, nor read beyond the end."""
+    """Thread 0 adds up for its block; the others must neither write there nor read beyond the end."""
 
     def body(x: Any, y: Any, block: Any, thread: Any) -> None:
         with script.serial(0, 16) as j, script.If(thread == 0), script.Then():
@@ -181,7 +181,7 @@ def test_elements_of_each_size(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int32", "int64"])
 @pytest.mark.parametrize("offset", [0, 1, 4])
 def test_vectors_in_memory(dtype: str, offset: int) -> None:
-    """Aligned, they are one access; else they are as many as there are elements."""
+    """Aligned vectors are one access; other vectors need one access for each element."""
 
     def body(x: Any, y: Any, block: Any, thread: Any) -> None:
         start = (block * 16 + thread) * 4
@@ -219,7 +219,7 @@ def test_in_place() -> None:
 
 @pytest.mark.parametrize("others", [[], [("blockIdx.z", 2)], [("blockIdx.y", 2)]])
 def test_more_blocks_than_a_direction_takes(others: list[tuple[str, int]]) -> None:
-    """Rows of blocks follow each other along a direction that is free; the last row has blocks that are none."""
+    """Rows of blocks follow each other along a free direction; the last row has surplus blocks."""
     count = 65535 * 2 + 38
 
     def body(y: Any, block: Any, *rest: Any) -> None:

@@ -1,4 +1,4 @@
-"""Drawn integer expressions: what is known of bounds never changes a number."""
+"""Drawn integer expressions: the use of bounds never changes a number."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _values(index: int) -> dict[str, int]:
     max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],  # every smaller one would be compiled
+    phases=[Phase.generate],  # shrinking would compile every smaller example
 )
 @given(st.lists(expressions(), min_size=30, max_size=60))
 def test_drawn_expressions_are_right(drawn: list[Drawn]) -> None:

@@ -1,4 +1,4 @@
-"""Kernels: what they say of their arguments, by what they write, and elements that loops keep in registers."""
+"""Kernels: the decorations of arguments that are written or only read, and elements that loops keep in registers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make(monkeypatch: pytest.MonkeyPatch, mod: tvm.IRModule) -> Kernel:
 
 
 def count_decorations(kernel: Kernel, decoration: Decoration) -> int:
-    """Return how often something is decorated so."""
+    """Return the number of times that the decoration occurs."""
     words, position, found = kernel.words, 5, 0
     while position < len(words):
         found += words[position] & 0xFFFF == Op.DECORATE and words[position + 2] == decoration

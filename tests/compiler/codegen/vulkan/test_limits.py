@@ -1,4 +1,4 @@
-"""What a target lacks is told when a kernel is built, with the kernel's name and the remedy."""
+"""If a target lacks a feature, the build of the kernel fails with the kernel's name and the remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.compiler
 
 
 def copy(dtype: str, count: int = 2) -> tvm.IRModule:
-    """Return a module that adds up all buffers but the last into it."""
+    """Return a module that adds up all buffers except the last into the last one."""
 
     def body(*given: Any) -> None:
         *inputs, output, block = given

@@ -1,4 +1,4 @@
-"""Concatenations, the operators of most buffers: as many as a target takes in a kernel are right, and more too."""
+"""Concatenations, the operators with the most buffers, are right up to a target's limit and beyond it."""
 
 from __future__ import annotations
 

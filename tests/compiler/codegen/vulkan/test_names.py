@@ -1,4 +1,4 @@
-"""Functions' names that are too long for the runtime's kernels: shorter ones, and as many as before."""
+"""Function names that are too long for the runtime's kernels become shorter, and stay as many."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPE = (2, 8)
 
 
 def lower_chains(save_model: SaveModel, *lengths: int) -> Lowered:
-    """Lower one chain after another, each a function of its own, beside sorted numbers."""
+    """Lower chains, each to a function of its own, and a sort beside them."""
     nodes, x = [], "x"
     for chain, length in enumerate(lengths):
         for step in range(length):

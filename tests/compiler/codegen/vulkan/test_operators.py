@@ -1,4 +1,4 @@
-"""onnx's own cases on lavapipe: those that were wrong once, and every night a quarter of all."""
+"""onnx's own cases on lavapipe: those that once failed, and every night a quarter of all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RIGHT = {
     "einsum_inner_prod": "a sum that is one element",
     "sce_mean_no_weight_ii_log_prob": "a sum whose output has no dimensions",
 }
-"""And why."""
+"""The cases that once failed, and their difficulty."""
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ GRAPHS: dict[str, Graph] = {
     "resize": ([node("Resize", "x", "", "z", mode="linear")], {"z": np.array([1, 1, 2, 2], "float32")}, (1, 3, 6, 5)),
 }
 DRAWN = 30
-"""Of a function, at most."""
+"""The most schedules that are drawn for a function."""
 NIGHTS = 4
 
 
@@ -59,7 +59,7 @@ def list_tasks(save_model: SaveModel, name: str, half: bool) -> Sequence[Task]:
 
 
 def check(task: Task, schedules: Iterator[tvm.IRModule], folder: Path) -> int:
-    """Check the kernels; return how many schedules there were."""
+    """Check the kernels; return the number of schedules."""
     random = np.random.RandomState(1)
     shapes = [([int(size) for size in each.ty.shape], str(each.ty.dtype)) for each in task.mod["main"].params]
     arrays = [random.uniform(-1, 1, shape).astype(dtype) for shape, dtype in shapes]
@@ -90,7 +90,7 @@ def test_rules(save_model: SaveModel, tmp_path: Path, name: str, half: bool) -> 
 def test_neighbours_of_a_row(
     save_model: SaveModel, tmp_path: Path, layout: Literal["NCHW", "NHWC"], half: bool
 ) -> None:
-    """The rule itself wants more threads than are quick here."""
+    """The rule itself wants more threads than a quick test has."""
     nodes, weights, shape = GRAPHS["depthwise"]
     imported = import_onnx(save_model(nodes, weights, shape))
     imported = reduce_precision(imported, "fp16", "vulkan") if half else imported

@@ -1,4 +1,4 @@
-"""Numbers that stand for others, beside ONNX Runtime."""
+"""Encoders that replace numbers by others give ONNX Runtime's results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPES = {"floats": "float32", "int64s": "int64"}
     [(4, keys, values) for keys in KEYS for values in VALUES] + [(2, "floats", "int64s"), (2, "int64s", "floats")],
 )
 def test_label_encoder(shape: tuple[int, ...], version: int, keys: str, values: str, cpu: tvm.target.Target) -> None:
-    """The first of equal keys counts, and ONNX Runtime knows no integers for integers before the opset 4."""
+    """The first of equal keys counts; before opset 4, ONNX Runtime cannot map integers to integers."""
     fed = {"x": draw_rows(0, shape, TYPES[keys])}
     attributes = {f"keys_{keys}": KEYS[keys], f"values_{values}": VALUES[values]}
     forms = (attributes, attributes | DEFAULTS[values])

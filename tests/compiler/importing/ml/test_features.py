@@ -1,4 +1,4 @@
-"""Columns of numbers that are scaled, normalised, filled in, picked and put side by side, beside ONNX Runtime."""
+"""Columns of numbers that are scaled, normalised, filled in, picked and joined, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_scaler(shape: tuple[int, ...], dtype: str, cpu: tvm.target.Target) -> N
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_normalizer(shape: tuple[int, ...], dtype: str, cpu: tvm.target.Target) -> None:
     fed = {"x": draw_rows(1, shape, dtype)}
-    fed["x"][0] = 0  # a row of zeros, where there are rows
+    fed["x"][0] = 0  # a row of zeros, if there are rows
     check(join([make_model("Normalizer", fed, {"norm": norm}) for norm in ("MAX", "L1", "L2")]), fed, cpu)
 
 
 def test_squares_that_are_too_small_for_float32(cpu: tvm.target.Target) -> None:
-    """Their sum is zero, and the row stays."""
+    """The sum of the squares is zero, and the row stays."""
     fed = {"x": np.array([[1e-30, -2e-30], [1e-12, -2e-12]], np.float32)}
     check(make_model("Normalizer", fed, {"norm": "L2"}), fed, cpu)
 
@@ -47,7 +47,7 @@ def test_squares_that_are_too_small_for_float32(cpu: tvm.target.Target) -> None:
 @pytest.mark.parametrize("shape", [*SHAPES, (5, 5, 2)])
 @pytest.mark.parametrize("replaced", [0.25, float("nan")])
 def test_imputer(shape: tuple[int, ...], replaced: float, cpu: tvm.target.Target) -> None:
-    """Any other number of values than the columns': the first one counts."""
+    """With any number of values other than the number of columns, the first value counts."""
     fed = {"x": draw_rows(2, shape)}
     fed["x"][fed["x"] == 0.5] = np.nan
     forms = [{"imputed_value_floats": SCALE[:count], "replaced_value_float": replaced} for count in (1, 3, 5)]
@@ -83,7 +83,7 @@ def test_array_feature_extractor(dtype: str, shape: tuple[int, ...], places: lis
 
 
 def test_labels_that_are_picked_from_texts() -> None:
-    """skl2onnx writes the labels of naive Bayes, neural networks and neighbours so."""
+    """skl2onnx writes the labels of naive Bayes, neural networks and neighbours in this form."""
     fed = {"places": np.array([1])}
     model = make_model("ArrayFeatureExtractor", fed, {}, version=1)
     model.graph.node[0].input[:] = ["classes", "places"]
@@ -120,7 +120,7 @@ def test_what_is_refused(operator: str, remedy: str) -> None:
 
 
 def test_one_refusal_hides_what_follows() -> None:
-    """A node behind one that cannot be built is not refused as well."""
+    """A node after one that cannot be built is not refused, too."""
     fed = {"x": draw_rows(9)}
     model = make_model("Scaler", fed, {"offset": [0.0], "scale": [2.0]})
     model.graph.node[0].input[:] = ["a"]
@@ -132,7 +132,7 @@ def test_one_refusal_hides_what_follows() -> None:
 
 
 def test_a_model_without_an_opset_of_onnx(tmp_path: Path, cpu: tvm.target.Target) -> None:
-    """As skl2onnx writes a scaler alone."""
+    """skl2onnx writes a scaler alone in this form."""
     fed = {"x": draw_rows(10)}
     model = make_model("Scaler", fed, {"offset": OFFSET, "scale": SCALE}, version=1)
     del model.opset_import[0]

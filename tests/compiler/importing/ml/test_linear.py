@@ -18,7 +18,7 @@ NUMBERS = ("float32", "float64", "int64", "int32")
 
 
 def weights(count: int, features: int = 5) -> list[float]:
-    """Return some whose sums lie between 0 and 1, with the intercepts: PROBIT takes no others."""
+    """Return weights whose sums with the intercepts lie between 0 and 1: PROBIT takes no other sums."""
     return [float(each) / 64 for each in np.random.default_rng(count).integers(-4, 5, count * features)]
 
 
@@ -30,7 +30,7 @@ def make_classifier(fed: dict[str, np.ndarray], attributes: dict[str, Any], labe
 @pytest.mark.parametrize("targets", [1, 3])
 @pytest.mark.parametrize("intercepts", [[], [0.5], [0.5, 0.25, 0.0]])
 def test_regressors(shape: tuple[int, ...], targets: int, intercepts: list[float], cpu: tvm.target.Target) -> None:
-    """Any other number of intercepts than targets counts for nothing."""
+    """Intercepts are ignored if their number is not the number of targets."""
     fed = {"x": draw_rows(0, shape)}
     attributes = {"targets": targets, "coefficients": weights(targets)}
     attributes |= {"intercepts": intercepts} if intercepts else {}
@@ -48,7 +48,7 @@ def test_classifiers(dtype: str, count: int, cpu: tvm.target.Target) -> None:
 
 
 def test_classifiers_of_one_sum(cpu: tvm.target.Target) -> None:
-    """SOFTMAX transforms neither of both scores."""
+    """SOFTMAX leaves both scores unchanged."""
     fed, attributes = {"x": draw_rows(2)}, {"coefficients": weights(1), "intercepts": [0.0]}
     forms = [attributes | {"post_transform": transform} for transform in TRANSFORMS[:-1]]
     check(join([make_classifier(fed, form, [7, -3]) for form in forms]), fed, cpu)

@@ -1,4 +1,4 @@
-"""TreeEnsemble, trees as the opset 5 of ai.onnx.ml writes them, beside ONNX Runtime."""
+"""TreeEnsemble, which has trees in the form of opset 5 of ai.onnx.ml, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EQUAL, NOT_EQUAL = 4, 5
 
 
 class Trees:
-    """Random trees, branches and leaves in lists of their own; a child lies behind its parent."""
+    """Random trees with branches and leaves in separate lists; a child comes after its parent."""
 
     def __init__(self, seed: int, modes: list[int], dtype: str, least: int = -2) -> None:
         self.random, self.modes, self.dtype, self.least = np.random.default_rng(seed), modes, dtype, least
@@ -104,7 +104,7 @@ def test_aggregates(aggregate: int, targets: int, cpu: tvm.target.Target) -> Non
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("least", [-2, 0])
 def test_sets_of_members(dtype: str, least: int, cpu: tvm.target.Target) -> None:
-    """ONNX Runtime takes -0.5 for 0 where a set has a negative number, and not where it has none."""
+    """ONNX Runtime takes -0.5 for 0 if a set has a negative number, and otherwise not."""
     trees = Trees(2, [MEMBER, EQUAL, NOT_EQUAL], dtype, least)
     for _ in range(4):
         trees.add_tree(3, 1)

@@ -1,4 +1,4 @@
-"""Support vector machines beside ONNX Runtime."""
+"""Support vector machines compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_regressors(kernel: str, cpu: tvm.target.Target) -> None:
 
 @pytest.mark.parametrize("shape", [(5,), (7, 5)])
 def test_regressors_without_support_vectors(shape: tuple[int, ...], cpu: tvm.target.Target) -> None:
-    """ONNX Runtime transforms none."""
+    """ONNX Runtime does not transform their results."""
     fed = {"x": draw_rows(1, shape)}
     attributes: dict[str, Any] = {"coefficients": draw_floats(np.random.default_rng(1), FEATURES), "rho": [0.25]}
     attributes |= {"kernel_type": "RBF", "kernel_params": [0.5, 0.0, 3.0]}
@@ -79,7 +79,7 @@ def classifiers(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]
 )
 @given(drawn=classifiers())
 def test_classifiers(cpu: tvm.target.Target, drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]]) -> None:
-    """Probabilities come out of an iteration that ends where it is near enough."""
+    """The probabilities come from an iteration that stops when it is near enough."""
     check(*drawn, cpu)
 
 

@@ -1,4 +1,4 @@
-"""Trees as scikit-learn and LightGBM are exported, beside ONNX Runtime."""
+"""Trees exported from scikit-learn and LightGBM, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Ensemble:
         return number
 
     def attributes(self, of: str, ids: list[int], *, positive: bool, every: bool) -> dict[str, Any]:
-        """Return the node's attributes; ``every``: each leaf has weights of all ``ids``, else of one."""
+        """Return the node's attributes; with ``every`` each leaf has weights for all ``ids``, else for one."""
         chosen = [(leaf, each) for leaf in self.leaves for each in (ids if every else [int(self.random.choice(ids))])]
         low = 0.0 if positive else -1.0
         weights = self.random.uniform(low, 1, len(chosen)).astype(np.float32) / (1 + self.nodes["treeids"][-1])
@@ -159,7 +159,7 @@ def make_trees(of: str, ids: list[int], *, positive: bool = True, every: bool = 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 def test_targets_that_some_leaves_lack(aggregate: str, cpu: tvm.target.Target) -> None:
-    """ONNX Runtime adds no base to those."""
+    """ONNX Runtime adds no base to these targets."""
     fed, forms = rows(6), []
     for targets in (1, 2):
         attributes = make_trees("target", [*range(targets)], positive=False, every=False)
@@ -170,7 +170,7 @@ def test_targets_that_some_leaves_lack(aggregate: str, cpu: tvm.target.Target) -
 
 @pytest.mark.parametrize("targets", [1, 2])
 def test_transformations(targets: int, cpu: tvm.target.Target) -> None:
-    """ONNX Runtime transforms one target by PROBIT alone."""
+    """ONNX Runtime transforms a single target only by PROBIT."""
     fed = rows(7)
     attributes = make_trees("target", [*range(targets)])
     attributes |= {"n_targets": targets, "aggregate_function": "AVERAGE"}
@@ -200,7 +200,7 @@ def test_tensors_of_float64(cpu: tvm.target.Target) -> None:
 
 
 def test_splits_that_are_float32_and_data_that_is_not(cpu: tvm.target.Target) -> None:
-    """Data just above a split is not rounded down to it."""
+    """A number just above a split is not rounded down to it."""
     attributes = make_trees("target", [0]) | {"n_targets": 1}
     fed = {name: array + 1e-12 for name, array in rows(11, "float64").items()}
     check(make_model("TreeEnsembleRegressor", fed, attributes), fed, cpu)

@@ -1,4 +1,4 @@
-"""com.microsoft's operators that are no products, beside ONNX Runtime."""
+"""com.microsoft's quantised operators, except products, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

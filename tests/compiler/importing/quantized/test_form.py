@@ -1,4 +1,4 @@
-"""What quantised operators become, and what is left out or comes in rarer forms."""
+"""The form that quantised operators get, and their optional inputs and rarer forms."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_zero_points_that_are_left_out(cpu: tvm.target.Target, kind: str) -> Non
 
 
 @pytest.mark.parametrize("opset", [17, 18])
-def test_means_over_axes(cpu: tvm.target.Target, opset: int) -> None:  # which ONNX Runtime has no code for
+def test_means_over_axes(cpu: tvm.target.Target, opset: int) -> None:  # ONNX Runtime has no code for it
     fed = {"x": integers("uint8", 2, 3, 5)}
     constants = {"xs": floats(0.1), "xz": np.uint8(7), "ys": floats(0.08)}
     names = ["x", "xs", "xz", "ys", "xz"]
@@ -107,7 +107,7 @@ def test_means_over_axes(cpu: tvm.target.Target, opset: int) -> None:  # which O
     assert got.dtype == np.uint8
 
 
-def test_scales_of_half_precision(cpu: tvm.target.Target) -> None:  # which ONNX Runtime has no code for
+def test_scales_of_half_precision(cpu: tvm.target.Target) -> None:  # ONNX Runtime has no code for it
     fed = {"a": integers("int8", 5, 900), "b": integers("int8", 900, 6)}
     scales = {name: np.float16(value) for name, value in (("as", 0.5), ("bs", 0.25), ("ys", 300.0))}
     zeros = {name: np.int8(value) for name, value in (("az", -3), ("bz", 5), ("yz", 1))}

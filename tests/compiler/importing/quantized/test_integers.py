@@ -1,4 +1,4 @@
-"""ConvInteger, MatMulInteger and what com.microsoft makes of the latter: integers are exact for any size."""
+"""ConvInteger, MatMulInteger and com.microsoft's variants of the latter: integers are exact for any size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIGNS = (("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
 @st.composite
 def convolutions(draw: st.DrawFn) -> Case:
     drawn = Drawn.start(draw)
-    data = "uint8"  # ONNX Runtime's own lacks int8
+    data = "uint8"  # ONNX Runtime's own operator lacks int8
     rank, groups = drawn.pick(1, 2, 2, 3), drawn.pick(1, 1, 2)
     channels, out, kernel = drawn.pick(2, 8, 16), drawn.pick(2, 8, 16), drawn.pick(1, 3)
     size = [drawn.pick(5, 8, 9) for _ in range(rank)]

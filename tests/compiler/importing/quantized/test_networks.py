@@ -1,4 +1,4 @@
-"""Whole networks that onnxruntime.quantization wrote, in both formats, through simplify and import to numbers."""
+"""Whole networks by onnxruntime.quantization, in both formats, from simplification and import to their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quantized_nodes import MICROSOFT, run_built
 from tvmbuild.preparing.simplify import simplify
 
 STEPS = 3
-"""Of an output's scale: one tie spreads."""
+"""The allowed error in steps of an output's scale: one tie spreads."""
 
 
 @pytest.mark.parametrize("activations", [QuantType.QUInt8, QuantType.QInt8])

@@ -18,7 +18,7 @@ FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthChec
 
 
 def fit(drawn: Drawn, name: str, products: int, shape: tuple[int, ...] = ()) -> str:
-    """Add a scale with which sums of that many products mostly stay in range, and sometimes never."""
+    """Add a scale for sums of that many products: most of these stay in range, but sometimes none does."""
     return drawn.scale(name, shape, most=0.1 * 0.1 * np.sqrt(products) * drawn.pick(1, 60, 60, 200))
 
 
@@ -33,7 +33,7 @@ def convolutions(draw: st.DrawFn) -> Case:
     names = [drawn.tensor("x", (1, channels, *[size] * rank), data), drawn.scale("xs"), drawn.zero_point("xz", data)]
     per_channel = drawn.pick((), (), (1,), (out,))
     names += [drawn.tensor("w", (out, inside, *[kernel] * rank), weights, known=True), drawn.scale("ws", per_channel)]
-    # ONNX Runtime takes one zero point for all channels alone, if a vector of it.
+    # ONNX Runtime takes a vector of zero points only if all are the same.
     names += [drawn.constant("wz", np.full(per_channel, 0 if weights == "int8" else drawn.pick(0, 128, 255)), weights)]
     names += [fit(drawn, "ys", inside * kernel**rank), drawn.zero_point("yz", data)]
     if drawn.pick(True, False):
@@ -94,10 +94,10 @@ def gemms(draw: st.DrawFn) -> tuple[Case, np.ndarray]:
 
 
 def bound_error(drawn: Drawn, attributes: dict[str, Any]) -> np.ndarray:
-    """Return how far from each other two sums in floats may be: as many roundings as there are, of all terms' sizes.
+    """Return the allowed difference of two sums in floats: as many roundings as terms, of the size of all terms.
 
-    Sums of integers are exact, and rounded when they are scaled; floats are added up where weights do not fit in int8,
-    and where a factor comes before the product.
+    Sums of integers are exact, and rounded when they are scaled. Floats are added up if weights do not fit into int8,
+    or a factor comes before the product.
     """
     given = {**drawn.fed, **drawn.constants}
     left, right = (given[name].astype(np.float64) for name in "ab")

@@ -21,7 +21,7 @@ OPSETS = (10, 13, 19, 21, 23)
 
 
 def draw_form(drawn: Drawn, opset: int, domain: str) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
-    """Return the data's shape, the parameters', and the attribute that names their axis."""
+    """Return the data's shape, the parameters' shape, and the attribute that names their axis."""
     shape = drawn.pick((), (7,), (3, 5), (1, 3, 4, 6), (2, 8, 3))
     if not shape or (opset < 13 and not domain) or drawn.pick(True, False):
         return shape, () if opset < 13 or domain else drawn.pick((), (1,)), {}
@@ -58,7 +58,7 @@ def test_quantize(cpu: tvm.target.Target, drawn: Case) -> None:
 
 
 @pytest.mark.parametrize("opset", OPSETS)
-def test_quantize_integers(cpu: tvm.target.Target, opset: int) -> None:  # which ONNX Runtime has no code for
+def test_quantize_integers(cpu: tvm.target.Target, opset: int) -> None:  # ONNX Runtime has no code for it
     drawn = {"x": np.arange(-600, 600, dtype="int32")}
     tensors = [numpy_helper.from_array(np.array(2.0, "float32"), "s"), numpy_helper.from_array(np.int8(3), "z")]
     values = [helper.make_tensor_value_info("x", TensorProto.INT32, [1200])]

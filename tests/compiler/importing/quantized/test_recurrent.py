@@ -1,4 +1,4 @@
-"""ONNX Runtime's LSTM with integer weights beside ONNX Runtime."""
+"""ONNX Runtime's LSTM with integer weights, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def layers(draw: st.DrawFn) -> Case:
             (drawn.constants if name == "b" else drawn.fed)[name] = values
     if drawn.pick(True, False):
         lengths = drawn.random.integers(1, steps, batch, endpoint=True)
-        lengths[0] = steps  # ONNX Runtime quantises no step beyond the longest sequence
+        lengths[0] = steps  # ONNX Runtime does not quantise steps beyond the longest sequence
         names[4] = drawn.constant("lengths", lengths, "int32")
     attributes = {"hidden_size": hidden, "direction": direction}
     node = helper.make_node("DynamicQuantizeLSTM", names, ["y", "y_h", "y_c"], domain=MICROSOFT, **attributes)
@@ -56,8 +56,8 @@ def layers(draw: st.DrawFn) -> Case:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_lstm_of_integers(cpu: tvm.target.Target, drawn: Case) -> None:
     model, fed = drawn
-    wanted = run_onnx(model.SerializeToString(), fed, "it")  # on one thread: each has a range for its sequences
-    # The state of a sequence that has ended is in the range of those that go on here.
+    wanted = run_onnx(model.SerializeToString(), fed, "it")  # one thread: each thread has a range for its own sequences
+    # Here the state of a sequence that has ended lies within the range of those that continue.
     near = 1e-2 if fed["x"].shape[1] > 1 and "lengths" in model.graph.node[0].input else 1e-5
     for got, want in zip(run_built(*drawn, cpu), wanted.values(), strict=True):
         np.testing.assert_allclose(got, want, rtol=near, atol=near)

@@ -1,4 +1,4 @@
-"""Drawn attention computes what ONNX Runtime makes of it, as one Task."""
+"""Drawn attention is one Task and gives ONNX Runtime's results."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ EXAMPLES = int(os.environ.get("DRAWN_ATTENTION", "8"))
 
 
 def make_form(heads: int, rows: int, keys: int, size: int, dtype: str = "float32") -> Attention:
-    """Return attention whose heads lie side by side in each row."""
+    """Return attention with its heads side by side in each row."""
     width = heads * size
     source = Operand(0, 0, (size,), width, 1)
     return Attention(
@@ -91,7 +91,7 @@ def test_the_kernel_compiles_for_cards(rows: int, keys: int, size: int, dtype: s
 
 
 def check_compiles(seed: int) -> None:
-    """Draw attention and compile what the rules make of it for a card."""
+    """Draw an attention and compile the rules' kernels of it for a card."""
     target = tvm_target("cuda", FrozenMap({"arch": "sm_90", **LIMITS}), HOST)
     precision: Precision = "fp16" if seed % 2 else "fp32"
     mod = lower(

@@ -1,4 +1,4 @@
-"""Where attention is one function, where it is left alone, and what constant masks leave out."""
+"""Attention becomes one function, except in some forms; constant masks leave out parts of the work."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PLAIN = Form(
     operator="written",
 )
 Project = Callable[[Drawn, str], list[str]]
-"""Makes query, key and value of a tensor, [1, tokens, WIDTH] each."""
+"""A function that makes query, key and value, [1, tokens, WIDTH] each, from a tensor."""
 
 
 def multiply(drawn: Drawn, x: str, columns: int = WIDTH) -> str:
@@ -79,7 +79,7 @@ def split_one(drawn: Drawn, x: str) -> list[str]:
 def encode(
     tokens: int, mask: np.ndarray | None = None, *, seen: bool = False, project: Project = of_their_own
 ) -> Drawn:
-    """Return self-attention of one tensor, by weights for query, key and value; ``seen``: its scores are used again."""
+    """Return self-attention of one tensor, by weights for query, key and value; ``seen`` reads its scores again."""
     drawn = Drawn(np.random.default_rng(0))
     parts = [
         drawn.add("Transpose", drawn.reshape(each, 1, tokens, HEADS, SIZE), perm=[0, 2, 1, 3])
@@ -113,7 +113,7 @@ def compare(drawn: Drawn, target: tvm.target.Target) -> list[str]:
 
 
 def count_columns(drawn: Drawn) -> list[int]:
-    """Return how many columns each product with constant weights has, once attention is fused."""
+    """Return the number of columns of each product with constant weights, after attention is fused."""
     mod = fuse_attention(import_model(drawn.model, "drawn").mod, lambda _: tirx.PrimFunc([], tirx.Evaluate(0)))
     return [int(call.args[1].ty.shape.values[-1]) for call in operator_calls(mod, "relax.matmul")]
 
@@ -123,7 +123,7 @@ def test_projections_are_one_product_of_no_more_columns_and_no_transpose_is_left
     project: Project, cpu: tvm.target.Target
 ) -> None:
     drawn = encode(21, project=project)
-    # The last one makes the output; elsewhere it would be a view.
+    # The last node makes the output; elsewhere it would be a view.
     assert compare(drawn, cpu) == ["matmul_add", "attention", "reshape"]
     assert count_columns(drawn) == [3 * WIDTH]
 

@@ -1,4 +1,4 @@
-"""Views say where NumPy finds the elements."""
+"""Views give the places at which NumPy finds the elements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvmbuild.compiler.kernels.attention.views import Factor, View, dense, refin
 
 
 def places(view: View) -> np.ndarray:
-    """Return where each element lies."""
+    """Return the place of each element."""
     found = np.full(view.shape, view.offset)
     for axis, factors in enumerate(view.axes):
         along = np.zeros(1, int)

@@ -1,4 +1,4 @@
-"""Products of two activations in integers: ONNX Runtime's to the last bit, by each target's instruction."""
+"""Products of two activations in integers: equal to ONNX Runtime to the last bit, by each target's instruction."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def describe(cpu: str) -> tvm.target.Target:
 
 
 def run_attention(zeros: tuple[int, int] = (131, 77)) -> np.ndarray:
-    """Return what ONNX Runtime computes, in uint8: its sums of two int8 tensors saturate on CPUs without VNNI.
+    """Return ONNX Runtime's results in uint8: its sums of two int8 tensors saturate on CPUs without VNNI.
 
-    The network in int8 has the same numbers, for both its data and its zero points are 128 less.
+    The network in int8 has the same numbers, because its data and its zero points are both 128 less.
     """
     return run_optimized(attention("uint8", zeros), {"x": draw()})["y"]
 

@@ -1,4 +1,4 @@
-"""What keeps bytes between integer convolutions: tables, concatenations, splits, channels filled up, pictures."""
+"""Operators that keep bytes between integer convolutions: tables, concatenations, splits, padded channels, images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAIN = tvm_target("llvm", FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-li
 def convolve(
     net: Network, tensor: str, channels: tuple[int, int], *, kernel: int = 1, group: int = 1, scale: float = OUT_SCALE
 ) -> str:
-    """Append a convolution of quantised data, whose scale it is, and what rounds its result."""
+    """Append a convolution of quantised data with that scale, and the rounding of its result."""
     inputs, outputs = channels
     weights, scales = net.weigh((outputs, inputs // group, kernel, kernel))
     pads = [kernel // 2] * 4
@@ -36,7 +36,7 @@ def convolve(
 
 
 def check(net: Network, tensor: str, shape: tuple[int, ...]) -> None:
-    """Compare with ONNX Runtime, on this CPU and for one without the instructions that look up bytes."""
+    """Compare with ONNX Runtime, on this CPU and for one without instructions that look up bytes."""
     model = net.finish(tensor, shape)
     x = np.random.RandomState(1).uniform(-3, 3, shape).astype(np.float32)
     want = run_optimized(model, {"x": x})["y"]
@@ -145,7 +145,7 @@ def test_channels_are_filled_up_from_one_convolution_to_the_next(channels: int) 
 @pytest.mark.parametrize("activation", ["Relu", "SiLU"])
 @pytest.mark.parametrize("zero", [None, 3])
 def test_depthwise_convolutions_read_channels_of_different_steps(activation: str, dtype: str, zero: int | None) -> None:
-    """NNCF gives them to depthwise convolutions; ONNX Runtime's optimised way fails over them."""
+    """NNCF writes these for depthwise convolutions; ONNX Runtime's optimised code fails on them."""
     channels, shape = 24, (1, 8, 9, 9)
     net = Network(np.random.RandomState(10))
     first = convolve(net, net.round("x", IN_SCALE, 110), (8, channels), scale=IN_SCALE)
@@ -162,7 +162,7 @@ def test_depthwise_convolutions_read_channels_of_different_steps(activation: str
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("zeros", [(0, 128), (0, 40, 255)])
 def test_after_an_activation_that_gives_nothing_negative_they_read_bytes(zeros: tuple[int, ...], dtype: str) -> None:
-    """NNCF's zero of a channel that is always 0 lies in the middle, that of the others at 0."""
+    """NNCF's zero point of a channel that is always 0 lies in the middle, and that of the others at 0."""
     channels, shape = 24, (1, 8, 9, 9)
     net = Network(np.random.RandomState(10))
     weights, _ = net.weigh((channels, 8, 1, 1))
@@ -179,7 +179,7 @@ def test_after_an_activation_that_gives_nothing_negative_they_read_bytes(zeros: 
 def finish_by_channel(
     net: Network, active: str, scales: np.ndarray[Any, Any], zeros: np.ndarray[Any, Any], shape: tuple[int, ...]
 ) -> bytes:
-    """Return the network with a depthwise convolution of what is rounded to each channel's steps."""
+    """Return the network with a depthwise convolution, whose data are rounded to each channel's steps."""
     steps = [net.keep(scales), net.keep(zeros)]
     rounded = net.add("QuantizeLinear", [active, *steps], axis=1)
     by_channel = net.add("DequantizeLinear", [rounded, *steps], axis=1)

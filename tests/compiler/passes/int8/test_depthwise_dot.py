@@ -1,4 +1,4 @@
-"""Depthwise convolutions that add up columns by a dot instruction: which do, and that numbers are ONNX Runtime's."""
+"""Depthwise convolutions that add up columns by a dot instruction, and their results against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def list_functions(model: bytes, target: tvm.target.Target) -> list[tirx.PrimFun
 
 
 def names(function: tirx.PrimFunc) -> list[str]:
-    """Return the instructions that blocks name."""
+    """Return the instructions that the function's blocks name."""
     blocks = list_blocks(function)
     return [str(block.annotations[ANNOTATION]) for block in blocks if ANNOTATION in block.annotations]
 
@@ -116,7 +116,7 @@ def test_so_is_it_without_the_instruction(cpu: str) -> None:
 
 @pytest.mark.parametrize("name", ["3x3", "two words a row"])
 def test_a_machine_without_the_instruction_computes_the_same_module(name: str) -> None:
-    """As validate does."""
+    """The command validate does this."""
     model = make(FORMS[name])
     x = {"x": np.random.RandomState(1).uniform(-3, 3, (1, 32, *FORMS[name]["size"])).astype(np.float32)}
     lowered = lower(import_onnx(model), describe("znver4"))

@@ -1,4 +1,4 @@
-"""Bytes looked up in a table of 256, by each way that this CPU has, and what other CPUs get."""
+"""Bytes looked up in a table of 256, in each way that this CPU has, and the code of other CPUs."""
 
 from __future__ import annotations
 

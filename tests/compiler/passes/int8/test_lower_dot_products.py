@@ -1,4 +1,4 @@
-"""Sums of a dot instruction begin with what is added to them, and floats stay floats until they are rounded."""
+"""The sums of a dot instruction begin with their bias, and floats stay floats until they are rounded."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tvmbuild.compiler.pipeline import lower
 pytestmark = pytest.mark.compiler
 SERVER = tvm_target("llvm", FrozenMap({"mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "num-cores": 2}), FrozenMap())
 OLDER = tvm_target("llvm", FrozenMap({"mcpu": "x86-64-v4", "mtriple": "x86_64-linux-gnu"}), FrozenMap())
-"""Depthwise convolutions are sums of float32 there."""
+"""A CPU on which depthwise convolutions are sums of float32."""
 ARM = tvm_target("llvm", FrozenMap({"mcpu": "cortex-a76", "mtriple": "aarch64-linux-gnu"}), FrozenMap())
 
 
 def convolve(net: Network, tensor: str, *, depthwise: bool, channels: int = 24, steps: int = 20000) -> str:
-    """Append a convolution of that many channels; its bias has up to so many steps of its sums."""
+    """Append a convolution of that many channels; its bias has at most ``steps`` steps of its sums."""
     weights, scales = net.weigh((channels, 1, 3, 3) if depthwise else (channels, channels, 1, 1))
     bias = net.random.randint(-steps, steps, channels).astype(np.int32)
     names = [net.keep(each) for each in (bias, scales * np.float32(IN_SCALE), np.zeros(channels, np.int32))]
@@ -34,13 +34,13 @@ def convolve(net: Network, tensor: str, *, depthwise: bool, channels: int = 24, 
 
 
 def list_functions(model: bytes, target: tvm.target.Target) -> list[tirx.PrimFunc]:
-    """Return those that add up products."""
+    """Return the functions that add up products."""
     functions = lower(import_onnx(model), target).mod.functions.items()
     return [function for variable, function in functions if "conv2d_int8" in variable.name_hint]
 
 
 def has_sum(function: tirx.PrimFunc) -> bool:
-    """Say whether a block adds a number of each channel to what was summed up before."""
+    """Return whether a block adds a number for each channel to a finished sum."""
     return any(
         isinstance(getattr(block.body, "value", None), tirx.Add) and "conv2d" not in str(block.name_hint)
         for block in list_blocks(function)
@@ -72,7 +72,7 @@ def test_sums_of_floats_are_made_integers_only_as_bytes() -> None:
 
 
 def test_a_bias_of_very_many_steps_leaves_sums_in_floats() -> None:
-    """Of dead channels: it is added to the scaled sum, for float32 has no such integers."""
+    """The bias of dead channels is added to the scaled sum, because float32 cannot represent integers of this size."""
     net = Network(np.random.RandomState(0))
     made = convolve(net, net.round("x", IN_SCALE, 100), depthwise=True, steps=1 << 25)
     model = net.finish(net.round(made, 400 * OUT_SCALE, 120), (1, 24, 7, 7))

@@ -1,4 +1,4 @@
-"""Quantised graphs against ONNX Runtime, which computes them in integers too: equal to the last bit."""
+"""Quantised graphs equal ONNX Runtime, which computes them in integers, too, to the last bit."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_residual_sums_and_activations_are_within_a_step() -> None:
 
 
 def test_a_bias_in_floats_is_taken_too() -> None:
-    """NNCF leaves biases as they are: they are rounded to steps of the sum, a thousandth of the output's."""
+    """NNCF leaves biases in floats; they are rounded to steps of the sum, a thousandth of the output's steps."""
     net = Network(np.random.RandomState(9))
     weights, _ = net.weigh((16, 8, 1, 1))
     bias = net.keep(np.random.RandomState(0).uniform(-1, 1, 16).astype(np.float32))
@@ -160,14 +160,14 @@ def test_a_bias_in_floats_is_taken_too() -> None:
 
 
 def count_float_sums(model: bytes) -> int:
-    """Return how many numbers are added to something that has as many channels, as a bias is."""
+    """Return the number of float sums with one operand per channel, like a bias."""
     calls = operator_calls(lower_qdq_to_int8(import_onnx(model).mod), "relax.add")
     return sum(str(call.ty.dtype) == "float32" and len(getattr(call.args[1].ty, "shape", ())) > 0 for call in calls)
 
 
 @pytest.mark.parametrize("high", [6.0, 3.0])
 def test_bounds_of_a_sum_are_bounds_of_its_integers(high: float) -> None:
-    """A ReLU6 as exporters write it: no bound is left besides those of a byte, or they are one with these."""
+    """The bound is a ReLU6 as exporters write it: only a byte's bounds are left, or it coincides with these."""
     net = Network(np.random.RandomState(9))
     weights, scales = net.weigh((16, 8, 1, 1))
     made = net.add("Conv", [net.round("x", IN_SCALE, 100), weights, net.offset(16, scales, IN_SCALE)])
@@ -195,7 +195,7 @@ def test_bounds_beyond_what_a_byte_holds(activations: str, kind: str, bounds: tu
 
 
 def test_a_bias_of_many_steps_is_added_as_floats() -> None:
-    """NNCF's of dead channels, whose weights are nearly 0; the others lose nothing by it."""
+    """The bias is NNCF's, of dead channels with weights of nearly 0; the other channels lose nothing by it."""
     net = Network(np.random.RandomState(9))
     scales = np.full(16, 0.01, np.float32)
     scales[5] = 1e-16
@@ -206,14 +206,14 @@ def test_a_bias_of_many_steps_is_added_as_floats() -> None:
     model = net.finish(net.round(made, OUT_SCALE, 20), (1, 8, 6, 6))
     mod = lower_qdq_to_int8(import_onnx(model).mod)
     assert count_float_sums(model) == 1
-    assert len(operator_calls(mod, "relax.maximum")) == 2  # of the input and the result: ReLU is a bound of its own
+    assert len(operator_calls(mod, "relax.maximum")) == 2  # of the input and the result; the ReLU is a bound of its own
     x = np.random.RandomState(1).uniform(-3, 3, (1, 8, 6, 6)).astype(np.float32)
     want = run_onnx(model, {"x": x}, "the network")["y"]  # ONNX Runtime's optimised bias has too few bits for it
     np.testing.assert_array_equal(compute(model, x), want)
 
 
 def test_an_enormous_bias_overflows_nothing() -> None:
-    """Of a channel whose weights are nearly 0 the bias has billions of its tiny steps."""
+    """A channel has weights of nearly 0, so that its bias has billions of its tiny steps."""
     net = Network(np.random.RandomState(11))
     scales = np.full(8, 0.01, np.float32)
     scales[3] = 1e-9

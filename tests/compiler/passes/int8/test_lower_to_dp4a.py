@@ -1,4 +1,4 @@
-"""Convolutions and products by words of four bytes, for GPUs: ONNX Runtime's numbers, computed by the CPU."""
+"""Convolutions and products on words of four bytes, for GPUs: the CPU computes ONNX Runtime's numbers with them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ cards = pytest.mark.parametrize("card", TARGETS)
 
 
 def count(lowered: Lowered, text: str) -> int:
-    """Return how many of the functions that are called have the text."""
+    """Return the number of called functions that contain the text."""
     return sum(text in str(lowered.mod[variable]) for variable in called_functions(lowered.mod))
 
 

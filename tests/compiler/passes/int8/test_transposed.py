@@ -36,7 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def transposed(given: dict[str, Any], seed: int = 0, activations: str = "uint8", axis: int | None = 1) -> Case:
-    """Return a network of one transposed convolution of 10 channels to 6."""
+    """Return a network of one transposed convolution from 10 channels to 6."""
     attributes = dict(given)
     kernel, zero = attributes.pop("kernel"), attributes.pop("zero", 77)
     net = Network(np.random.RandomState(seed), activations)
@@ -54,7 +54,7 @@ def find_types(model: bytes) -> set[str]:
 
 
 def check(got: np.ndarray, want: np.ndarray) -> None:
-    """ONNX Runtime adds up floats here: what lies half-way between two steps may fall to either side."""
+    """Compare with ONNX Runtime, which adds up floats here: ties between two steps may go to either side."""
     assert got.shape == want.shape
     assert np.unique(want).size > 10
     apart = np.rint(np.abs(got - want) / OUT_SCALE)

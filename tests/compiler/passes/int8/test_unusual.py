@@ -1,4 +1,4 @@
-"""Quantised graphs that no exporter is known to write, and that are right all the same."""
+"""Quantised graphs that no known exporter writes, and that are right all the same."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_factor_before_a_product_is_a_part_of_its_steps(alpha: float) -> None:
     bias = net.offset(24, scales, SCALE)
     made = net.round(net.add("Gemm", [net.round("x", SCALE, 120), weights, bias], alpha=alpha), 0.2, 120)
     check(net, made, (9, 40), allowed=0.2 * 1.01)
-    net.nodes.pop()  # what `check` appended
+    net.nodes.pop()  # the node that `check` appended
     products = operator_calls(lower_qdq_to_int8(import_onnx(net.finish(made, (9, 40))).mod), "relax.matmul")
     assert [str(call.ty.dtype) for call in products] == ["int32"]
 
@@ -164,5 +164,5 @@ def test_a_bound_on_either_side(kind: str, *, is_first: bool) -> None:
     net.nodes.pop()
     mod = lower_qdq_to_int8(import_onnx(net.finish(net.nodes[-1].output[0], SHAPE)).mod)
     bounds = (operator_calls(mod, f"relax.{each}") for each in ("maximum", "minimum"))
-    rounded_once = 2  # the input's
+    rounded_once = 2  # the input's rounding
     assert [len(calls) for calls in bounds] == [rounded_once, rounded_once]

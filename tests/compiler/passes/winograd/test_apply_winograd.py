@@ -30,7 +30,7 @@ pytestmark = pytest.mark.compiler
 
 ALGORITHMS = ["winograd2", "winograd4"]
 TOLERANCE = {"winograd2": 1e-5, "winograd4": 5e-5}
-"""Of the largest output: what the two may be off from float64, and with them their gain in speed is honest."""
+"""The largest allowed error against float64, relative to the largest output; within it the gain in speed is honest."""
 
 SHAPES = {
     "even": ((1, 16, 16, 12), 32, [1, 1, 1, 1]),
@@ -160,7 +160,7 @@ UNARY: dict[str, dict[str, float]] = {
     "LeakyRelu": {"alpha": 0.1},
     "ThresholdedRelu": {"alpha": 0.2},
 }
-"""Elementwise operators of one input, with their attributes."""
+"""The elementwise operators of one input, with their attributes."""
 CONSTANTS = {
     "w": draw(16, 16, 3, 3, seed=1) / 12,
     "s": np.full((16, 1, 1), 0.3, np.float32),
@@ -171,7 +171,7 @@ BINARY = ("Add", "Sub", "Mul", "Max", "Min")
 
 @st.composite
 def draw_residuals(draw: st.DrawFn) -> list[onnx.NodeProto]:
-    """Draw x → Relu(Conv(x)) = t → f(t) joined with Conv(t), where the operators of f stand before that or after it."""
+    """Draw x → Relu(Conv(x)) = t → f(t) joined with Conv(t); the operators of f stand before or after Conv(t)."""
     steps = [helper.make_node("Neg", ["t"], ["f0"])]
     for i in range(1, draw(st.integers(1, 4))):
         kind = draw(st.sampled_from([*UNARY, *BINARY, "BatchNormalization"]))
@@ -192,7 +192,7 @@ def check_residual(path: Path, algorithm: str, target: tvm.target.Target) -> Non
     lowered, data = lower_all(path, target, algorithm), draw(1, 16, 9, 10)
     assert lowered.notes == ()
     got, want = run(lowered, target, data), expect(path, data)
-    steps = np.mean(np.abs(got - want) > 1e-3)  # Ceil, Floor, Round and Sign of almost the same number
+    steps = np.mean(np.abs(got - want) > 1e-3)  # Ceil, Floor, Round and Sign of almost equal numbers
     assert steps < 0.01, float(np.abs(got - want).max())
 
 
@@ -310,7 +310,7 @@ def test_every_task_is_a_candidate_as_it_is(
     assert tasks
     for task in tasks:
         (first, *_) = list_schedules(task.mod, cpu, 16)
-        assert first.trace.insts, task.name  # a record of nothing would be ignored
+        assert first.trace.insts, task.name  # an empty record would be ignored
 
 
 def test_no_function_is_a_naive_nest(save_model: Callable[..., Path], cpu: tvm.target.Target) -> None:

@@ -1,4 +1,4 @@
-"""Which convolutions are computed by Winograd's algorithm although nobody has timed them."""
+"""The convolutions that use Winograd's algorithm without a measurement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ TIMED = {
     (13, 256, 512): "direct",
     (13, 512, 512): "direct",
 }
-"""Rows, channels of input and output → what is fastest, or nearly so with far smaller weights: timed on AVX2."""
+"""The fastest algorithm by rows, input channels and output channels, timed on AVX2.
+
+A nearly fastest one with far smaller weights counts as the fastest.
+"""
 
 
 def choose(shape: tuple[int, int, int], cpu: str, images: int = 1) -> str:
@@ -51,7 +54,7 @@ def test_wide_vectors_want_more_channels() -> None:
     assert choose((40, 16, 16), "x86-64-v4") == "direct"
     assert choose((40, 64, 64), "x86-64-v4") == "winograd4"
     assert choose((40, 64, 72), "x86-64-v4") == "winograd4"
-    assert choose((40, 32, 36), "x86-64-v4") == "direct"  # the last fill a quarter of a vector
+    assert choose((40, 32, 36), "x86-64-v4") == "direct"  # the last ones fill a quarter of a vector
 
 
 def test_several_pictures_share_the_weights() -> None:

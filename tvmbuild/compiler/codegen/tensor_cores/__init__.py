@@ -1,1 +1,1 @@
-"""TVM's tensor intrinsics of NVIDIA's tensor cores: products of tiles, summed up in float32, by type of operands."""
+"""Tensor intrinsics for NVIDIA's tensor cores, by the operands' type: products of tiles, summed up in float32."""

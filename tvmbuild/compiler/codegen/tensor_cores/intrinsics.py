@@ -1,4 +1,4 @@
-"""What a schedule needs of tensor intrinsics: their names, the tiles' depth, and where tiles are kept."""
+"""Tensor intrinsics as a schedule needs them: their names, the tiles' depth, and the tiles' scopes."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 SIDE = 16
-"""Rows and columns of a tile of the output."""
+"""The number of rows and of columns of an output tile."""
 Scopes = tuple[str, str, str]
-"""Of tiles of the left operand, of the right one, and of sums."""
+"""The scopes of tiles of the left operand, of the right operand, and of sums."""
 Steps = dict[str, tuple[Any, Any]]
-"""What each does, as loops that TVM looks for, and as it is written; by the names below."""
+"""The steps by the names below: the loops that TVM looks for, and the code that replaces them."""
 
 
 @dataclass(frozen=True)
 class Intrinsics:
-    """Of one type of operands."""
+    """The intrinsics for one type of operands."""
 
     load_left: str
     load_right: str
     multiply: str
     multiply_turned: str
-    """The same where the right operand is written first, as convolutions have it."""
+    """The same product with the right operand written first, as convolutions have it."""
     fill: str
     store: str
     depth: int
-    """Of a tile of the operands."""
+    """The depth of an operand's tile."""
     scopes: Scopes

@@ -1,8 +1,8 @@
-"""Products of tiles of bfloat16 and of float32 as TF32, by PTX's `mma.sync`, which TVM's `wmma` does not know.
+"""Products of tiles of bfloat16, and of float32 as TF32, by PTX's `mma.sync`, which TVM's `wmma` does not know.
 
-A tile is some registers of each of a warp's 32 threads: the first numbers of what TVM takes for each thread's own copy.
-Which of them are whose is in the PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m16n8k16":
-https://docs.nvidia.com/cuda/parallel-thread-execution/
+A tile occupies some registers in each of a warp's 32 threads. TVM takes it for a buffer of each thread's own; the
+registers are the first numbers of that buffer. The PTX ISA shows which thread holds which numbers, in "Matrix Fragments
+for mma.m16n8k8" and "mma.m16n8k16": https://docs.nvidia.com/cuda/parallel-thread-execution/
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tvmbuild.compiler.codegen.tensor_cores.tiles import Tiles
 _SCOPES: Scopes = ("local", "local", "local")
 _TF32, _BFLOAT16 = 8, 16
 _LANE = "const int row = threadIdx.x >> 2, column = threadIdx.x & 3;"
-"""What of a tile is a thread's begins there; the first dimension of a block of threads is a warp."""
+"""The place where a thread's part of a tile begins; the first dimension of a block of threads is a warp."""
 
 _FILL = """
 __forceinline__ __device__ void tvmbuild_fill(float* sums) {

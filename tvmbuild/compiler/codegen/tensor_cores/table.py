@@ -1,4 +1,4 @@
-"""Which intrinsics multiply operands of which type, and how deep their tiles are."""
+"""The tensor-core intrinsics for each type of operands, and the depth of their tiles."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tvmbuild.compiler.codegen.tensor_cores.intrinsics import Intrinsics
 
 _MAKERS = {"float16": wmma.make, "bfloat16": mma.make_bfloat16, "float32": mma.make_tf32}
 TYPES = tuple(_MAKERS)
-"""Of operands; of float32 tensor cores take the first 10 bits (TF32)."""
+"""The types of operands; tensor cores take the first 10 bits of a float32 (TF32)."""
 
 
 @cache
 def register_tensor_cores(dtype: str) -> Intrinsics:
-    """Make those for operands of a type known, once in a process, and return what a schedule needs of them."""
+    """Register the intrinsics for one type of operands, once in a process, and return their names, depth and scopes."""
     suffix = "" if dtype == "float16" else f"_{dtype}"
     tiles = _MAKERS[dtype]()
     steps = tiles.write_steps()

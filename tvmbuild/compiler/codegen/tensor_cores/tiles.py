@@ -1,6 +1,6 @@
-"""The steps of a product on tensor cores as TVM wants them: loops to look for, and a call in their place.
+"""The steps of a product on tensor cores in the form that TVM wants: loops to look for, and a call that replaces them.
 
-What is called differs by how a card is programmed (wmma.py, mma.py); the tiles are the same.
+The calls depend on the programming interface of the card (wmma.py, mma.py); the tiles are the same.
 """
 
 # mypy: disable-error-code="valid-type, untyped-decorator"
@@ -19,28 +19,28 @@ from tvmbuild.compiler.codegen.tensor_cores.intrinsics import Scopes, Steps
 Call = Callable[..., Any]
 _BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _COPIED = 16
-"""Bytes that an operand's tile in shared memory begins at a multiple of."""
+"""The alignment of an operand's tile in shared memory, in bytes."""
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """Tiles of 16 x ``depth`` and ``depth`` x 16, and what is called with their buffers."""
+    """Tiles of 16 x ``depth`` and ``depth`` x 16, and the calls on their buffers."""
 
     dtype: str
     depth: int
     scopes: Scopes
     fill: Call
-    """(sums)."""
+    """The arguments are (sums)."""
     load_left: Call
-    """(source, tile); so is the next."""
+    """The arguments are (source, tile), as in the next field."""
     load_right: Call
     multiply: Call
-    """(left, right, sums)."""
+    """The arguments are (left, right, sums)."""
     store: Call
-    """(sums, target)."""
+    """The arguments are (sums, target)."""
 
     def write_steps(self) -> Steps:
-        """Return each step's loops and what is in their place."""
+        """Return each step's loops and their replacement."""
         straight, turned, implementation = _multiply(self)
         return {
             "load_left": _load(self, self.scopes[0], (16, self.depth), self.load_left),

@@ -41,7 +41,7 @@ def _store(sums: Any, target: Any) -> Any:
 
 
 def _place(tile: Any) -> tuple[Any, ...]:
-    """Return a tile's buffer, its sizes and which fragment of the buffer it is."""
+    """Return a tile's buffer, its sizes and the index of its fragment in the buffer."""
     return tile.data, SIDE, SIDE, SIDE, _which(tile)
 
 

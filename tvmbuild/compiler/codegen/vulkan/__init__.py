@@ -1,1 +1,1 @@
-"""Kernels for Vulkan: TensorIR → SPIR-V, from the public specifications alone."""
+"""Vulkan code generation: TensorIR → SPIR-V kernels, from the public specifications alone."""

@@ -1,7 +1,7 @@
-"""Elements of arguments that a loop reads and writes at places that do not change within it: what it adds up.
+"""Accumulators: elements of arguments that a loop reads and writes at an index that does not change within the loop.
 
-They are kept in a register: NVIDIA's driver computed wrong maxima in memory, beside arguments that are only read; and
-it is faster.
+A register keeps them. In memory, beside arguments that are only read, NVIDIA's driver computed wrong maxima; and
+registers are faster.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ _SYNCHRONISE = "tirx.tvm_storage_sync"
 
 @dataclass
 class _Accesses:
-    """What a loop does with one argument."""
+    """The accesses of a loop to one argument."""
 
     memory: Memory
     indices: list[Any] = field(default_factory=list)
-    """Each place once."""
+    """The different indices, each one once."""
     is_read: bool = False
     has_lanes: bool = False
 
 
 def list_accumulators(loop: Any, make: Expressions) -> list[tuple[Memory, Value]]:
-    """Return the elements; of a buffer all that the loop accesses, or none.
+    """Return the loop's accumulators: all elements of a buffer that the loop accesses, or none of that buffer.
 
-    Only what each turn writes: a thread that does not write must not put back what it has read, nor read there.
+    Only elements that every turn of the loop writes count: a thread that does not write an element must neither read it
+    nor write it back.
     """
     if not _turns(loop) or not any(_is_argument(each, make) for each in walk_statements(loop.body)):
         return []
@@ -56,7 +57,7 @@ def list_accumulators(loop: Any, make: Expressions) -> list[tuple[Memory, Value]
 
 
 def is_barrier(node: Any) -> bool:
-    """Say whether threads wait for each other there."""
+    """Return whether threads wait for each other at the node."""
     return isinstance(node, ir.Call) and isinstance(node.op, ir.Op) and str(node.op.name) == _SYNCHRONISE
 
 
@@ -65,7 +66,7 @@ def _turns(loop: Any) -> bool:
 
 
 def _stays(index: Any, inside: set[int]) -> bool:
-    """Say whether the loop does not change an index."""
+    """Return whether the index stays the same throughout the loop."""
     return not any(
         isinstance(node, ir.TensorLoad) or (isinstance(node, tirx.Var) and hash(node) in inside) for node in walk(index)
     )
@@ -76,7 +77,7 @@ def _is_among(index: Any, others: list[Any]) -> bool:
 
 
 def _list_stores(statement: Any) -> Iterator[Any]:
-    """Yield the places that are written whenever the statement runs."""
+    """Yield the indices that are written whenever the statement runs."""
     if isinstance(statement, tirx.BufferStore):
         yield statement.indices[0]
     elif isinstance(statement, tirx.SeqStmt):
@@ -96,7 +97,7 @@ def _is_argument(statement: Any, make: Expressions) -> bool:
 
 
 def _list_accesses(loop: Any, make: Expressions) -> list[_Accesses]:
-    """Return what the loop does with each argument; nothing where threads wait for each other."""
+    """Return the loop's accesses to each argument; none if threads wait for each other in the loop."""
     found: dict[int, _Accesses] = {}
     for node in walk(loop.body):
         if is_barrier(node):

@@ -1,4 +1,4 @@
-"""A SPIR-V module under construction: types, constants and variables once each, in the order the format asks for."""
+"""A SPIR-V module under construction, in the order of the format; types, constants and variables are declared once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKING = {"f32": "<f", "f64": "<d", "u32": "<I", "u64": "<Q"}
 class Assembly:
     """One module with one kernel, `main`.
 
-    Scalar types are named `bool`, `u8` … `u64` and `f16` … `f64`; integers have no sign, their instructions do.
+    Scalar types are named `bool`, `u8` … `u64` and `f16` … `f64`. Integer types have no sign; their instructions have.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Assembly:
         return result
 
     def emit_as(self, result: int, op: Op, type_id: int, *operands: int) -> None:
-        """Append an instruction whose result has its number already."""
+        """Append an instruction whose result already has its number."""
         _append(self._code, op, (type_id, result, *operands))
 
     def decorate(self, what: int, decoration: Decoration, *values: int) -> None:
@@ -64,7 +64,7 @@ class Assembly:
     # ------------------------------------------------------------------- types and constants
 
     def scalar(self, name: str) -> int:
-        """Return the type of that name."""
+        """Return the scalar type of that name."""
         if name == "bool":
             return self._declare(Op.TYPE_BOOL)
         if name in _TYPES:
@@ -74,7 +74,7 @@ class Assembly:
         return self._declare(Op.TYPE_INT, _INTEGERS[name], 0)
 
     def vector(self, name: str, lanes: int) -> int:
-        """Return the vector type; the scalar's own for one lane."""
+        """Return the vector type; for one lane, the scalar type."""
         return self.scalar(name) if lanes == 1 else self._declare(Op.TYPE_VECTOR, self.scalar(name), lanes)
 
     def array(self, element: int, length: int) -> int:
@@ -117,7 +117,7 @@ class Assembly:
     # ------------------------------------------------------------------- variables
 
     def buffer(self, binding: int, element: int, stride: int) -> int:
-        """Declare a storage buffer that is one array; its variable is to be decorated by the caller."""
+        """Declare a storage buffer that is one array; the caller decorates its variable."""
         array = self._once(("array", element, stride), Op.TYPE_RUNTIME_ARRAY, element)
         if ("stride", array) not in self._known:
             self._known["stride", array] = array
@@ -129,12 +129,12 @@ class Assembly:
         return variable
 
     def push_constants(self, names: Iterable[str]) -> int:
-        """Declare the scalars of a call, eight bytes each; access by their number."""
+        """Declare the scalar arguments of a call, eight bytes each; they are accessed by their index."""
         members = tuple(self.scalar(name) for name in names)
         return self._variable(Storage.PUSH_CONSTANT, self._block(members, tuple(8 * i for i in range(len(members)))))
 
     def builtin(self, number: int) -> int:
-        """Return the input variable of three unsigned numbers."""
+        """Return a built-in input variable, which has three unsigned numbers."""
         key = ("builtin", number)
         if key not in self._known:
             variable = self._variable(Storage.INPUT, self.vector("u32", 3))
@@ -144,11 +144,11 @@ class Assembly:
         return self._known[key]
 
     def shared(self, type_id: int) -> int:
-        """Declare memory of the group."""
+        """Declare memory of the workgroup."""
         return self._variable(Storage.WORKGROUP, type_id)
 
     def local(self, type_id: int) -> int:
-        """Declare memory of the thread."""
+        """Declare memory of one thread."""
         result = self.new_id()
         _append(self._variables, Op.VARIABLE, (self.pointer(Storage.FUNCTION, type_id), result, Storage.FUNCTION))
         return result
@@ -168,7 +168,7 @@ class Assembly:
         return block
 
     def _once(self, key: Hashable, op: Op, *operands: int) -> int:
-        """Declare a type that decorations tell from its equals."""
+        """Declare a type that only decorations distinguish from equal types."""
         if key not in self._known:
             result = self.new_id()
             _append(self._globals, op, (result, *operands))
@@ -178,7 +178,7 @@ class Assembly:
     # ------------------------------------------------------------------- the whole
 
     def finish(self, local_size: tuple[int, int, int]) -> list[int]:
-        """Return the module's words."""
+        """Return the words of the complete module."""
         void = self._declare(Op.TYPE_VOID)
         signature = self._declare(Op.TYPE_FUNCTION, void)
         main, label = self.new_id(), self.new_id()
@@ -216,7 +216,7 @@ def _text(text: str) -> tuple[int, ...]:
 
 
 def _to_half(value: float) -> float:
-    """Return what a half-precision number can hold: beyond its range, infinity."""
+    """Return the number as half precision holds it: infinity beyond its range."""
     try:
         struct.pack("<e", value)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Conditions: comparisons of integers, and what is made of truth."""
+"""Conditions: comparisons of integers, and logic on truth values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPARISONS = {
     "GT": (Op.S_GREATER_THAN, Op.U_GREATER_THAN),
     "GE": (Op.S_GREATER_EQUAL, Op.U_GREATER_EQUAL),
 }
-"""By TensorIR's nodes: with signs, and without."""
+"""The signed and the unsigned instruction, by TensorIR's node."""
 _LOGIC = {
     "Add": Op.LOGICAL_OR,
     "Mul": Op.LOGICAL_AND,
@@ -28,18 +28,18 @@ _LOGIC = {
     "BitwiseOr": Op.LOGICAL_OR,
     "BitwiseXor": Op.LOGICAL_NOT_EQUAL,
 }
-"""By TensorIR's nodes, of two conditions."""
+"""The instruction on two conditions, by TensorIR's node."""
 
 
 class Conditions:
-    """Makes conditions of values."""
+    """A builder of conditions from values."""
 
     def __init__(self, emitter: Emitter, integers: Integers) -> None:
         self._emit = emitter
         self._integers = integers
 
     def compare(self, name: str, a: Value, b: Value) -> Value:
-        """Return how two integers compare; a constant where their bounds say it."""
+        """Compare two integers; the result is a constant if the bounds decide it."""
         known = _decide(name, a, b)
         if known is not None:
             return self._emit.truth(known)
@@ -48,20 +48,20 @@ class Conditions:
         return self._make(COMPARISONS[name][0 if signed else 1], a.id, b.id)
 
     def combine(self, name: str, a: Value, b: Value) -> Value:
-        """Return what TensorIR's node of that name makes of two conditions."""
+        """Combine two conditions by TensorIR's node of that name."""
         if name not in _LOGIC:
             raise NotImplementedError(f"{name} of conditions")
         return self._make(_LOGIC[name], a.id, b.id)
 
     def both(self, a: Value, b: Value) -> Value:
-        """Return whether both hold."""
+        """Return the condition that both hold."""
         for one, other in ((a, b), (b, a)):
             if one.low == one.high:
                 return other if one.low else one
         return self._make(Op.LOGICAL_AND, a.id, b.id)
 
     def negate(self, value: Value) -> Value:
-        """Return the opposite."""
+        """Return the opposite condition."""
         return Value(self._emit.pure(Op.LOGICAL_NOT, "bool", value.id), "bool", 1 - value.high, 1 - value.low)
 
     def _make(self, op: Op, a: int, b: int) -> Value:
@@ -69,7 +69,7 @@ class Conditions:
 
 
 def _decide(name: str, a: Value, b: Value) -> bool | None:
-    """Return what bounds say of a comparison."""
+    """Return the result of a comparison if the bounds decide it, else None."""
     if name in ("GT", "GE"):
         return _decide({"GT": "LT", "GE": "LE"}[name], b, a)
     if name == "LT":

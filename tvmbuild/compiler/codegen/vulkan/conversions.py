@@ -1,4 +1,4 @@
-"""From one type to another: casts, the same bits read otherwise, and what lies in memory."""
+"""Conversions: casts, reinterpreted bits, and the types of numbers in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Conversions:
         self._integers = integers
 
     def cast(self, value: Value, source: DType, to: DType) -> Value:
-        """Return a value of ``source`` as one of ``to``, as C does."""
+        """Cast a value of ``source`` to ``to``, as C does."""
         if source == to:
             return value
         if to == BOOL:
@@ -36,18 +36,18 @@ class Conversions:
         return Value(self._emit.pure(op, to.register, value.id), to.register)
 
     def _truncate(self, value: Value, to: DType) -> Value:
-        """Return a number rounded to zero, in the bits of a register, of which ``to`` keeps the last."""
+        """Round a number toward zero, in a register's width, and keep the last bits that fit into ``to``."""
         wide = to if to.bits >= INT32.bits else INT32
         op = Op.CONVERT_F_TO_U if wide.kind == "uint" else Op.CONVERT_F_TO_S
         number = Value(self._emit.pure(op, to.register, value.id), to.register, *wide.bounds)
         return self._integers.wrap(number, to)
 
     def resize(self, value: Value, kind: Kind) -> Value:
-        """Return a floating-point number in another precision."""
+        """Convert a floating-point number to another precision."""
         return value if value.kind == kind else Value(self._emit.pure(Op.F_CONVERT, kind, value.id), kind)
 
     def reinterpret(self, value: Value, source: DType, to: DType) -> Value:
-        """Return the same bits as another type of as many."""
+        """Reinterpret the bits as another type of the same width."""
         if source.kind == to.kind != "float" or source == to:
             return self._integers.wrap(value, to)
         if to.kind == "float" and to.bits == INT32.bits:
@@ -59,10 +59,10 @@ class Conversions:
         raise NotImplementedError(f"the bits of {source.kind}{source.bits} as {to.kind}{to.bits}")
 
     def from_memory(self, loaded: int, dtype: DType, stored: Kind) -> Value:
-        """Return what was loaded of a buffer of ``dtype``, whose elements are ``stored``."""
+        """Convert a scalar loaded from a buffer of ``dtype``, whose elements are ``stored``."""
         if dtype.kind == "float":
             return self.resize(Value(loaded, stored), dtype.register)
-        if stored in ("u8", "u16"):  # nothing else may be done with them
+        if stored in ("u8", "u16"):  # no other instruction takes them
             loaded = self._emit.pure(Op.S_CONVERT if dtype.kind == "int" else Op.U_CONVERT, "u32", loaded)
         if dtype == BOOL:
             zero = self._emit.assembly.constant("u32", 0)
@@ -70,7 +70,7 @@ class Conversions:
         return Value(loaded, dtype.register, *dtype.bounds)
 
     def to_memory(self, value: Value, dtype: DType, stored: Kind) -> int:
-        """Return what is stored of a value of ``dtype`` in a buffer whose elements are ``stored``."""
+        """Convert a value of ``dtype`` to the elements of its buffer, which are ``stored``."""
         if dtype == BOOL:
             value = self._choose(value, INT32)
         elif dtype.kind == "float":

@@ -1,4 +1,4 @@
-"""Instructions without side effects, each once where its value is known already."""
+"""Emission of instructions without side effects, once for each value (value numbering)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmbuild.compiler.codegen.vulkan.values import INT32, DType, Kind, Value
 
 
 class Emitter:
-    """Numbers values: an equal instruction in this block or one around it gives the same value."""
+    """Value numbering: an equal instruction in the same block or an enclosing one gives the same value."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
@@ -21,7 +21,7 @@ class Emitter:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Forget at the end what only the code inside has computed."""
+        """Forget at the end the values that only the code inside has computed."""
         self._scopes.append([])
         try:
             yield
@@ -47,7 +47,7 @@ class Emitter:
         return self.pure(Op.EXT_INST, kind, self.assembly.glsl, instruction, *operands)
 
     def read(self, pointer: int, kind: Kind, lanes: int = 1, *, constant: bool = False) -> int:
-        """Return what a pointer points to; ``constant``: nothing ever writes it."""
+        """Load from a pointer; ``constant`` means that nothing ever writes the memory."""
         type_id = self.assembly.vector(kind, lanes)
         if not constant:
             return self.assembly.result(Op.LOAD, type_id, pointer)
@@ -64,7 +64,7 @@ class Emitter:
         return self._known[key]
 
     def integer(self, value: int, dtype: DType = INT32) -> Value:
-        """Return a constant."""
+        """Return an integer constant."""
         kind = "u32" if INT32.bounds[0] <= value <= INT32.bounds[1] else dtype.register
         if (value, kind) not in self._constants:
             constant = self.assembly.constant(kind, value)
@@ -72,7 +72,7 @@ class Emitter:
         return self._constants[value, kind]
 
     def number(self, value: float, kind: Kind) -> Value:
-        """Return a constant of a floating-point type."""
+        """Return a floating-point constant."""
         return Value(self.assembly.constant(kind, value), kind)
 
     def truth(self, value: bool) -> Value:
@@ -80,7 +80,7 @@ class Emitter:
         return Value(self.assembly.constant("bool", value), "bool", int(value), int(value))
 
     def select(self, condition: Value, yes: Value, no: Value) -> Value:
-        """Return one of two values of a kind."""
+        """Return one of two values of the same kind, by the condition."""
         if yes == no:
             return yes
         low, high = min(yes.low, no.low), max(yes.high, no.high)

@@ -1,4 +1,4 @@
-"""Single-precision arithmetic that drivers leave as it is written, with operators."""
+"""Single-precision arithmetic, written with operators, that drivers must not change."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ class Exact:
         return self.emitter.pure(Op.F_ORD_GREATER_THAN, "bool", self.id, self.constant(other).id)
 
     def is_nan(self) -> int:
-        """Return the condition, from the bits: drivers may think that there are no such numbers."""
+        """Return the condition that it is NaN, from its bits: drivers may assume that NaN never occurs."""
         return self.emitter.pure(Op.U_GREATER_THAN, "bool", (self.magnitude()), self.word(0x7F800000))
 
     def is_infinite(self) -> int:
-        """Return the condition, from the bits."""
+        """Return the condition that it is infinite, from its bits."""
         return self.emitter.pure(Op.I_EQUAL, "bool", self.magnitude(), self.word(0x7F800000))
 
     def is_negative(self) -> int:
-        """Return the condition that its sign is set, which zeros have too."""
+        """Return the condition that its sign bit is set, which zeros can have too."""
         sign = self.integer(Op.SHIFT_RIGHT_LOGICAL, self.bits(), self.word(31))
         return self.emitter.pure(Op.I_NOT_EQUAL, "bool", sign, self.word(0))
 
     def is_zero(self) -> int:
-        """Return the condition, from the bits."""
+        """Return the condition that it is zero, from its bits."""
         return self.emitter.pure(Op.I_EQUAL, "bool", self.magnitude(), self.word(0))
 
     def magnitude(self) -> int:
@@ -77,44 +77,44 @@ class Exact:
         return self.emitter.assembly.constant("u32", value)
 
     def from_bits(self, bits: int) -> Exact:
-        """Return the number that has these bits."""
+        """Return the number with these bits."""
         return self._make(self.emitter.pure(Op.BITCAST, "f32", bits))
 
     def select(self, condition: int, yes: Exact | float) -> Exact:
-        """Return ``yes`` where the condition holds, else itself."""
+        """Return ``yes`` where the condition holds, else this number."""
         other = yes if isinstance(yes, Exact) else self.constant(yes)
         return self._make(self.emitter.pure(Op.SELECT, "f32", condition, other.id, self.id))
 
     def apply(self, instruction: Glsl, *others: Exact | float) -> Exact:
-        """Return the result of an instruction of GLSL.std.450 on it and others."""
+        """Return the result of a GLSL.std.450 instruction on this number and others."""
         ids = [each.id if isinstance(each, Exact) else self.constant(each).id for each in others]
         return self._make(self.emitter.glsl(instruction, "f32", self.id, *ids))
 
     def split(self) -> tuple[Exact, Exact]:
-        """Return two numbers of few bits that it is the sum of."""
+        """Split the number into a sum of two numbers of few bits."""
         high = self.from_bits(self.integer(Op.BITWISE_AND, self.bits(), self.word(0xFFFFF000)))
         return high, self - high
 
     def clamp(self, low: float, high: float) -> Exact:
-        """Return the nearest number between two."""
+        """Clamp the number to a range."""
         return self.apply(Glsl.F_MAX, low).apply(Glsl.F_MIN, high)
 
     def polynomial(self, coefficients: Sequence[float]) -> Exact:
-        """Return Horner's scheme of it, the highest power's coefficient first."""
+        """Evaluate a polynomial by Horner's scheme; the highest power's coefficient comes first."""
         value = self.constant(coefficients[0])
         for coefficient in coefficients[1:]:
             value = value * self + coefficient
         return value
 
     def polynomial_of(self, square: Exact, coefficients: Sequence[float]) -> Exact:
-        """Return x + x · y · (the polynomial of y), of itself and its square."""
+        """Return x + x · y · p(y): x is this number, y its square, and p the polynomial."""
         return square.polynomial(coefficients) * square * self + self
 
     def with_sign(self, like: Exact) -> Exact:
-        """Return the positive number with another's sign; that one itself where it is no number."""
+        """Return this positive number with the sign of ``like``; if ``like`` is NaN, return ``like``."""
         sign = self.integer(Op.BITWISE_AND, like.bits(), self.word(0x80000000))
         return self.from_bits(self.integer(Op.BITWISE_OR, self.bits(), sign)).select(like.is_nan(), like)
 
     def integer(self, op: Op, a: int, b: int) -> int:
-        """Return the result of an instruction on integers."""
+        """Return the result of an integer instruction."""
         return self.emitter.pure(op, "u32", a, b)

@@ -1,6 +1,6 @@
-"""Exponentials, logarithms and what is made of them, in single precision.
+"""Exponentials, logarithms and functions built on them, in single precision.
 
-Polynomials of Cephes (https://www.netlib.org/cephes/, single precision) and of `fast_math`.
+The polynomials are those of Cephes (https://www.netlib.org/cephes/, single precision) and of `fast_math`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ _ERF_NUMERATOR = (
 _ERF_DENOMINATOR = (
     -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
 )  # fmt: skip
-"""Eigen's rational function. Where a multiplication and an addition are two instructions, it is less than `fast_math`'s
-polynomial."""
+"""Eigen's rational function of erf.
+
+Where a multiplication and an addition are two instructions, it takes fewer of them than `fast_math`'s polynomial.
+"""
 _LOG10_2 = (0.30102539, 4.605039e-6)
 _LOG_LN2 = (-2.12194440e-4, 0.693359375)
 _SQRT_HALF = 0.707106781186547524
 _SMALLEST_NORMAL = 1.17549435e-38
 _ALMOST_ALL = 80.0
-"""Where a hyperbolic sine is an exponential."""
+"""The bound above which a hyperbolic sine is half an exponential."""
 _LARGE = 1e9
-"""Its square plus one is its square."""
+"""The bound above which x² + 1 is x²."""
 
 
 def exp(x: Exact) -> Exact:
-    """Return e^x: 2^n times a polynomial."""
+    """Return e^x, computed as 2^n times a polynomial."""
     inside = x.clamp(*EXP_RANGE)
     power = (inside * LOG2E + 0.5).apply(Glsl.FLOOR)
     rest = inside - power * LN2[0] - power * LN2[1]
@@ -72,7 +74,7 @@ def exp10(x: Exact) -> Exact:
 
 
 def _scale(value: Exact, exponent: Exact) -> Exact:
-    """Return the value times 2^exponent, by two factors: 2^128 is no float, and the largest results need it."""
+    """Return value · 2^exponent in two factors: 2^128 is not a float, and the largest results need it."""
     number = value.emitter.pure(Op.CONVERT_F_TO_S, "u32", exponent.id)
     half = value.integer(Op.SHIFT_RIGHT_ARITHMETIC, number, value.word(1))
     return value * _power_of_two(value, half) * _power_of_two(value, value.integer(Op.I_SUB, number, half))
@@ -84,7 +86,7 @@ def _power_of_two(like: Exact, exponent: int) -> Exact:
 
 
 def _split(x: Exact) -> tuple[Exact, Exact]:
-    """Return (m, e) of a positive normal number m · 2^e with m from √½ to √2."""
+    """Return (m, e) of a positive normal number m · 2^e, where m is between √½ and √2."""
     bits = x.bits()
     raw = x.integer(Op.SHIFT_RIGHT_LOGICAL, bits, x.word(23))
     fraction = x.integer(Op.BITWISE_OR, x.integer(Op.BITWISE_AND, bits, x.word(0x007FFFFF)), x.word(0x3F000000))
@@ -98,7 +100,7 @@ def _split(x: Exact) -> tuple[Exact, Exact]:
 
 
 def _log_parts(x: Exact) -> tuple[Exact, Exact, Exact]:
-    """Return (m - 1, what ln m is more than that, e) of a positive number m · 2^e."""
+    """Return (m - 1, ln m - (m - 1), e) of a positive number m · 2^e."""
     tiny = x < _SMALLEST_NORMAL
     mantissa, exponent = _split(x.select(tiny, x * 8388608.0))
     rest = mantissa - 1.0
@@ -108,7 +110,7 @@ def _log_parts(x: Exact) -> tuple[Exact, Exact, Exact]:
 
 
 def _outside(x: Exact, value: Exact) -> Exact:
-    """Return a logarithm's value also where there is none."""
+    """Correct a logarithm's value for zero, negative numbers, infinity and NaN."""
     value = value.select(x < _SMALLEST_NORMAL / 2**23, -math.inf).select(x < 0.0, math.nan)
     infinite = x.emitter.pure(Op.I_EQUAL, "bool", x.bits(), x.word(0x7F800000))
     return value.select(infinite, x).select(x.is_nan(), x)
@@ -148,7 +150,7 @@ def expm1(x: Exact) -> Exact:
 
 
 def power(x: Exact, y: Exact) -> Exact:
-    """Return x^y, of a negative x for whole y."""
+    """Return x^y; a negative x needs a whole y."""
     size = x.apply(Glsl.F_ABS)
     emitter = x.emitter
     value = exp2(y * log2(size)).select(emitter.pure(Op.F_ORD_EQUAL, "bool", size.id, x.constant(1.0).id), 1.0)
@@ -199,7 +201,7 @@ def hyperbolic_cosine(x: Exact) -> Exact:
 
 
 def _half_exp(x: Exact) -> Exact:
-    """Return e^x / 2, also where e^x is too large."""
+    """Return e^x / 2, even if e^x is too large."""
     root = exp(x * 0.5)
     return root * 0.5 * root
 

@@ -1,4 +1,4 @@
-"""Expressions of TensorIR as values: a vector is the tuple of its scalars."""
+"""Translation of TensorIR's expressions to values; a vector is the tuple of its scalars."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ _OPERATORS = {
     "tirx.shift_left": "LShift",
     "tirx.shift_right": "RShift",
 }
-"""Calls that are operators by another name."""
+"""Calls that are operators under another name."""
 _INTEGERS = ("u32", "u64")
 _NAMES = {"abs": "fabs", "round": "nearbyint"}
-"""TensorIR's names of functions that C calls otherwise; its own rules, which vectors pass by, say so of the second."""
+"""TensorIR's function names that C spells differently.
+
+TensorIR's own lowering rules rename the second, but vectors pass them by.
+"""
 
 
 class Expressions:
-    """Makes values of expressions, in the block that is being emitted."""
+    """A translator of expressions, which emits into the current block."""
 
     def __init__(self, emitter: Emitter) -> None:
         self.emit = emitter
@@ -44,15 +47,15 @@ class Expressions:
         self.convert = Conversions(emitter, self.integers)
         self.access = Access(emitter, self.integers, self.convert)
         self.variables: dict[int, Vector] = {}
-        """Values of variables, by their addresses."""
+        """The values of variables, by the variables' addresses."""
         self.pending: dict[int, Any] = {}
-        """Expressions of variables that nobody has asked for."""
+        """The expressions of variables that no code has used yet."""
         self.memories: dict[int, tuple[Memory, int]] = {}
-        """Of a buffer, by its address: its memory, and how many scalars one index stands for."""
+        """A buffer's memory and the number of scalars that one index stands for, by the buffer's address."""
         self._guard: Value | None = None
 
     def scalar(self, expression: Any) -> Value:
-        """Return the value of an expression of one lane."""
+        """Return the value of an expression with one lane."""
         (value,) = self.vector(expression)
         return value
 
@@ -64,7 +67,7 @@ class Expressions:
         return handler(self, expression)
 
     def runs(self, index: Any, lanes: int) -> list[tuple[Value, int]]:
-        """Return what an index stands for: starts and lengths of consecutive scalars."""
+        """Return an index's runs of consecutive scalars: their starts and their lengths."""
         step = self.emit.integer(lanes)
         if isinstance(index, tirx.Ramp):
             stride, count = self.scalar(index.stride), dtype_of(index)[1]
@@ -75,7 +78,7 @@ class Expressions:
         return [(each, lanes) for each in starts]
 
     def guarded(self, start: Value, count: int, memory: Memory) -> Value:
-        """Return an index that is inside also where the condition around the load does not hold."""
+        """Return an index that is in bounds even where the condition around the load does not hold."""
         kept = start.id in memory.registers
         if (
             self._guard is None
@@ -93,7 +96,7 @@ class Expressions:
 
     @contextmanager
     def where(self, *conditions: Value) -> Iterator[None]:
-        """Say that values made inside are used where the condition holds; nothing of conditions of many lanes."""
+        """Treat values made inside as used only where the condition holds; conditions of many lanes have no effect."""
         before = self._guard
         if len(conditions) == 1:
             self._guard = conditions[0] if before is None else self.conditions.both(before, conditions[0])
@@ -115,7 +118,7 @@ class Expressions:
     def _variable(self, node: Any) -> Vector:
         address = hash(node)
         if address not in self.variables:
-            return self.vector(self.pending[address])  # numbered: it is computed once where it is used
+            return self.vector(self.pending[address])  # value numbering computes it once, at its use
         return self.variables[address]
 
     def _load(self, node: Any) -> Vector:
@@ -188,7 +191,7 @@ class Expressions:
         return self._choose(node.condition, node.true_value, node.false_value)
 
     def _choose(self, condition: Any, yes: Any, no: Any) -> Vector:
-        """Return one of two values; both are computed, and loads of the other stay within their buffers."""
+        """Select one of two values; both are computed, and the unselected one loads only within its buffers."""
         conditions = self.vector(condition)
         if all(each.low == each.high for each in conditions) and len({each.low for each in conditions}) == 1:
             return self.vector(yes if conditions[0].low else no)

@@ -55,7 +55,7 @@ class Floats:
         return Value(self._emit.pure(_OPERATIONS[name], kind, a.id, b.id), kind)
 
     def call(self, name: str, arguments: tuple[Value, ...], dtype: DType, result: DType) -> Value:
-        """Return a function of numbers of ``dtype`` by C's name of it, with or without C's suffix."""
+        """Call C's function of that name, with or without C's suffix, on numbers of ``dtype``."""
         name = _strip(name, dtype)
         if name in _IN_ANY_PRECISION:
             (value,) = arguments
@@ -79,20 +79,20 @@ class Floats:
 
 
 def _strip(name: str, dtype: DType) -> str:
-    """Return `exp` of `expf`, but `erf` of `erf`."""
+    """Remove C's suffix: `exp` for `expf`, but `erf` for `erf`."""
     known = name in FUNCTIONS or name in _IN_ANY_PRECISION
     suffix = _SUFFIXES.get(dtype.bits, "")
     return name if known or not suffix else name.removesuffix(suffix)
 
 
-# Functions of single precision by C's names: their accuracy is ours, not the driver's.
-# Vulkan lets a driver be wrong by 2^-11 in a cosine and more in a tanh; lavapipe makes use of it.
+# Functions of single precision by C's names. Their accuracy is ours, not the driver's: Vulkan lets a driver be wrong by
+# 2^-11 in a cosine and more in a tanh, and lavapipe makes use of it.
 
 _MAX_TIMES = 2.0**22
 
 
 def _round(x: Exact) -> Exact:
-    """Return the nearest integer; of two the one farther from 0."""
+    """Round to the nearest integer; halves go away from 0."""
     size = x.apply(Glsl.F_ABS)
     return (size + 0.5).apply(Glsl.FLOOR).select(size > 2.0**22, size.apply(Glsl.ROUND_EVEN)).with_sign(x)
 

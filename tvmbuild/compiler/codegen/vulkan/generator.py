@@ -1,4 +1,4 @@
-"""TVM's code generator `vulkan`, where TVM has none of its own."""
+"""Our code generator `vulkan` for TVM, where TVM has none."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NAME = "target.build.vulkan"
 
 @cache
 def register_generator() -> None:
-    """Let TVM build for Vulkan by our generator, from now on in this process; TVMBUILD_VULKAN=tvm keeps TVM's own.
+    """Let TVM build for Vulkan with our generator, from now on in this process; TVMBUILD_VULKAN=tvm keeps TVM's own.
 
-    Its modules are the plugin's, which is loaded here; TvmbuildError where that cannot be.
+    The generated modules belong to the plugin, which is loaded here; TvmbuildError is raised if that fails.
     """
     if os.environ.get(CHOICE) == "tvm" or tvm_ffi.get_global_func(NAME, allow_missing=True) is not None:
         return

@@ -1,4 +1,4 @@
-"""Integer arithmetic: in 32 bits where bounds allow it, and without signs where no operand has one."""
+"""Integer arithmetic: in 32 bits if the bounds allow it, and unsigned if no operand is negative."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tvmbuild.compiler.codegen.vulkan.values import INT32, INT64, DType, Value
 from tvmbuild.compiler.codegen.vulkan.widths import Bounds, Widths
 
 _ANY = Bounds(INT64.bounds[0], 2 * INT64.bounds[1] + 1)
-"""More than any type holds."""
+"""Bounds beyond the range of every type."""
 _OF_BYTES = Bounds(-4 * 128 * 127, 4 * 128 * 128)
-"""What four products of int8 add up to."""
+"""The bounds of a sum of four products of int8."""
 
 
 class Integers(Widths):
-    """Arithmetic on values of one dtype: TensorIR's, whose division rounds to zero. Sums that overflow wrap."""
+    """Arithmetic on values of one dtype by TensorIR's rules: division rounds to zero, and sums that overflow wrap."""
 
     def binary(self, name: str, a: Value, b: Value, dtype: DType) -> Value:
         """Return the result of TensorIR's node of that name."""
@@ -30,7 +30,7 @@ class Integers(Widths):
     # ------------------------------------------------------------------- sums and products
 
     def add(self, a: Value, b: Value, dtype: DType) -> Value:
-        """Return a + b; sums with constants are sums of one variable and one constant."""
+        """Return a + b; a sum with constants becomes one variable plus one constant."""
         if a.constant is not None:
             a, b = b, a
         if b.constant is not None:
@@ -86,7 +86,7 @@ class Integers(Widths):
         )
 
     def add_byte_products(self, a: Value, b: Value, total: Value) -> Value:
-        """Return ``total`` and the products of the four bytes of two words, int8 each."""
+        """Return ``total`` plus the dot product of two words of four int8 each."""
         self._emit.assembly.capabilities |= {Capability.DOT_PRODUCT, Capability.DOT_PRODUCT_INPUT_4X8BIT_PACKED}
         dot = self._emit.pure(Op.S_DOT, "u32", self.narrow(a).id, self.narrow(b).id, PACKED_4X8BIT)
         return self.add(Value(dot, "u32", *_OF_BYTES), total, INT32)
@@ -112,9 +112,9 @@ class Integers(Widths):
         return self._emit_in(Op.S_DIV, *self.alike(a, b), dtype, bounds)
 
     def remainder(self, a: Value, b: Value, dtype: DType) -> Value:
-        """Return what ``divide`` leaves, which has the sign of a.
+        """Return the remainder of ``divide``, with the sign of a.
 
-        Vulkan leaves open what SPIR-V's own remainder of negative numbers is.
+        Vulkan does not define SPIR-V's own remainder for negative numbers.
         """
         if a.constant is not None and b.constant:
             return self._emit.integer(a.constant - b.constant * _divide(a.constant, b.constant), dtype)
@@ -141,7 +141,7 @@ class Integers(Widths):
             bounds = Bounds(a.low >> b.constant, a.high >> b.constant, multiple)
             if bounds.low == bounds.high:
                 return self._emit.integer(bounds.low, dtype)
-        if b.high >= INT32.bits < dtype.bits:  # more than a register of 32 bits can be shifted
+        if b.high >= INT32.bits < dtype.bits:  # a register of 32 bits cannot be shifted that far
             a, b = self.widen(a), self.widen(b)
         return self._emit_in(op, a, b, dtype, bounds)
 
@@ -152,7 +152,7 @@ class Integers(Widths):
         return self._emit_in(Op.SHIFT_LEFT_LOGICAL, a, b, dtype, _ANY)
 
     def bitwise(self, op: Op, a: Value, b: Value, dtype: DType) -> Value:
-        """Return and, or, exclusive or, of bits."""
+        """Return the bitwise and, or, or exclusive or."""
         if a.constant is not None:
             a, b = b, a
         bounds = Bounds(*dtype.bounds)
@@ -169,7 +169,7 @@ class Integers(Widths):
         return self._emit_in(op, a, b, dtype, bounds)
 
     def extreme(self, a: Value, b: Value, dtype: DType, *, largest: bool) -> Value:
-        """Return the smaller or the larger."""
+        """Return the smaller or the larger value."""
         pick = max if largest else min
         bounds = Bounds(pick(a.low, b.low), pick(a.high, b.high))
         for one, other in ((a, b), (b, a)):
@@ -179,7 +179,7 @@ class Integers(Widths):
         signed = min(a.low, b.low) < 0
         names = (Glsl.S_MAX, Glsl.U_MAX) if largest else (Glsl.S_MIN, Glsl.U_MIN)
         kind = a.kind
-        if kind == "u64":  # no capability that we ask for has them in 64 bits
+        if kind == "u64":  # the capabilities that we ask for lack them in 64 bits
             op = (
                 (Op.S_LESS_THAN if signed else Op.U_LESS_THAN)
                 if not largest
@@ -191,7 +191,7 @@ class Integers(Widths):
         return self._bound(chosen, kind, bounds, dtype)
 
     def invert(self, a: Value, dtype: DType) -> Value:
-        """Return all bits turned."""
+        """Return the value with all bits inverted."""
         return self.subtract(self._emit.integer(-1 if dtype.kind == "int" else dtype.bounds[1], dtype), a, dtype)
 
     def absolute(self, a: Value, dtype: DType) -> Value:

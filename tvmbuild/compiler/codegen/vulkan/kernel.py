@@ -1,4 +1,4 @@
-"""One PrimFunc after the split of host and device → one kernel."""
+"""Generation of one kernel from one PrimFunc, after the split of host and device."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tvmbuild.compiler.codegen.vulkan.values import DType, Value
 from tvmbuild.errors import TvmbuildError
 
 _SCALARS = {"int32": 0, "int64": 1, "float32": 2, "uint32": 3, "bool": 4}
-"""The module's numbers of scalar arguments' types."""
+"""The module format's number for the type of a scalar argument."""
 MAX_BUFFERS = 64
-"""Whatever a device takes: the runtime's own limit."""
+"""The runtime's own limit of buffers, whatever the device allows."""
 _FEATURES = {
     Capability.FLOAT16: (0, "supports_float16"),
     Capability.INT64: (3, "supports_int64"),
@@ -32,30 +32,30 @@ _FEATURES = {
     Capability.STORAGE_BUFFER_16BIT_ACCESS: (6, "supports_16bit_buffer"),
     Capability.DOT_PRODUCT: (7, "supports_integer_dot_product"),
 }
-"""Bits of the module's format, and the target's attributes."""
+"""The bit in the module's format and the target's attribute, by capability."""
 _GRANTED = frozenset({Capability.SHADER, Capability.DOT_PRODUCT_INPUT_4X8BIT_PACKED})
-"""What every device has, and what those have that compute dot products."""
+"""Capabilities that need no check: every device has the first, and every device with dot products the second."""
 _LIMITS = {
     "max_threads_per_block": ("threads in a block", 1024),
     "max_shared_memory_per_block": ("bytes of shared memory", 16384),
     "max_per_stage_descriptor_storage_buffer": ("buffers", MAX_BUFFERS),
     "max_push_constants_size": ("bytes of scalar arguments", 128),
 }
-"""By the target's attributes: what they count, and what is allowed where a target does not say."""
+"""The limits by the target's attribute: the counted thing, and the number for a target that states none."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """SPIR-V, and how it is called."""
+    """SPIR-V code and its calling convention."""
 
     name: str
     read_only: tuple[bool, ...]
-    """One a buffer."""
+    """One flag for each buffer."""
     scalars: tuple[int, ...]
     extents: int
-    """How many numbers end the call."""
+    """The number of launch extents that end the arguments of a call."""
     groups: tuple[int, int, int]
-    """Which of them says how many groups there are in x, y, z; -1: one; or FOLDED."""
+    """The index of the extent that is the number of groups in x, y, z; -1 for one group; or FOLDED."""
     local_size: tuple[int, int, int]
     shared_bytes: int
     features: int
@@ -63,7 +63,7 @@ class Kernel:
 
 
 def generate_kernel(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> Kernel:
-    """Return the kernel; TvmbuildError where the target lacks what it needs, or there is no code for it."""
+    """Generate a kernel; raise TvmbuildError if the target lacks a feature, or an operation has no Vulkan code."""
     name = str(function.attrs["global_symbol"])
     try:
         return _Generator(function, name, dict(target.attrs)).run()
@@ -118,7 +118,7 @@ class _Generator:
                 memory = Memory(dtype, dtype.memory, Storage.STORAGE_BUFFER, length, binding=len(buffers))
                 memory.writable, memory.restrict = hash(parameter) in written, restrict
                 buffers.append(memory)
-                if str(parameter.ty.storage_scope) == "local":  # TVM declared it outside; a thread has one of its own
+                if str(parameter.ty.storage_scope) == "local":  # TVM declares it outside; each thread has its own
                     memory.writable = False
                     memory = Memory(dtype, dtype.scratch, Storage.FUNCTION, length)
                 self._make.memories[hash(parameter)] = memory, 1
@@ -143,7 +143,7 @@ class _Generator:
             self._make.variables[hash(parameter)] = (value,)
 
     def _list_written(self) -> set[int]:
-        """Return the parameters that are written, by their addresses."""
+        """Return the addresses of the parameters that the kernel writes."""
         names: dict[int, int] = {}
         stored: set[int] = set()
         for node in walk_statements(self._function.body):
@@ -154,7 +154,7 @@ class _Generator:
         return {names.get(each, each) for each in stored}
 
     def _list_lengths(self) -> dict[int, int]:
-        """Return how many scalars the parameters have, by their addresses."""
+        """Return the number of scalars in each parameter, by the parameter's address."""
         found: dict[int, int] = {}
         for node in walk_statements(self._function.body):
             if isinstance(node, tirx.DeclBuffer) and all(
@@ -185,7 +185,7 @@ class _Generator:
                 )
 
     def _check_capabilities(self) -> list[Capability]:
-        """Return what of a device the kernel needs; TvmbuildError where the target says that it is not there."""
+        """Return the capabilities that the kernel needs; raise TvmbuildError if the target lacks one of them."""
         needed = sorted(self._assembly.capabilities - _GRANTED)
         for capability in needed:
             attribute = _FEATURES[capability][1]
@@ -198,7 +198,7 @@ class _Generator:
 
 
 def pack_module(kernels: list[Kernel]) -> bytes:
-    """Return the module's bytes, which the runtime loads."""
+    """Return the module's bytes in the format that the runtime loads."""
     body = bytearray(len(kernels).to_bytes(4, "little"))
     for kernel in kernels:
         name = kernel.name.encode()
@@ -213,4 +213,4 @@ def pack_module(kernels: list[Kernel]) -> bytes:
 
 MAGIC = b"tvmbSPV\x01"
 HEADER = 16
-"""Bytes before those that the sum is of."""
+"""The number of bytes before the part that the checksum covers."""

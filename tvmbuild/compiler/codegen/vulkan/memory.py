@@ -1,4 +1,4 @@
-"""Buffers: arguments, memory of the group, memory of the thread."""
+"""Buffers of a kernel: arguments, memory of the workgroup, memory of one thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tvmbuild.compiler.codegen.vulkan.opcodes import Capability, Decoration, Op,
 from tvmbuild.compiler.codegen.vulkan.values import INT64, DType, Kind, Value
 
 WIDEST = 4
-"""Lanes of a vector."""
+"""The most lanes of a vector."""
 _CAPABILITIES = {
     "u8": Capability.STORAGE_BUFFER_8BIT_ACCESS,
     "u16": Capability.STORAGE_BUFFER_16BIT_ACCESS,
     "f16": Capability.STORAGE_BUFFER_16BIT_ACCESS,
 }
-"""What buffers of small elements take."""
+"""The capability that a buffer of small elements needs."""
 _BYTES = {"u8": 1, "u16": 2, "f16": 2, "u32": 4, "f32": 4, "u64": 8, "f64": 8}
 
 
@@ -27,34 +27,34 @@ class Memory:
 
     dtype: DType
     stored: Kind
-    """What its elements are in memory."""
+    """The type of its elements in memory."""
     storage: Storage
     length: int | None
-    """Elements, counted as scalars; None where that is not known."""
+    """The number of elements, counted as scalars; None if it is not known."""
     binding: int = 0
-    """Of an argument."""
+    """The binding number of an argument."""
     writable: bool = True
     restrict: bool = False
-    """No other argument names the same memory."""
+    """Whether no other argument names the same memory."""
     width: int = 1
-    """Lanes of an element of the variable; arguments have one variable for each width."""
+    """The lanes in an element of the variable; arguments have one variable for each width."""
     variables: dict[int, int] = field(default_factory=dict)
-    """By width."""
+    """The variables by their width."""
     registers: dict[int, int] = field(default_factory=dict)
-    """Elements that a loop keeps in variables of the thread, by the number of their index."""
+    """The variables of the thread that hold elements during a loop, by the number of the element's index."""
     written: dict[int, tuple[Value, int]] = field(default_factory=dict)
-    """What this block has stored and nothing has changed since: index and value, by the number of the index."""
+    """The values that this block has stored and nothing has changed since: index and value, by the index's number."""
     is_reread: bool = False
-    """Whether what the kernel writes is loaded again."""
+    """Whether the kernel loads again the data that it writes."""
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of a scalar."""
+        """The bytes of a scalar."""
         return _BYTES[self.stored]
 
 
 def are_distinct(places: list[Value]) -> bool:
-    """Say whether no two can be the same number."""
+    """Return whether no two indices can be equal."""
     known = [(0, place.constant) if place.constant is not None else _read_sum(place) for place in places]
     return len(places) == 1 or (len({base for base, _ in known}) == 1 and len(set(known)) == len(places))
 
@@ -64,7 +64,7 @@ def _read_sum(place: Value) -> tuple[int, int]:
 
 
 class Access:
-    """Loads and stores."""
+    """Loads and stores of a kernel."""
 
     def __init__(self, emitter: Emitter, integers: Integers, conversions: Conversions) -> None:
         self._emit = emitter
@@ -72,7 +72,7 @@ class Access:
         self._convert = conversions
 
     def load(self, memory: Memory, start: Value, count: int) -> tuple[Value, ...]:
-        """Return so many scalars from ``start`` on."""
+        """Load ``count`` scalars that begin at ``start``."""
         found: list[int] = []
         while len(found) < count:
             at = self._at(start, len(found))
@@ -89,7 +89,7 @@ class Access:
         return tuple(self._convert.from_memory(each, memory.dtype, memory.stored) for each in found)
 
     def store(self, memory: Memory, start: Value, values: tuple[Value, ...]) -> None:
-        """Write the scalars from ``start`` on."""
+        """Store the scalars, beginning at ``start``."""
         done = 0
         while done < len(values):
             at = self._at(start, done)
@@ -103,7 +103,7 @@ class Access:
             done += width
 
     def _remember(self, memory: Memory, at: Value, whole: int, width: int) -> None:
-        """Note what has been stored, and forget what it may have replaced."""
+        """Remember the stored value, and forget the values that it may have overwritten."""
         if width > 1:
             memory.written.clear()
         else:
@@ -111,7 +111,7 @@ class Access:
             memory.written = {**kept, at.id: (at, whole)}
 
     def keep(self, memory: Memory, index: Value) -> None:
-        """Keep an element in a variable of the thread from here on."""
+        """Keep an element in a variable of the thread until it is released."""
         variable = self._emit.assembly.local(self._emit.assembly.scalar(memory.stored))
         if index.id in memory.written:
             _, value = memory.written[index.id]
@@ -131,7 +131,7 @@ class Access:
         return self._integers.add(start, self._emit.integer(distance), INT64) if distance else start
 
     def _fit(self, memory: Memory, start: Value, count: int) -> int:
-        """Return the widest vector that can be accessed there."""
+        """Return the width of the widest vector that can be accessed there."""
         if memory.registers:
             return 1
         widest = WIDEST if memory.storage == Storage.STORAGE_BUFFER else memory.width
@@ -179,9 +179,9 @@ class Access:
         return variable
 
     def finish(self, memories: list[Memory]) -> None:
-        """Say of the arguments' variables what holds of them.
+        """Decorate the arguments' variables as read-only, restrict or aliased.
 
-        Nothing where an argument is written and loaded again: NVIDIA's driver then loaded what had been there before.
+        If an argument is written and loaded again, only aliased is set: NVIDIA's driver then loaded the old data.
         """
         trusted = not any(memory.is_reread for memory in memories)
         for memory in memories:

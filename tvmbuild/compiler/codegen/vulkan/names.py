@@ -1,4 +1,4 @@
-"""Kernels' names that the runtime takes: a function of dozens of fused operators is named after all of them."""
+"""Short kernel names for the runtime: a function of dozens of fused operators is named after all of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tvm import tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 LONGEST = 220
-"""Of 255 bytes; what TVM appends for the kernels of one function needs the rest."""
+"""The most bytes of a name. The limit is 255; TVM's suffix for each kernel of one function needs the rest."""
 _DIGITS = 16
 
 
 def shorten_names(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module without functions of longer names: such a one keeps the beginning and gets a digest."""
+    """Shorten the names of functions that are too long: keep the beginning and append a digest."""
     long = {
         variable: function
         for variable, function in mod.functions.items()

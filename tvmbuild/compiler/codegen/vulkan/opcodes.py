@@ -1,4 +1,4 @@
-"""Numbers of SPIR-V 1.3, of its GLSL.std.450 instructions and of dot products, SPV_KHR_integer_dot_product.
+"""Numbers of SPIR-V 1.3, of its GLSL.std.450 instructions and of the dot products in SPV_KHR_integer_dot_product.
 
 Source: the Khronos registry's specifications.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Op(IntEnum):
-    """Instructions."""
+    """Instructions of SPIR-V."""
 
     EXTENSION = 10
     EXT_INST_IMPORT = 11
@@ -118,7 +118,7 @@ class Glsl(IntEnum):
 
 
 class Capability(IntEnum):
-    """What a device must have."""
+    """Capabilities that a device must have."""
 
     SHADER = 1
     FLOAT16 = 9
@@ -131,7 +131,7 @@ class Capability(IntEnum):
 
 
 class Storage(IntEnum):
-    """Storage classes."""
+    """Storage classes of variables."""
 
     INPUT = 1
     WORKGROUP = 4
@@ -158,13 +158,13 @@ class Decoration(IntEnum):
 VERSION = 0x00010300
 MAGIC = 0x07230203
 NUM_WORKGROUPS, WORKGROUP_ID, LOCAL_INVOCATION_ID = 24, 26, 27
-"""Built-in variables."""
+"""The built-in variables."""
 COMPUTE, LOCAL_SIZE = 5, 17
-"""The execution model, and the execution mode that says how many threads a group has."""
+"""The execution model, and the execution mode that gives the number of threads in a group."""
 LOGICAL, GLSL450 = 0, 1
-"""Addressing and memory model."""
+"""The addressing model and the memory model."""
 WORKGROUP_SCOPE, SHARED_MEMORY_ORDER = 2, 0x108
-"""Of a barrier: acquire, release, and the group's memory."""
+"""A barrier's scope and semantics: acquire, release, and the workgroup's memory."""
 NO_CONTROL, UNROLL = 0, 1
 PACKED_4X8BIT = 0
-"""How the operands of a dot product are read: as four bytes each."""
+"""The format of a dot product's operands: four bytes each."""

@@ -1,4 +1,4 @@
-"""Statements of TensorIR as blocks of SPIR-V."""
+"""Translation of TensorIR's statements to blocks of SPIR-V."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvmbuild.compiler.codegen.vulkan.values import Value
 
 _STORAGES = {"shared": Storage.WORKGROUP, "local": Storage.FUNCTION}
 _UNROLLED = 3
-"""TensorIR's number of loops to unroll."""
+"""TensorIR's number for loops that are unrolled."""
 
 
 class Statements:
@@ -88,7 +88,7 @@ class Statements:
         self._make.memories[hash(node.buffer)] = memory, lanes
 
     def _declare(self, node: Any) -> None:
-        """Let a buffer name memory that is there, perhaps with more lanes."""
+        """Let a buffer name existing memory, perhaps with more lanes."""
         data = node.data.args[0] if isinstance(node.data, ir.Call) else node.data  # tirx.buffer_data of another buffer
         memory, _ = self._make.memories[hash(data)]
         dtype, lanes = read_dtype(str(node.buffer.ty.dtype))
@@ -106,7 +106,7 @@ class Statements:
             done += count
 
     def _forget(self) -> None:
-        """Forget what was stored: from here on something else may have changed it."""
+        """Forget the stored values: from here on something else may have changed them."""
         for memory, _ in self._make.memories.values():
             memory.written.clear()
 

@@ -1,4 +1,4 @@
-"""The numbers of threads and blocks."""
+"""Thread and block indices of a kernel."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tvmbuild.compiler.codegen.vulkan.opcodes import Op, Storage
 from tvmbuild.compiler.codegen.vulkan.values import Value
 
 MAX_GROUPS = 65535
-"""In each direction: what every device has."""
+"""The number of groups in each direction that every device allows."""
 AXES = "xyz"
 FOLDED = -2
-"""In the place of an axis' extent: it continues x, whose groups are more than MAX_GROUPS."""
+"""The mark of an axis that continues x, whose groups are more than MAX_GROUPS; it replaces the extent's index."""
 _BUILTINS = {
     f"{tag}.{axis}": (number, index)
     for tag, number in (("blockIdx", opcodes.WORKGROUP_ID), ("threadIdx", opcodes.LOCAL_INVOCATION_ID))
@@ -25,7 +25,7 @@ _BUILTINS = {
 
 
 class Threads:
-    """What a kernel's threads and blocks are called, and how many there are."""
+    """The thread and block indices of a kernel, and their extents."""
 
     def __init__(self, expressions: Expressions, tags: Sequence[str]) -> None:
         self._make = expressions
@@ -33,10 +33,10 @@ class Threads:
         self._assembly = expressions.emit.assembly
         self._tags = tags
         self.extents: dict[str, int] = {}
-        """As far as they are constant."""
+        """The constant extents, by tag."""
 
     def bind(self, node: Any) -> Value | None:
-        """Make a number known; return the condition under which its block exists, None where it always does."""
+        """Bind a thread or block index; return the condition under which its block exists, None if it always exists."""
         tag, address = str(node.node.thread_tag), hash(node.node.var)
         if address in self._make.variables:
             return None
@@ -58,25 +58,25 @@ class Threads:
 
     @property
     def fold(self) -> int | None:
-        """The axis that continues x."""
+        """The axis that continues x, None if x fits."""
         if self.extents.get("blockIdx.x", 1) <= MAX_GROUPS:
             return None
         return next((axis for axis in (2, 1) if f"blockIdx.{AXES[axis]}" not in self._tags), None)
 
     def list_groups(self) -> tuple[int, int, int]:
-        """Return which of the launch's numbers says how many groups there are in x, y, z; -1: one; or FOLDED."""
+        """Return the index of the launch extent with the number of groups in x, y, z; -1 for one group; or FOLDED."""
         found = [self._tags.index(tag) if (tag := f"blockIdx.{axis}") in self._tags else -1 for axis in AXES]
         if self.fold is not None:
             found[self.fold] = FOLDED
         return found[0], found[1], found[2]
 
     def list_threads(self) -> tuple[int, int, int]:
-        """Return how many threads a group has in x, y, z."""
+        """Return the number of threads of a group in x, y, z."""
         x, y, z = (self.extents.get(f"threadIdx.{axis}", 1) for axis in AXES)
         return x, y, z
 
     def check(self) -> None:
-        """Raise NotImplementedError for numbers that there can't be."""
+        """Raise NotImplementedError for numbers of threads or blocks that cannot be launched."""
         for tag in self._tags:
             if tag.startswith("threadIdx") and tag not in self.extents:
                 raise NotImplementedError(f"a number of threads in {tag} that is not constant")
@@ -87,7 +87,7 @@ class Threads:
         return MAX_GROUPS**2 if tag == "blockIdx.x" and self.fold is not None else MAX_GROUPS
 
     def _number_folded(self, axis: int) -> int:
-        """Return a block's number in x where rows of blocks follow each other along another axis."""
+        """Return a block's index in x if rows of blocks follow each other along another axis."""
         row = self._emit.pure(
             Op.I_MUL, "u32", self._read(opcodes.WORKGROUP_ID, axis), self._read(opcodes.NUM_WORKGROUPS, 0)
         )

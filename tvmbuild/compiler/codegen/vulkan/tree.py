@@ -1,4 +1,4 @@
-"""Walking TensorIR: TVM has no functor for it in Python that is quick."""
+"""Walks over TensorIR: TVM's Python has no fast functor for it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ BINARY = (
     *(tirx.LShift, tirx.RShift, tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
     *(tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE),
 )
-"""Nodes of two operands, `a` and `b`, that are both computed."""
+"""Nodes with two operands, `a` and `b`, that are both computed."""
 
 
 def read_dtype(text: str) -> tuple[DType, int]:
-    """Return `float32x4` as its scalar type and the number of lanes; NotImplementedError of others."""
+    """Return the scalar type and the number of lanes of `float32x4`; raise NotImplementedError for unknown types."""
     if text.startswith("bool"):
         return BOOL, int(text[5:] or 1)
     found = _DTYPE.match(text)
@@ -42,7 +42,7 @@ def read_dtype(text: str) -> tuple[DType, int]:
 
 
 def count_scalars(kind: Any) -> int:
-    """Return how many scalars a buffer of constant shape has; ``kind`` is its type."""
+    """Return the number of scalars in a buffer of constant shape; ``kind`` is its type."""
     return read_dtype(str(kind.dtype))[1] * math.prod(int(extent) for extent in kind.shape)
 
 
@@ -86,7 +86,7 @@ def walk_statements(node: Any) -> Iterator[Any]:
 
 
 def defined_in(statement: Any) -> set[int]:
-    """Return the variables that are defined within a statement, by their addresses."""
+    """Return the addresses of the variables that a statement defines."""
     found = set()
     for node in walk(statement):
         if isinstance(node, tirx.For):

@@ -1,6 +1,6 @@
-"""Sines, cosines, tangents and their inverses, in single precision: Vulkan allows an error of 2^-11 of a cosine.
+"""Sines, cosines, tangents and their inverses, in single precision; Vulkan itself allows an error of 2^-11 in a cosine.
 
-Polynomials of Cephes (https://www.netlib.org/cephes/, single precision).
+The polynomials are those of Cephes (https://www.netlib.org/cephes/, single precision).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tvmbuild.compiler.codegen.vulkan.exact import Exact
 from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
 
 _HALF_PI = (1.5703125, 4.837512969970703125e-4, 7.549789948768648e-8)
-"""In three parts, of which few bits are set: products with integers below 2^13 are exact."""
+"""π/2 in three parts with few bits set, so that their products with integers below 2^13 are exact."""
 _SINE = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 _COSINE = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 _ATAN = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
@@ -19,17 +19,17 @@ _ASIN = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6
 
 
 def sine(x: Exact) -> Exact:
-    """Return the sine; of |x| up to 8192 within single precision, beyond it some number from -1 to 1."""
+    """Return the sine: within single precision for |x| up to 8192, beyond it some number from -1 to 1."""
     return _wave(x, 0)
 
 
 def cosine(x: Exact) -> Exact:
-    """Return the cosine; of |x| up to 8192 within single precision, beyond it some number from -1 to 1."""
+    """Return the cosine: within single precision for |x| up to 8192, beyond it some number from -1 to 1."""
     return _wave(x, 1)
 
 
 def _wave(x: Exact, quarters: int) -> Exact:
-    """Return the sine of x plus so many quarters of a turn."""
+    """Return the sine of x plus that many quarter turns."""
     count = (x * (2 / math.pi) + 0.5).apply(Glsl.FLOOR)
     rest = (x - count * _HALF_PI[0] - count * _HALF_PI[1] - count * _HALF_PI[2]).clamp(-math.pi / 4, math.pi / 4)
     rest = rest.select(x.is_nan(), x).select(x.is_infinite(), math.nan)

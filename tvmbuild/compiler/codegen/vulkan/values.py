@@ -1,4 +1,4 @@
-"""Values of a kernel: what SPIR-V calls them, and what is known of integers without running it."""
+"""Values of a kernel: their numbers in SPIR-V, and the bounds of integers that are known in advance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Kind = str
 
 @dataclass(frozen=True)
 class DType:
-    """A scalar type of TensorIR: `int8` is {kind: int, bits: 8}."""
+    """A scalar type of TensorIR; `int8` is {kind: int, bits: 8}."""
 
     kind: str
     """`int`, `uint`, `float` or `bool`."""
@@ -19,7 +19,7 @@ class DType:
 
     @cached_property
     def register(self) -> Kind:
-        """What its values are computed in: integers of fewer bits than 32 in 32."""
+        """The type that its values are computed in; integers of fewer than 32 bits are computed in 32."""
         if self.kind == "bool":
             return "bool"
         if self.kind == "float":
@@ -28,19 +28,19 @@ class DType:
 
     @property
     def memory(self) -> Kind:
-        """What it is stored as: a bool is a byte."""
+        """The type that it is stored as; a bool is a byte."""
         if self.kind == "bool":
             return "u8"
         return f"{'f' if self.kind == 'float' else 'u'}{self.bits}"
 
     @property
     def scratch(self) -> Kind:
-        """What it is stored as within a kernel."""
+        """The type that it is stored as within a kernel."""
         return "u32" if self.kind == "bool" else self.register
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
-        """The least and the largest integer."""
+        """The least and the largest integer of the type."""
         if self.kind == "int":
             return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
         return 0, (1 << self.bits) - 1
@@ -53,7 +53,7 @@ INT32, INT64, BOOL = DType("int", 32), DType("int", 64), DType("bool", 8)
 class Value:
     """One scalar in a register.
 
-    Of an integer it is the mathematical value that has bounds; a 64-bit integer is kept in 32 bits where they allow it.
+    The bounds of an integer are bounds of its mathematical value; a 64-bit integer is kept in 32 bits if they allow it.
     """
 
     id: int
@@ -61,16 +61,16 @@ class Value:
     low: int = 0
     high: int = 0
     multiple: int = 1
-    """A number that divides it; 0 of zero, which all divide."""
+    """A number that divides the value; 0 for zero, which every number divides."""
     base: Value | None = None
-    """What it is the sum of, with a constant, where it is one."""
+    """The value that gives this one when ``offset`` is added; None if the value is not known as a sum."""
     offset: int = 0
 
     @property
     def constant(self) -> int | None:
-        """The integer that it is; None where that is not known."""
+        """The integer if the bounds leave only one, else None."""
         return self.low if self.low == self.high and self.kind in ("u32", "u64") else None
 
     def within(self, low: int, high: int) -> Value:
-        """Return it with bounds that are known from elsewhere, too."""
+        """Return the value with additional bounds that are known from elsewhere."""
         return replace(self, low=max(self.low, low), high=min(self.high, high))

@@ -1,4 +1,4 @@
-"""In how many bits integers are computed: 32 where their bounds allow it."""
+"""The width of integer arithmetic: 32 bits if the bounds allow it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmbuild.compiler.codegen.vulkan.values import INT32, DType, Kind, Value
 
 
 class Bounds(NamedTuple):
-    """What is known of a result."""
+    """The bounds of a result."""
 
     low: int
     high: int
@@ -19,23 +19,23 @@ class Bounds(NamedTuple):
 
 
 class Widths:
-    """Makes values of other widths, and instructions on values of one.
+    """Changes of a value's width, and instructions on values of the same width.
 
-    A value of 32 bits is within those of int32, or of uint32: one that has a sign is not also too large for it.
+    A value of 32 bits is within the bounds of int32 or of uint32; if it may be negative, it also fits int32.
     """
 
     def __init__(self, emitter: Emitter) -> None:
         self._emit = emitter
 
     def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
-        """Return both in the same number of bits."""
+        """Return both values in the same width."""
         fits = min(a.low, b.low) >= 0 or max(a.high, b.high) <= INT32.bounds[1]
         if a.kind == b.kind and fits:
             return a, b
         return self.widen(a), self.widen(b)
 
     def widen(self, value: Value) -> Value:
-        """Return it in 64 bits."""
+        """Return the value in 64 bits."""
         if value.kind == "u64":
             return value
         if value.constant is not None:
@@ -44,7 +44,7 @@ class Widths:
         return replace(value, id=self._emit.pure(op, "u64", value.id), kind="u64", base=None, offset=0)
 
     def narrow(self, value: Value) -> Value:
-        """Return its last 32 bits."""
+        """Return the last 32 bits of the value."""
         if value.kind == "u32":
             return value
         if value.constant is not None:
@@ -52,7 +52,7 @@ class Widths:
         return replace(value, id=self._emit.pure(Op.U_CONVERT, "u32", value.id), kind="u32", base=None, offset=0)
 
     def wrap(self, value: Value, dtype: DType) -> Value:
-        """Return it as a value of ``dtype``: the last bits of what is too large."""
+        """Convert the value to ``dtype``; a value that is too large keeps its last bits."""
         low, high = dtype.bounds
         if low <= value.low and value.high <= high:
             return value

@@ -1,4 +1,4 @@
-"""What a converter gets to see."""
+"""The node call that a converter gets."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class NodeCall:
 
     operator: str
     inputs: list[Any]
-    """Expressions; None for one that is left out, and indices past the end give None, too."""
+    """The expressions, None for an input that is left out; an index past the end also gives None."""
     attributes: dict[str, Any]
-    """As TVM's importer has them, and reads them after a change: texts are bytes."""
+    """The attributes in the form of TVM's importer, with texts as bytes; ``by_tvm`` sees changes of them."""
     opset: int
     outputs: int
     builder: relax.BlockBuilder
@@ -41,7 +41,7 @@ class NodeCall:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The first input's shape; TvmbuildError where it is not known."""
+        """The first input's shape; TvmbuildError is raised if it is unknown."""
         shape = static_shape(self.data)
         if shape is None:
             raise TvmbuildError(f"the shape of its first input is not known: {self.data.ty}")
@@ -56,12 +56,12 @@ class NodeCall:
         return relax.const(np.array(value), dtype or self.dtype)
 
     def float(self, name: str, default: float) -> float:
-        """Return an attribute that is a number, to the 32 bits that ONNX has for it, the default's too."""
+        """Return a numeric attribute rounded to float32, ONNX's type for it; the default is rounded, too."""
         return float(np.float32(self.attributes.get(name, default)))
 
     @property
     def keeps_dimensions(self) -> bool:
-        """Whether a reduction leaves dimensions of one."""
+        """Whether a reduction keeps dimensions of one."""
         return bool(self.attributes.get("keepdims", 1))
 
     def text(self, name: str, default: str) -> str:
@@ -70,7 +70,7 @@ class NodeCall:
         return value.decode() if isinstance(value, bytes) else str(value)
 
     def values(self, index: int) -> np.ndarray[Any, Any] | None:
-        """Return the array of an input that is a constant, or a shape that is known; None for all others."""
+        """Return the array of a constant input, or of a known shape; None for all other inputs."""
         expr = self.inputs[index]
         if isinstance(expr, tvm.ir.GenericConst):
             array: np.ndarray[Any, Any] = expr.value.numpy()

@@ -1,7 +1,7 @@
-"""Clip and what is like it, as minimum(maximum(x, low), high) with scalar constants.
+"""Clip and similar operators as minimum(maximum(x, low), high) with scalar constants.
 
 TVM's importer emits Clip (ReLU6) as ``call_tir``, HardSigmoid and HardSwish with ``relax.clip``, LeakyRelu with
-``relax.nn.leakyrelu``; none has layout inference, so ConvertLayout puts a transpose on each side of every one of them,
+``relax.nn.leakyrelu``. None of these has layout inference, so ConvertLayout puts a transpose on each side of every one,
 and Clip is not fused into the convolution before it.
 """
 
@@ -28,7 +28,7 @@ def convert_clip(call: NodeCall) -> relax.Expr:
 
 
 def convert_hard_sigmoid(call: NodeCall) -> relax.Expr:
-    """max(0, min(1, alpha * x + beta))."""
+    """Return max(0, min(1, alpha * x + beta))."""
     alpha, beta = call.float("alpha", 0.2), call.float("beta", 0.5)
     line = call.emit(relax.op.add, call.emit(relax.op.multiply, call.data, call.number(alpha)), call.number(beta))
     return _clip(call, line, 0.0, 1.0)
@@ -41,7 +41,7 @@ def convert_hard_swish(call: NodeCall) -> relax.Expr:
 
 
 def convert_leaky_relu(call: NodeCall) -> relax.Expr:
-    """maximum(x, alpha * x) where that is the same."""
+    """Return maximum(x, alpha * x) if this is the same."""
     alpha = call.float("alpha", 0.01)
     if not 0 < alpha <= 1:
         return call.by_tvm()
@@ -49,7 +49,7 @@ def convert_leaky_relu(call: NodeCall) -> relax.Expr:
 
 
 def _clip(call: NodeCall, data: relax.Expr, low: Bound, high: Bound) -> relax.Expr:
-    """Emit the clipping of ``data``; a bound is a number, an expression or None; NaN and ±inf bound nothing."""
+    """Clip ``data``; a bound is a number, an expression or None. NaN and ±inf bound nothing."""
     for bound, operator in ((low, relax.op.maximum), (high, relax.op.minimum)):
         scalar = _as_bound(call, bound)
         if scalar is not None:

@@ -1,4 +1,4 @@
-"""Convolutions and what belongs to them."""
+"""Convolutions and batch normalisation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmbuild.errors import TvmbuildError
 
 
 def convert_transposed(call: NodeCall) -> relax.Expr:
-    """Turn ``output_shape`` into the padding that gives it: TVM ignores the attribute."""
+    """Replace ``output_shape`` by the padding that gives it, because TVM ignores the attribute."""
     wanted = call.attributes.get("output_shape")
     if wanted is not None:
         call.attributes["pads"], call.attributes["output_padding"] = _pads(call, wanted)
@@ -20,7 +20,7 @@ def convert_transposed(call: NodeCall) -> relax.Expr:
 
 
 def _pads(call: NodeCall, wanted: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return (begins, then ends) and what is added at the ends, by the formula of ONNX's specification."""
+    """Return the padding (begins, then ends) and the output padding, by the formula of ONNX's specification."""
     rank = len(call.shape) - 2
     kernel = call.inputs[1].ty.shape.values[2:]
     strides, dilations = (call.attributes.get(name, [1] * rank) for name in ("strides", "dilations"))
@@ -38,7 +38,7 @@ def _pads(call: NodeCall, wanted: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 def convert_batch_normalization(call: NodeCall) -> relax.Expr:
-    """Refuse training, whose statistics of a batch of one are another network's."""
+    """Refuse training mode: in a batch of one, its statistics would give another network."""
     if call.attributes.get("training_mode", 0) or call.outputs > 1:
         raise TvmbuildError("it computes statistics of its batch, as in training", "export the model for inference")
     return call.by_tvm()

@@ -1,4 +1,4 @@
-"""Probabilities of classes from those of pairs of them: libsvm's iteration, for each row by itself."""
+"""Class probabilities from pairwise ones, by libsvm's iteration; each row is computed by itself."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tvmbuild.compiler.ir.expressions import OPAQUE
 
 _MAX_ROUNDS = 100
 _ERROR = 0.005
-"""Over the number of classes: where libsvm stops."""
+"""The error at which libsvm stops, times the number of classes."""
 
 
 def convert_coupling(call: NodeCall) -> relax.Expr:
-    """Return the probability of each class, of the probabilities that each wins against each other."""
+    """Return the probability of each class from the probabilities that each class wins against each other."""
     rows, width = call.shape
     classes = round(width**0.5)
     function = call.builder.add_func(_write(rows, classes), "pairwise_coupling")
@@ -27,24 +27,24 @@ def convert_coupling(call: NodeCall) -> relax.Expr:
 
 @dataclass(frozen=True)
 class _Work:
-    """Arrays of one element's own, on which an iteration works."""
+    """The arrays of one output element, on which an iteration works."""
 
     classes: int
     products: Any
-    """Q of Wu, Lin and Weng, row by row."""
+    """The matrix Q of Wu, Lin and Weng, row by row."""
     found: Any
-    """The classes' probabilities."""
+    """The probabilities of the classes."""
     gradient: Any
-    """Products times probabilities."""
+    """The products times the probabilities."""
     mean: Any
-    """Probabilities times the gradient."""
+    """The probabilities times the gradient."""
     error: Any
     change: Any
     rounds: Any
 
 
 def _write(rows: int, classes: int) -> tirx.PrimFunc:
-    """Return the function; each element is computed by itself, with all of its row's."""
+    """Return the function; each element is computed by itself, together with all others of its row."""
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("pairwise_coupling")
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
@@ -99,7 +99,7 @@ def _measure(work: _Work) -> None:
 
 
 def _improve(work: _Work) -> None:
-    """Move each class's probability to where its gradient is the mean, and make the sum one again."""
+    """Move each class's probability to the point where its gradient is the mean, and make the sum one again."""
     count = work.classes
     with T.serial(count) as i:
         own = work.products[i * count + i]

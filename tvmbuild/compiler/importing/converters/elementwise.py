@@ -1,4 +1,4 @@
-"""Operators on single elements."""
+"""Converters of operators on single elements."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _THIRD, _FOURTH = 3.0, 4.0
 _SELU_GAMMA = 1.05070102214813232421875
 _TERMS = {"float64": 9}
 _MIN_TERMS = 5
-"""Of Taylor's series of sinh, which below one leave less than the type's last bit."""
+"""The number of terms of sinh's Taylor series whose error below one is less than the type's last bit."""
 
 
 def fold_pairwise(operator: Callable[..., relax.Expr]) -> Converter:
     """Return the converter of an operator with any number of inputs.
 
     TVM emits Max and Min as broadcast, stack and reduce, three passes over memory, and Sum with a reduction that
-    ConvertLayout cannot take through ("can't find S in source layout").
+    ConvertLayout cannot handle ("can't find S in source layout").
     """
 
     def convert(call: NodeCall) -> relax.Expr:
@@ -37,12 +37,12 @@ def fold_pairwise(operator: Callable[..., relax.Expr]) -> Converter:
 
 
 def convert_mean(call: NodeCall) -> relax.Expr:
-    """Return the sum over the number of inputs."""
+    """Return the sum divided by the number of inputs."""
     return relax.op.divide(fold_pairwise(relax.op.add)(call), call.number(len(call.inputs)))
 
 
 def convert_is_inf(call: NodeCall) -> relax.Expr:
-    """Ask for both signs or for one: TVM ignores the attributes."""
+    """Test for infinities of both signs or of one sign: TVM ignores the attributes."""
     signs = [
         call.emit(relax.op.equal, call.data, call.number(infinity))
         for name, infinity in (("detect_negative", -np.inf), ("detect_positive", np.inf))
@@ -54,12 +54,12 @@ def convert_is_inf(call: NodeCall) -> relax.Expr:
 
 
 def convert_cosh(call: NodeCall) -> relax.Expr:
-    """Return e^(|x| - ln 2) + e^(-|x| - ln 2): no target has code for TVM's own; this one does not overflow early."""
+    """Return e^(|x| - ln 2) + e^(-|x| - ln 2), which does not overflow early; TVM's own has no code on any target."""
     return relax.op.add(*_halves_of_exponentials(call))
 
 
 def convert_sinh(call: NodeCall) -> relax.Expr:
-    """Return the difference of the same, with the sign of x; near zero a polynomial, for they cancel there."""
+    """Return e^(|x| - ln 2) - e^(-|x| - ln 2) with the sign of x; near zero, where these cancel, use a polynomial."""
     rising, falling = _halves_of_exponentials(call)
     large = call.emit(
         relax.op.multiply, call.emit(relax.op.sign, call.data), call.emit(relax.op.subtract, rising, falling)
@@ -77,9 +77,9 @@ def convert_sinh(call: NodeCall) -> relax.Expr:
 
 
 def convert_power(call: NodeCall) -> relax.Expr:
-    """Compute powers of integers, and by other types than the base's, as ONNX Runtime does: in floats.
+    """Compute powers of integers, and with exponents of another type than the base, in floats, as ONNX Runtime does.
 
-    Third and fourth powers of floats are products: a GELU by tanh calls the C library for each element otherwise.
+    Third and fourth powers of floats are products; otherwise a GELU by tanh calls the C library for each element.
     """
     base, exponent = call.inputs[0], call.inputs[1]
     types = {str(each.ty.dtype) for each in (base, exponent)}
@@ -92,7 +92,7 @@ def convert_power(call: NodeCall) -> relax.Expr:
 
 
 def _multiply_out(call: NodeCall) -> relax.Expr | None:
-    """Return a third or fourth power as products; None for others."""
+    """Return a third or fourth power as products; None for other powers."""
     given = call.values(1)
     power = None if given is None or given.size != 1 or given.ndim > len(call.shape) else float(given.reshape(()))
     if power not in {_THIRD, _FOURTH}:
@@ -102,7 +102,7 @@ def _multiply_out(call: NodeCall) -> relax.Expr | None:
 
 
 def convert_elu(call: NodeCall) -> relax.Expr:
-    """Return alpha * (e^x - 1) below zero; TVM's is for float32 alone, as those of Selu and ThresholdedRelu."""
+    """Return alpha * (e^x - 1) below zero; TVM's Elu, Selu and ThresholdedRelu are for float32 only."""
     return call.by_tvm() if call.dtype == "float32" else _elu(call, call.float("alpha", 1.0), 1.0)
 
 
@@ -121,7 +121,7 @@ def convert_thresholded_relu(call: NodeCall) -> relax.Expr:
 
 
 def convert_bit_shift(call: NodeCall) -> relax.Expr:
-    """Shift; negative numbers of bits, and more than there are, shift everything out, where a machine does anything."""
+    """Shift; a negative number of bits, or one too large, shifts everything out, where machines do anything."""
     by = call.inputs[1]
     kind, bits = str(by.ty.dtype), int("".join(filter(str.isdigit, call.dtype)))
     none, most = call.number(0, kind), call.number(bits - 1, kind)
@@ -129,7 +129,7 @@ def convert_bit_shift(call: NodeCall) -> relax.Expr:
     if not kind.startswith("u"):
         safe = call.emit(relax.op.logical_and, safe, call.emit(relax.op.greater_equal, by, none))
     if call.text("direction", "LEFT") == "RIGHT" and not call.dtype.startswith("u"):
-        # The sign fills what is shifted out.
+        # The sign fills all bits when everything is shifted out.
         return relax.op.right_shift(call.data, call.emit(relax.op.where, safe, by, most))
     operator = relax.op.left_shift if call.text("direction", "LEFT") == "LEFT" else relax.op.right_shift
     shifted = call.emit(operator, call.data, call.emit(relax.op.where, safe, by, none))
@@ -137,7 +137,7 @@ def convert_bit_shift(call: NodeCall) -> relax.Expr:
 
 
 def convert_mod(call: NodeCall) -> relax.Expr:
-    """Give a remainder of floats the sign of the divisor, as Python does; TVM's is NaN beside infinities."""
+    """Give a remainder of floats the sign of the divisor, as Python does; TVM's result is NaN beside infinities."""
     if call.attributes.get("fmod", 0) or "float" not in call.dtype:
         return call.by_tvm()
     divisor, zero = call.inputs[1], call.number(0.0)
@@ -149,9 +149,9 @@ def convert_mod(call: NodeCall) -> relax.Expr:
 
 
 def convert_dropout(call: NodeCall) -> relax.Expr:
-    """Pass the data on, with a mask that keeps everything: the operator of inference.
+    """Return the data unchanged, with a mask that keeps everything, as in inference.
 
-    TVM's gives two results where one is asked for, which ConvertLayout fails on ("Expected nested to match tuple").
+    TVM returns two results where one is asked for, and ConvertLayout fails on this ("Expected nested to match tuple").
     """
     training, ratio = call.values(2) if len(call.inputs) > 2 else None, call.values(1) if len(call.inputs) > 1 else None
     is_open = len(call.inputs) > 2 and call.inputs[2] is not None and training is None

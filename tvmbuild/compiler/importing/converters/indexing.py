@@ -1,4 +1,4 @@
-"""Operators that read or write at indices."""
+"""Converters of operators that read or write at indices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.errors import TvmbuildError
 
 _BOUNDS_AS_INPUTS = 10
-"""From this opset on Slice takes where it begins and ends as inputs."""
+"""The opset since which Slice takes its bounds as inputs."""
 
 
 def convert_slice(call: NodeCall) -> relax.Expr:
@@ -23,7 +23,7 @@ def convert_slice(call: NodeCall) -> relax.Expr:
 
 
 def convert_one_hot(call: NodeCall) -> relax.Expr:
-    """Give the result the type of its two values, which TVM reads as doubles; values that are fed are chosen from."""
+    """Give the result the type of its two values, which TVM reads as doubles; select between values that are inputs."""
     depth, values = call.values(1), call.inputs[2]
     if depth is None:
         raise TvmbuildError("its depth depends on data, and a package has fixed shapes", "make its depth a constant")
@@ -41,8 +41,8 @@ def convert_one_hot(call: NodeCall) -> relax.Expr:
 def convert_gather(call: NodeCall) -> relax.Expr:
     """Emit a Gather of one known index as a slice.
 
-    As ``take`` the index is an argument of the Task, which is then measured with random indices: it reads out of
-    bounds and kills the runner, so that the Task never gets a record. A slice also fuses into what comes after.
+    With ``take``, the index is an argument of the Task, which the tuner measures with random indices: it reads out of
+    bounds and kills the runner, so that the Task never gets a record. A slice also fuses into the operators after it.
     """
     data, index = call.inputs[0], call.inputs[1]
     shape, axis = static_shape(data), call.attributes.get("axis", 0)
@@ -58,19 +58,19 @@ def convert_gather(call: NodeCall) -> relax.Expr:
 
 
 def convert_split(call: NodeCall) -> relax.Expr:
-    """Pass on what is cut into one piece: TVM's has no tuple then, which ConvertLayout and the importer ask for."""
+    """Return the data if there is one piece: TVM then returns no tuple, which ConvertLayout and the importer need."""
     return call.data if call.outputs == 1 else call.by_tvm()
 
 
 def convert_max_unpool(call: NodeCall) -> relax.Expr:
-    """Leave to TVM what has no ``output_shape``, with which its indices mean other places than TVM writes to."""
+    """Refuse ``output_shape``, with which the indices mean other places than TVM writes to; TVM converts the rest."""
     if len(call.inputs) > 2 and call.inputs[2] is not None:
         raise TvmbuildError("its `output_shape` is not supported", "export it without")
     return call.by_tvm()
 
 
 def convert_roi_align(call: NodeCall) -> relax.Expr:
-    """Refuse the maximum, which TVM takes of other values than ONNX."""
+    """Refuse the mode `max`, in which TVM takes the maximum of other values than ONNX."""
     if call.text("mode", "avg") == "max":
         raise TvmbuildError("its mode `max` is not supported", "use the mode `avg`")
     return call.by_tvm()

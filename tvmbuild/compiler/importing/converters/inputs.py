@@ -1,4 +1,4 @@
-"""What converters may rely on: axes counted from the front, scalars and vectors as ONNX has them."""
+"""Inputs in the form that converters rely on: axes counted from the front, scalars and vectors as in ONNX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmbuild.compiler.importing.spellings import find_rank
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 
 _NEW_AXES = {"OneHot": 1}
-"""How many dimensions the result has besides those of the first input, and axes are of the result."""
+"""The number of dimensions that the result has in addition to the first input; the axes are the result's."""
 _AXES_INPUT: Mapping[str, int] = {
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean"), 1),
     **dict.fromkeys(("ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"), 1),
@@ -24,16 +24,17 @@ _LAST_BY_DEFAULT: Mapping[str, int] = {
     **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), 13),
     **dict.fromkeys(("LayerNormalization", "OneHot", "TopK"), 1),
 }
-"""Operators whose axis is the last one where none is named → the opset since when."""
+"""Operators whose default axis is the last one → the first opset with this default."""
 _NAMES = ("axis", "axes")
 
 
 def normalise_inputs(
     operator: str, inputs: list[Any], attributes: dict[str, Any], opset: int, builder: relax.BlockBuilder
 ) -> None:
-    """Write, in place, single elements with the rank that is right, and axes as they are counted from the front.
+    """Reshape, in place, single elements to the right rank, and count axes from the front.
 
-    TVM's ConvertLayout fails on some that are counted from the back ("std::bad_alloc"), and gives up the whole network.
+    TVM's ConvertLayout fails on some axes that are counted from the back ("std::bad_alloc"), and gives up the whole
+    network.
     """
     for place, value in enumerate(inputs):
         rank = find_rank(operator, place)
@@ -75,7 +76,7 @@ def _find_rank(inputs: list[Any]) -> int | None:
 
 
 def _shift(operator: str, axes: Any, rank: int) -> Any:
-    """Return the axis, or the axes, from the front."""
+    """Return the axis or the axes counted from the front."""
     if operator == "Unsqueeze" and not isinstance(axes, int):
         rank += len(axes)
     if isinstance(axes, int):

@@ -1,4 +1,4 @@
-"""ConvInteger and MatMulInteger: sums of integers, exact in 32 bits."""
+"""Converters of ConvInteger and MatMulInteger: sums of integers, exact in 32 bits."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tvmbuild.compiler.importing.converters.quantization import scalar
 from tvmbuild.compiler.ir.expressions import constant, shift, static_shape
 
 _SIGNED, _MOST = 128, 127
-"""What makes a number of int8 one of uint8, and the largest of int8."""
+"""The offset from int8 to uint8, and the largest int8."""
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def convert_conv_integer(call: NodeCall) -> relax.Expr:
-    """Convolve numbers less their zero points, which TVM lacks: what is padded is then zero."""
+    """Convolve the numbers minus their zero points, so that the padding is zero; TVM lacks this operator."""
     of_bytes = _convolve_bytes(call)
     if of_bytes is not None:
         return of_bytes
     kernels = [-1] + [1] * (len(call.shape) - 1)
     operands = [_subtract(call, 0, []), _subtract(call, 1, kernels)]
-    # Without an automatic kernel's shape, and with its ways of padding, as of the convolution of floats.
+    # As in the convolution of floats, TVM fills in a missing kernel_shape and resolves auto_pad.
     return onnx_frontend.Conv._impl_v11(call.builder, [*operands, None], call.attributes, {})  # noqa: SLF001
 
 
 def convert_matmul_integer(call: NodeCall) -> relax.Expr:
-    """Multiply matrices of numbers less their zero points; TVM's makes a matrix of a vector with a zero point."""
+    """Subtract zero points and multiply; TVM turns a vector with a zero point into a matrix."""
     weights = _read_weights(call, [1, -1])
     if weights is not None and weights.ndim == 2:
         return _multiply_bytes(call, weights)
@@ -39,7 +39,7 @@ def convert_matmul_integer(call: NodeCall) -> relax.Expr:
 
 
 def _multiply_both(call: NodeCall) -> relax.Expr:
-    """Multiply two matrices of bytes, neither of which need be constant, as they are."""
+    """Multiply two byte matrices without widening them; neither must be constant."""
     left, right = (_read_bytes(call, index, form) for index, form in enumerate(([-1, 1], [1, -1])))
     return multiply_matrices(call.builder.emit, left, right)
 
@@ -56,7 +56,7 @@ def _multiply_wide(call: NodeCall) -> relax.Expr:
 
 
 def _multiply_bytes(call: NodeCall, weights: Integers) -> relax.Expr:
-    """Multiply the data as they are by weights of int8, and take off what their zero points add to it."""
+    """Multiply the data, not widened, by int8 weights, and subtract the effect of the data's zero point."""
     rest = _rest(weights)
     if rest is None:
         return _multiply_wide(call)
@@ -69,7 +69,7 @@ def _multiply_bytes(call: NodeCall, weights: Integers) -> relax.Expr:
 
 
 def _convolve_bytes(call: NodeCall) -> relax.Expr | None:
-    """Convolve the data as they are with weights of int8; None where those do not fit, for 1-D, 3-D and odd padding."""
+    """Convolve the data, not widened, with int8 weights; None if these do not fit, for 1-D, 3-D and odd padding."""
     weights = _read_weights(call, [-1, 1, 1, 1])
     automatic = call.text("auto_pad", "NOTSET")
     if weights is None or weights.ndim != 4 or automatic not in {"NOTSET", "VALID"}:
@@ -96,7 +96,7 @@ def _convolve_bytes(call: NodeCall) -> relax.Expr | None:
 
 
 def _pad(call: NodeCall, data: relax.Expr, zero: relax.Expr | None, pads: list[int]) -> relax.Expr:
-    """Pad with the zero point, which is not known before the call: it is added to zeros, where these are."""
+    """Pad with the zero point; one that is only known at run time is added to zeros in the padding."""
     top, left, bottom, right = pads
     width = [0, 0, 0, 0, top, bottom, left, right]
     known = None if zero is None else _read_number(zero)
@@ -111,7 +111,7 @@ def _pad(call: NodeCall, data: relax.Expr, zero: relax.Expr | None, pads: list[i
 
 
 def _take_off(call: NodeCall, total: relax.Expr, zero: relax.Expr | None, sums: Integers) -> relax.Expr:
-    """Subtract what the zero point was multiplied by."""
+    """Subtract the products of the zero point and the weights."""
     if zero is None:
         return total
     known = _read_number(zero)
@@ -121,13 +121,13 @@ def _take_off(call: NodeCall, total: relax.Expr, zero: relax.Expr | None, sums: 
 
 
 def _read_number(expr: relax.Expr) -> int | None:
-    """Return a constant of one number."""
+    """Return the value of a scalar constant, None for other expressions."""
     is_known = isinstance(expr, tvm.ir.GenericConst) and expr.value.numpy().ndim == 0
     return int(expr.value.numpy()) if is_known else None
 
 
 def _as_unsigned(call: NodeCall, form: list[int]) -> tuple[relax.Expr, relax.Expr | None]:
-    """Return the data as uint8 and their zero point as int32, None where it is 0; vectors of them take ``form``."""
+    """Return the data as uint8 and their zero point as int32, None if it is 0; a vector of these takes ``form``."""
     given = call.inputs[2]
     zero = None if given is None else _widen_zero(call, given, form)
     if zero is not None and _read_number(zero) == 0:
@@ -154,7 +154,7 @@ def _widen_zero(call: NodeCall, given: relax.Expr, form: list[int]) -> relax.Exp
 
 
 def _read_weights(call: NodeCall, form: list[int]) -> Integers | None:
-    """Return constant weights less their zero points; None for others."""
+    """Return constant weights with their zero points subtracted; None if they are not constant."""
     given = call.inputs[3]
     weights = call.values(1)
     zeros = np.int64(0) if given is None else call.values(3)
@@ -171,16 +171,17 @@ def _fits(weights: Integers) -> bool:
 
 
 def _rest(weights: Integers) -> int | None:
-    """Return by how much all weights are too large for int8; None where they are too far apart.
+    """Return the excess of all weights over int8's range; None if they are too far apart.
 
-    Those of uint8 with a zero point besides 128 may be: then the data of each sum are added up for the rest.
+    uint8 weights with a zero point other than 128 may have one; the data of each sum are then added up to account for
+    it.
     """
     rest = 0 if _fits(weights) else int(weights.max()) - _MOST
     return rest if _fits(weights - rest) else None
 
 
 def _subtract(call: NodeCall, index: int, form: list[int]) -> relax.Expr:
-    """Return an operand less its zero point as int32; zero points that are a vector take ``form``."""
+    """Return an operand minus its zero point, as int32; a vector of zero points takes ``form``."""
     wide = call.emit(relax.op.astype, call.inputs[index], "int32")
     given = call.inputs[index + 2]
     if given is None:

@@ -1,4 +1,4 @@
-"""Norms of images: TVM's takes a variance as the difference of two large numbers, and means twice."""
+"""Normalisations of images: TVM computes a variance as the difference of two large numbers, and the means twice."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _EPSILON = 1e-5
 
 
 def convert_group_normalization(call: NodeCall) -> relax.Expr:
-    """Normalise each group of channels, [N, groups, channels of one, …]; scales are one a group before opset 21."""
+    """Normalise each group of channels, [N, groups, channels per group, …]; before opset 21 a group has one scale."""
     groups, (batch, channels, *pixels) = int(call.attributes["num_groups"]), call.shape
     return _normalise(call, (batch, groups, channels // groups, *pixels), grouped=True)
 
 
 def convert_layer_normalization(call: NodeCall) -> relax.Expr:
-    """Normalise over the last axes; scales and biases that are broadcast, scalars say, come after."""
+    """Normalise over the last axes; scales and biases that are broadcast, for example scalars, are applied after."""
     shape = call.shape
     normed = shape[int(call.attributes["axis"]) :]
     given = [each for each in call.inputs[1:3] if each is not None]
@@ -57,7 +57,7 @@ def _normalise(call: NodeCall, shape: tuple[int, ...], *, grouped: bool) -> rela
 
 
 def _shape_like(parameter: relax.Expr, shape: tuple[int, ...], grouped: bool) -> tuple[int, ...]:
-    """Return the shape in which a parameter of one value a group, or a channel, is broadcast to ``shape``."""
+    """Return the shape in which a parameter with one value per group or channel broadcasts to ``shape``."""
     if not grouped:
         return (1, shape[1], *(1 for _ in shape[2:]))
     given = static_shape(parameter) or ()

@@ -1,4 +1,4 @@
-"""Pooling whose padding the file leaves to a rule: TVM's is another one where strides do not divide the picture."""
+"""Pooling with automatic padding: TVM pads differently if the strides do not divide the image."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvmbuild.compiler.importing.converters.call import NodeCall
 
 
 def convert_pool(call: NodeCall) -> relax.Expr:
-    """Say what ``auto_pad`` comes to: as many outputs as strides begin, and padding enough for the last."""
+    """Replace ``auto_pad`` by the padding: one output for each stride that begins, and enough padding for the last."""
     rule = call.text("auto_pad", "NOTSET")
     if rule in {"SAME_UPPER", "SAME_LOWER"}:
         sizes, kernel = call.shape[2:], call.attributes["kernel_shape"]

@@ -1,6 +1,6 @@
-"""QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, as Relax's quantize and dequantize.
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear as Relax's quantize and dequantize.
 
-TVM's own take no int32, divide halves as halves in every opset, and have no scale for zeros alone.
+TVM's own converters reject int32, divide float16 in float16 in every opset, and lack a scale for data of zeros only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvmbuild.errors import TvmbuildError
 _MOST = 255.0
 _BYTES = frozenset({"int8", "uint8"})
 _OWN_PRECISION = 23
-"""From this opset on a division is in the scale's type."""
+"""The opset since which the division is in the scale's type."""
 
 
 def convert_quantize(call: NodeCall) -> relax.Expr:
@@ -41,7 +41,7 @@ def convert_dequantize(call: NodeCall) -> relax.Expr:
 
 
 def convert_dynamic_quantize(call: NodeCall) -> relax.Expr:
-    """Quantise the range that there is, zero in it, to uint8; zeros alone have the scale one, as in ONNX Runtime."""
+    """Quantise the data's range, with zero in it, to uint8; zeros alone have the scale one, as in ONNX Runtime."""
     zero, most = call.number(0.0), call.number(_MOST)
     high = call.emit(relax.op.maximum, call.emit(relax.op.max, call.data), zero)
     low = call.emit(relax.op.minimum, call.emit(relax.op.min, call.data), zero)
@@ -54,7 +54,7 @@ def convert_dynamic_quantize(call: NodeCall) -> relax.Expr:
 
 
 def _find_scale(low: te.Tensor, high: te.Tensor) -> te.Tensor:
-    """Divide the range: Relax's division by a constant would become a product, which differs in the last bit."""
+    """Divide the range in TE: Relax turns a division by a constant into a product, which differs in the last bit."""
 
     def element() -> Any:
         width = high() - low()
@@ -64,7 +64,7 @@ def _find_scale(low: te.Tensor, high: te.Tensor) -> te.Tensor:
 
 
 def scalar(call: NodeCall, parameter: relax.Expr) -> relax.Expr:
-    """Return a parameter of one element as a scalar, others as they are."""
+    """Return a parameter of one element as a scalar, and others unchanged."""
     shape = static_shape(parameter)
     if not shape or np.prod(shape) != 1:
         return parameter
@@ -74,7 +74,7 @@ def scalar(call: NodeCall, parameter: relax.Expr) -> relax.Expr:
 
 
 def _refuse_blocks(call: NodeCall) -> None:
-    """Refuse scales of blocks that were not folded: a constant that is too large for that."""
+    """Refuse block scales that were not folded because the constant is too large."""
     if call.attributes.get("block_size", 0):
         raise TvmbuildError("it has scales of blocks", "quantise the model with scales of tensors or channels")
 
@@ -85,8 +85,8 @@ def _zero(call: NodeCall, kind: str) -> relax.Expr:
 
 
 def _find_precision(call: NodeCall, kind: str) -> str:
-    """Return what is divided in: float32, or, by ONNX's later word and ONNX Runtime's, the scale's type."""
-    has_few = kind in _BYTES  # of which a half has all integers
+    """Return the type of the division: float32, or, in ONNX since opset 23 and in ONNX Runtime, the scale's type."""
+    has_few = kind in _BYTES  # float16 represents all their integers
     named = call.attributes.get("precision", 0)
     return str(call.inputs[1].ty.dtype) if call.opset >= _OWN_PRECISION and has_few and not named else "float32"
 
@@ -106,7 +106,7 @@ def _named_type(call: NodeCall, default: str) -> str:
 
 
 def _axis(call: NodeCall) -> int:
-    """Return the axis of vectors; any that there is for a scalar."""
+    """Return the axis of vectors; for a scalar, any valid axis."""
     rank = int(call.data.ty.ndim)
     axis = int(call.attributes.get("axis", 1))
     return axis % rank if -rank <= axis < rank else 0

@@ -1,4 +1,4 @@
-"""Sums, maxima and their like over axes."""
+"""Converters of reductions over axes: sums, maxima and others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EXTREMES = {"ReduceMax": (_greater, -np.inf), "ReduceMin": (_less, np.inf)}
 
 
 def convert_reduction(call: NodeCall) -> relax.Expr:
-    """Give what no element gives a value, where TVM leaves memory as it was; compute booleans as small integers."""
+    """Give reductions of no elements a value, where TVM leaves memory unwritten; reduce booleans as small integers."""
     axes = _find_axes(call)
     if axes is None:
         return call.by_tvm()
@@ -56,9 +56,9 @@ def convert_reduction(call: NodeCall) -> relax.Expr:
 
 
 def _reduce_floats(data: te.Tensor, operator: str, axes: tuple[int, ...], keep: bool) -> te.Tensor:
-    """Start from an infinity: TVM starts from the largest finite number, and a row of infinities alone gives that.
+    """Start from an infinity: TVM starts from the largest finite number, and a row of infinities only gives that.
 
-    Only where they may be met, for what TVM has schedules and records for is its own.
+    Rows without infinities keep TVM's reduction, for which schedules and records exist.
     """
     combine, first = _EXTREMES[operator]
     reduce = te.comm_reducer(combine, lambda dtype: tirx.const(first, dtype), name="extreme")
@@ -73,7 +73,7 @@ def _reduce_floats(data: te.Tensor, operator: str, axes: tuple[int, ...], keep: 
 
 
 def _find_axes(call: NodeCall) -> tuple[int, ...] | None:
-    """Return the axes that are reduced; None where they depend on data, or where nothing is reduced."""
+    """Return the reduced axes; None if they depend on data; empty if nothing is reduced."""
     rank = len(call.shape)
     given = call.attributes.get("axes")
     if given is None and len(call.inputs) > 1 and call.inputs[1] is not None:

@@ -1,4 +1,4 @@
-"""Resize where TVM's own is another function: one axis after another, as sums of a few weighted elements."""
+"""Resize where TVM computes another function: one axis after another, as sums of a few weighted elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PASSED_ON = (
 
 @dataclass(frozen=True)
 class _Axis:
-    """What happens to one axis of the data."""
+    """The resizing of one axis of the data."""
 
     number: int
     size: int
@@ -40,18 +40,18 @@ class _Axis:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the scale is what the sizes say: TVM knows the sizes only."""
+        """Whether the scale is the ratio of the sizes; TVM knows only the sizes."""
         return abs(self.size * self.scale - self.wanted) < 1e-6 * self.wanted
 
 
 def convert_resize(call: NodeCall) -> relax.Expr:
-    """Resize by TVM's operator where it computes what ONNX defines, else by the weights of ONNX's own reference."""
+    """Use TVM's operator where it computes what ONNX defines, else the weights of ONNX's own reference."""
     _leave_out_empty_inputs(call)
     axes = _find_axes(call)
     if axes is None:
         return call.by_tvm()
     if _suits_tvm(call, axes):
-        # By sizes, for TVM rounds the product of a size and a scale otherwise than ONNX Runtime.
+        # We pass sizes, because TVM rounds the product of a size and a scale differently from ONNX Runtime.
         call.inputs[2:] = [None, constant(np.array([axis.wanted for axis in axes], dtype=np.int64))]
         return call.by_tvm()
     if call.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
@@ -67,7 +67,7 @@ def convert_resize(call: NodeCall) -> relax.Expr:
 
 
 def _leave_out_empty_inputs(call: NodeCall) -> None:
-    """Make empty tensors None: ONNX up to opset 12 has no other way to leave them out, TVM takes them for values."""
+    """Replace empty tensors by None: up to opset 12 they stand for inputs left out, but TVM takes them for values."""
     for index in range(1, len(call.inputs)):
         values = call.values(index)
         if values is not None and values.size == 0:
@@ -75,7 +75,7 @@ def _leave_out_empty_inputs(call: NodeCall) -> None:
 
 
 def _find_axes(call: NodeCall) -> list[_Axis] | None:
-    """Return the axes; None where they depend on data."""
+    """Return the axes; None if they depend on data."""
     shape = call.shape
     if len(call.inputs) == 2:
         return None
@@ -108,7 +108,7 @@ def _suits_tvm(call: NodeCall, axes: Sequence[_Axis]) -> bool:
 
 
 def _reference_weights(call: NodeCall, axis: _Axis) -> np.ndarray[Any, Any]:
-    """Return wanted x size: what each new element takes of each old one, computed by onnx's reference."""
+    """Return the weight of each old element in each new one, [wanted, size], computed by onnx's reference."""
     names = ("x", "roi", "scales", "sizes")
     by_scale = not np.isclose(axis.wanted / axis.size, axis.scale)
     given = ["x", "", "scales"] if by_scale else ["x", "", "", "sizes"]
@@ -132,7 +132,7 @@ def _reference_weights(call: NodeCall, axis: _Axis) -> np.ndarray[Any, Any]:
 
 def _apply(call: NodeCall, data: relax.Expr, axis: int, weights: np.ndarray[Any, Any]) -> relax.Expr:
     taps = max(1, int(np.count_nonzero(weights, axis=1).max()))
-    # The elements that count come first; the rest have the weight 0.
+    # The elements with a weight come first; the rest have the weight 0.
     order = np.argsort(weights == 0, axis=1, kind="stable")[:, :taps]
     factors = np.take_along_axis(weights, order, axis=1)
     if taps == 1 and np.all(factors == 1):
@@ -148,12 +148,12 @@ def _apply(call: NodeCall, data: relax.Expr, axis: int, weights: np.ndarray[Any,
 
 
 def _interpolate(data: te.Tensor, indices: te.Tensor, factors: te.Tensor, axis: int) -> te.Tensor:
-    """Sum a few elements along the axis; indices and factors are taps x wanted."""
+    """Sum a few elements along the axis; the indices and factors are [taps, wanted]."""
     tap = te.reduce_axis((0, indices.shape[0]), name="tap")
     last = tirx.IntImm("int32", int(data.shape[axis]) - 1)
 
     def element(*at: Any) -> Any:
-        # Within bounds whatever the indices are: a Task is measured with random ones.
+        # The index is clamped because a Task is measured with random indices.
         index = tirx.max(tirx.min(indices[tap, at[axis]], last), tirx.IntImm("int32", 0))
         place = (*at[:axis], index, *at[axis + 1 :])
         return te.sum(data[place] * factors[tap, at[axis]], axis=tap)

@@ -1,4 +1,4 @@
-"""Which converter takes which operator; TVM's own takes the rest."""
+"""The table of converters by operator; TVM's own convert the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TopK without TVM's sort, which lies in a library that packages do without."""
+"""TopK without TVM's sort, which is in a library that packages do not contain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Sizes:
 
 
 def convert_top_k(call: NodeCall) -> relax.Expr:
-    """Return the values and the indices of the k largest or smallest along an axis, in order; of equals the first."""
+    """Return the k largest or smallest values along an axis and their indices, in order; the first of equals wins."""
     shape, axis = call.shape, call.attributes.get("axis", -1) % len(call.shape)
     k = _find_k(call)
     if not 0 <= k <= shape[axis]:
@@ -55,7 +55,7 @@ def _find_k(call: NodeCall) -> int:
 
 
 def _write(sizes: _Sizes, dtype: str, largest: bool) -> tirx.PrimFunc:
-    """Return the function from rows x length to values and indices, both rows x k: each element is put in its place."""
+    """Return the insertion sort from [rows, length] to values and indices, both [rows, k]."""
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("topk")
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
@@ -81,7 +81,7 @@ def _insert(sizes: _Sizes, buffers: tuple[Any, Any, Any, Any], at: tuple[Any, An
 
     with T.If(tirx.any(index < sizes.k, goes_before(sizes.k - 1))), T.Then():
         T.buffer_store(place, tirx.min(index, sizes.k - 1), [0])
-        before = tirx.max(place[0] - 1, 0)  # nothing stands before the first
+        before = tirx.max(place[0] - 1, 0)  # the first slot has no predecessor
         with T.While(tirx.all(place[0] > 0, goes_before(before))):
             T.buffer_store(values, values[row, before], [row, place[0]])
             T.buffer_store(indices, indices[row, before], [row, place[0]])

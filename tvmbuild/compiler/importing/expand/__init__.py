@@ -1,1 +1,1 @@
-"""ONNX → ONNX: operators that the importer lacks, or gets wrong, in terms of those that it has."""
+"""Rewrites within ONNX: operators that the importer lacks or gets wrong become operators that it knows."""

@@ -1,4 +1,4 @@
-"""ONNX's Attention, written out as exporters write it; its rarer forms by ONNX's own function."""
+"""ONNX's Attention, written out as exporters do it; ONNX's own function expands the rarer forms."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 _FLAT = 3
 _RARE = {"softcap": 0.0, "softmax_precision": 0, "left_window_size": -1, "right_window_size": -1}
 _LENGTHS, _PRODUCT = 6, 3
-"""The input of each batch's length, and the output of scores."""
+"""The input with each batch's length, and the output of scores."""
 _LOWEST = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True)
 class _Operand:
-    """A value [batch, heads, tokens, size], and that shape."""
+    """A value [batch, heads, tokens, size], with its shape."""
 
     value: str
     shape: tuple[int, int, int, int]
 
 
 def attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand the operator. Rows of scores that a mask hides as a whole make zeros, as ONNX has it."""
+    """Expand the operator. Rows of scores that a mask hides completely give zeros, as in ONNX."""
     composer = NodeComposer(node, scope)
     if not _is_usual(composer):
         return by_function(node, scope)
@@ -52,7 +52,7 @@ def attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _is_usual(composer: NodeComposer) -> bool:
-    """Say whether the operator is written out here: float32, known shapes, nothing rare."""
+    """Return whether the operator is written out here: float32, known shapes, no rare attributes."""
     rare = any(composer.attributes.get(name, default) != default for name, default in _RARE.items())
     asked = composer.input(_LENGTHS) or composer.output(_PRODUCT)
     places = [place for place in range(6) if composer.input(place)]
@@ -84,7 +84,7 @@ def _extend(composer: NodeComposer, new: _Operand, place: int) -> _Operand:
 
 
 def _mask(composer: NodeComposer, tokens: int, total: int) -> tuple[str, str]:
-    """Return what is added to scores, and which rows have a key to see; empty names for nothing, and for all."""
+    """Return the term that is added to scores, and which rows see a key; empty names mean no term, and all rows."""
     mask, causal = composer.input(3), composer.attributes.get("is_causal", 0)
     before = (composer.known_shape(4) or (0, 0, 0))[2]
     seen = np.arange(total) <= np.arange(tokens)[:, None] + before

@@ -1,4 +1,4 @@
-"""Rows written into a cache of keys or values: TensorScatter, and what com.microsoft's operators do within."""
+"""Writes of rows into a cache of keys or values: TensorScatter, and the caches within com.microsoft's operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 
 @dataclass(frozen=True)
 class Cache:
-    """Names of a cache and of the rows for it, of the same shape but for ``axis``; that shape, and the rows' number."""
+    """The names of a cache and of its new rows, their common shape except for ``axis``, and the number of rows."""
 
     value: str
     rows: str
@@ -23,7 +23,7 @@ class Cache:
 
 
 def tensor_scatter(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Write the update into the cache from each batch's index on; None where shapes are not known."""
+    """Write the update into the cache, beginning at each batch's index; None if shapes are unknown."""
     shapes = [scope.shape(name) for name in node.input[:2]]
     if shapes[0] is None or shapes[1] is None:
         return None
@@ -38,18 +38,18 @@ def tensor_scatter(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def write_rows(composer: Composer, cache: Cache, starts: str, circular: bool = False) -> str:
-    """Return the cache with the rows in it, from ``starts``, an int64 [batch], on; those beyond its end are left out.
+    """Return the cache with the rows written from ``starts`` (int64 [batch]) on; rows beyond its end are left out.
 
-    ``circular``: they go on at its beginning.
+    With ``circular``, they continue at its beginning.
     """
     batch, length = cache.shape[0], cache.shape[cache.axis]
     cells = composer.constant(np.arange(length)[None])
-    places = composer.add("Sub", cells, composer.unsqueeze(starts, [1]))  # of each cell among the rows
+    places = composer.add("Sub", cells, composer.unsqueeze(starts, [1]))  # the place of each cell among the rows
     if circular:
         places = composer.add("Mod", places, composer.constant(np.array(length)))
     spread = [1] * len(cache.shape)
     spread[0], spread[cache.axis] = batch, length
-    if cache.count == 1:  # one row goes to one cell, by broadcasting
+    if cache.count == 1:  # broadcasting writes the one row to one cell
         inside = composer.add("Equal", places, composer.constant(np.array(0)))
         rows = cache.rows
     else:

@@ -1,4 +1,4 @@
-"""Write nodes one after another, each in the form of the model's opset."""
+"""A composer of ONNX nodes: it writes them one after another, in the form of the model's opset."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from onnx import helper
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 
 _AXES_AS_INPUT = 13
-"""From this opset on Squeeze, Unsqueeze and Split take an input where they had an attribute."""
+"""The opset since which Squeeze, Unsqueeze and Split take an input instead of an attribute."""
 _REDUCED_AS_INPUT = {"ReduceSum": 13}
 _REDUCED_LAST = 18
-"""From this opset on all other reductions take their axes as an input."""
+"""The opset since which all other reductions take their axes as an input."""
 _BOUNDS_AS_INPUTS = 11
 _HAS_WHERE = 9
 
 
 class Composer:
-    """Collects ``nodes``; every method returns the name of what its node makes."""
+    """Collects ``nodes``; every method returns the name of its node's result."""
 
     def __init__(self, scope: Scope, hint: str) -> None:
         """Name values after ``hint``."""
@@ -34,7 +34,7 @@ class Composer:
         return output
 
     def name(self, value: str, output: str) -> None:
-        """Give a value its name of the graph outside; nothing where nobody asks for it."""
+        """Give a value its name in the graph outside; do nothing if ``output`` is empty."""
         if output:
             self.nodes.append(helper.make_node("Identity", [value], [output]))
 

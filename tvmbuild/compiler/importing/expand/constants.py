@@ -1,4 +1,4 @@
-"""Compute what is known before the importer sees it: nodes of constants, shapes of values."""
+"""Constant folding before the import: nodes with constant inputs, and shapes of values."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tvmbuild.compiler.importing.expand.tensor_sequences import OPERATORS
 from tvmbuild.compiler.importing.spellings import find_rank
 
 MAX_ELEMENTS = 1 << 22
-"""Of a constant that folding makes: larger ones are left to be computed."""
+"""The most elements of a constant that folding makes; larger constants are computed at run time."""
 _UNKNOWN = OPERATORS | frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
-"""What has other results each time, or other results than arrays."""
+"""Operators whose results differ each time, or are not arrays."""
 INTEGERS = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32})
-"""That are quantised by the importer and by later passes."""
+"""The integer types that the importer and later passes quantise."""
 _OF_SHAPES = frozenset({"Shape", "Size"})
 _CHANGED = {"Hardmax": 13, "LogSoftmax": 13, "Softmax": 13}
-"""Operators that the reference knows in the sense of this opset alone."""
+"""Operators that the reference evaluator knows only as this opset defines them."""
 
 
 def fold_nodes(nodes: Nodes, scope: Scope) -> Nodes:
-    """Return the nodes that are left when those of constants are computed; the results are the model's constants."""
+    """Fold the nodes of constants and return the rest; the results become constants of the model."""
     left: Nodes = []
     kept = {value.name for value in scope.model.graph.output}
     for node in nodes:
@@ -43,7 +43,7 @@ def fold_nodes(nodes: Nodes, scope: Scope) -> Nodes:
 
 
 def drop_unused(graph: onnx.GraphProto) -> None:
-    """Remove, in place, nodes and constants that nobody reads: TVM takes each in, and fails on types below 8 bits."""
+    """Remove, in place, nodes and constants that nothing reads: TVM imports all, and fails on types below 8 bits."""
     _drop_unused_nodes(graph)
     used = {name for node in graph.node for name in list_read(node)}
     used |= {value.name for value in (*graph.input, *graph.output)}
@@ -65,12 +65,12 @@ def _drop_unused_nodes(graph: onnx.GraphProto) -> None:
 
 
 def can_fold(node: onnx.NodeProto, known: AbstractSet[str]) -> bool:
-    """Say whether folding may have something to do with the node, where ``known`` are the constants."""
+    """Return whether folding may apply to the node, where ``known`` are the constants."""
     return node.op_type in _OF_SHAPES or all(name in known for name in node.input if name)
 
 
 def keeps_integers(node: onnx.NodeProto, scope: Scope) -> bool:
-    """Say whether later passes want to see the node's constant as it is: weights of 8 bits."""
+    """Return whether later passes need the node's constant unchanged: weights of 8 bits."""
     whole = not attributes_of(node).get("block_size", 0)
     return node.op_type == "DequantizeLinear" and whole and scope.element_type(node.input[0]) in INTEGERS
 
@@ -95,7 +95,7 @@ def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             results = iter(ReferenceEvaluator(model).run(None, arrays))
-    except Exception:  # noqa: BLE001 - the reference lacks it: the importer may not
+    except Exception:  # noqa: BLE001 - the reference lacks it; the importer may have it
         return None
     found = [np.asarray(next(results)) if name else np.empty(0) for name in node.output]
     fits = all(_has_right_type(name, array, scope) for name, array in zip(node.output, found, strict=True))
@@ -104,7 +104,7 @@ def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
 
 
 def _read_inputs(node: onnx.NodeProto, scope: Scope) -> dict[str, np.ndarray | None]:
-    """Return the inputs' arrays; single elements with as many dimensions as ONNX says."""
+    """Return the inputs' arrays; single elements get the rank that ONNX defines."""
     arrays = {name: scope.constant(name) for name in node.input if name}
     for place, name in enumerate(node.input):
         rank, array = find_rank(node.op_type, place), arrays.get(name)
@@ -114,7 +114,7 @@ def _read_inputs(node: onnx.NodeProto, scope: Scope) -> dict[str, np.ndarray | N
 
 
 def _has_right_type(name: str, array: np.ndarray, scope: Scope) -> bool:
-    """Say whether the array has the type that ONNX gives to the value: the reference widens some."""
+    """Return whether the array has the type that ONNX gives to the value: the reference widens some."""
     kind = scope.element_type(name) if name else None
     return kind is None or helper.tensor_dtype_to_np_dtype(kind) == array.dtype
 

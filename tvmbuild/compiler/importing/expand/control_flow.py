@@ -1,4 +1,4 @@
-"""If, Loop and Scan whose course is known when the package is built: the branch that is taken, the body repeated."""
+"""If, Loop and Scan whose course is known when the package is built: the taken branch, or the repeated body."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 from tvmbuild.compiler.importing.refusals import refuse
 
 MAX_NODES = 20_000
-"""That a loop may be unrolled to."""
+"""The most nodes of an unrolled loop."""
 MAX_COPIES = 5_000
 _SCAN_WITHOUT_BATCH = 9
-"""From this opset on Scan has no dimension of batches of its own."""
+"""The opset since which Scan has no batch dimension of its own."""
 
 
 def unroll_if(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
@@ -34,7 +34,7 @@ def unroll_if(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def unroll_loop(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Repeat the body as often as known numbers and conditions say; None where they depend on data."""
+    """Repeat the body as often as known numbers and conditions demand; None if they depend on data."""
     most, condition = ([*node.input, ""][index] for index in (0, 1))
     if most and not scope.is_constant(most):
         return None
@@ -59,7 +59,7 @@ def unroll_loop(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def unroll_scan(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Repeat the body for each element of the scanned axes; None where their length is not known."""
+    """Repeat the body for each element of the scanned axes; None if their length is unknown."""
     attributes = attributes_of(node)
     number, graph = attributes["num_scan_inputs"], attributes["body"]
     if scope.opset < _SCAN_WITHOUT_BATCH:
@@ -94,7 +94,7 @@ def unroll_scan(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 @dataclass
 class _Body:
-    """A subgraph, copied as often as it is asked for."""
+    """A subgraph, copied as often as needed."""
 
     graph: onnx.GraphProto
     scope: Scope
@@ -102,7 +102,7 @@ class _Body:
     composer: Composer = field(init=False)
     copies: int = 0
     _constants: dict[str, str] = field(init=False)
-    """What the body's own constants are called now: all copies share them."""
+    """The new names of the body's own constants, which all copies share."""
 
     def __post_init__(self) -> None:
         self.composer = Composer(self.scope, self.hint)
@@ -115,11 +115,11 @@ class _Body:
 
     @property
     def shape_of_number(self) -> list[int]:
-        """The shape that a Loop's body declares for the number of its iteration: a scalar, or one element."""
+        """The shape that a Loop's body declares for the iteration's number: a scalar, or one element."""
         return [1] * len(self.graph.input[0].type.tensor_type.shape.dim)
 
     def repeat(self, arguments: Sequence[str]) -> list[str]:
-        """Add a copy whose inputs are ``arguments``; return what its outputs are called."""
+        """Add a copy whose inputs are ``arguments``; return the names of its outputs."""
         self.copies += 1
         names = {value.name: name for value, name in zip(self.graph.input, arguments, strict=True)} | self._constants
         nodes = self.scope.rename_into(self.graph, names, self.hint)
@@ -135,7 +135,7 @@ class _Body:
 
 @dataclass(frozen=True)
 class _Collected:
-    """What every copy of a body gave for one output, to be put together along an axis."""
+    """The values of one output from all copies of a body, which are joined along an axis."""
 
     output: str
     values: Sequence[str]

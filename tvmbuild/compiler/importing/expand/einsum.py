@@ -1,7 +1,7 @@
-"""Einsum, what networks that were written by equations have: matrix products, which have schedules and make attention.
+"""Einsum, which networks written as equations use, as matrix products: these have schedules and form attention.
 
-``bhid,bhjd->bhij`` is one product of each head; what a product cannot say (a diagonal, an axis of one that is repeated)
-stays an Einsum.
+``bhid,bhjd->bhij`` is one product for each head. An Einsum that is not a product (a diagonal, a repeated axis of one)
+stays as it is.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 _AXES_AS_INPUT = 13
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
 _UNNAMED = "0123456789"
-"""Labels of the axes that an ellipsis stands for."""
+"""The labels of axes that an ellipsis names."""
 
 
 @dataclass(frozen=True)
 class _Term:
-    """A value, and the label of each of its axes."""
+    """A value and the labels of its axes."""
 
     value: str
     labels: str
 
 
 def einsum(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Multiply one operand after the other; None where a shape is not known or a product cannot say it."""
+    """Multiply one operand after the other; None if a shape is unknown or the equation is not a chain of products."""
     shapes = [scope.shape(name) for name in node.input]
     known = [shape for shape in shapes if shape is not None]
     if len(known) < len(shapes) or any(scope.element_type(name) not in _FLOATS for name in node.input):
@@ -44,7 +44,7 @@ def einsum(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     sizes: dict[str, int] = {}
     for labels, shape in zip(operands, known, strict=True):
         for label, size in zip(labels, shape, strict=True):
-            if not size or sizes.setdefault(label, size) != size:  # no size is what Reshape takes for the input's own
+            if not size or sizes.setdefault(label, size) != size:  # Reshape would take 0 for the input's own size
                 return None
     writer = _Writer(Composer(scope, node.name or "Einsum"), sizes, wanted)
     first, *rest = (_Term(*each) for each in zip(node.input, operands, strict=True))
@@ -55,7 +55,7 @@ def einsum(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str] | None:
-    """Return the labels of each operand and of the output; None of what is no sum of products of whole tensors."""
+    """Return the labels of the operands and the output; None unless it is a sum of products of whole tensors."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
@@ -74,18 +74,18 @@ def _parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str] | None:
 
 
 class _Writer:
-    """Writes the products; ``sizes`` are those of the labels, ``wanted`` are the output's."""
+    """A writer of the products; ``sizes`` are the labels' sizes, and ``wanted`` are the output's labels."""
 
     def __init__(self, composer: Composer, sizes: dict[str, int], wanted: str) -> None:
         self._composer, self._sizes, self._wanted = composer, sizes, wanted
 
     @property
     def nodes(self) -> Nodes:
-        """Return what was written."""
+        """Return the written nodes."""
         return self._composer.nodes
 
     def multiply(self, left: _Term, right: _Term, later: str) -> _Term:
-        """Return the product, summed over what neither the output nor a ``later`` operand has."""
+        """Return the product, summed over the labels that neither the output nor a ``later`` operand has."""
         kept = self._wanted + later
         left, right = self._sum(left, kept + right.labels), self._sum(right, kept + left.labels)
         if any(label in left.labels and label not in right.labels for label in self._wanted[-1:]):
@@ -101,14 +101,14 @@ class _Writer:
             return _Term(
                 self._composer.add("Mul", first, self._reshape(right, [*batch, *[""] * len(rows), *columns])), made
             )
-        # Without a batch the rows may stay axes of their own: the second factor is one matrix.
+        # Without a batch the rows may stay separate axes: the second factor is one matrix.
         first = self._reshape(left, [*batch, *([rows] if batch else rows), summed])
         product = self._composer.add("MatMul", first, self._reshape(right, [*batch, summed, columns]))
         is_made = len(columns) == 1 and (not batch or len(rows) == 1)
         return _Term(product if is_made else self._shape_as(product, list(made)), made)
 
     def finish(self, term: _Term, output: str) -> None:
-        """Sum what is left and bring the axes into their order."""
+        """Sum over the remaining labels and bring the axes into the output's order."""
         self._composer.name(self._turn(self._sum(term, self._wanted), self._wanted), output)
 
     def _sum(self, term: _Term, kept: str) -> _Term:
@@ -122,7 +122,7 @@ class _Writer:
         return _Term(summed, "".join(label for label in term.labels if label in kept))
 
     def _reshape(self, term: _Term, axes: Sequence[str]) -> str:
-        """Return the value with these axes: of a label, of several, or of none, whose length is 1."""
+        """Reshape the value to these axes: each has one label, several, or none, which gives the length 1."""
         turned = self._turn(term, "".join(axes))
         return turned if all(len(axis) == 1 for axis in axes) else self._shape_as(turned, axes)
 

@@ -1,4 +1,4 @@
-"""Det, Col2Im and Compress: operators that are moves, products and sums of known elements."""
+"""Det, Col2Im and Compress, written as moves, products and sums of known elements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_ROWS = 4
 
 
 def determinant(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Add up products of elements: minors of the last rows, of those with one more row, and so on."""
+    """Add up products of elements: the minors of the last row, then with one more row each, up to the whole matrix."""
     composer = NodeComposer(node, scope)
     shape = composer.known_shape(0)
     if shape is None:
@@ -40,7 +40,7 @@ def determinant(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 def _develop(
     composer: NodeComposer, row: list[str], columns: tuple[int, ...], minors: dict[tuple[int, ...], str]
 ) -> str:
-    """Return the minor of these columns with one more row."""
+    """Return the minor of these columns, enlarged by one row."""
     result = ""
     for place, column in enumerate(columns):
         product = composer.add("Mul", row[column], minors[columns[:place] + columns[place + 1 :]])
@@ -49,7 +49,7 @@ def _develop(
 
 
 def columns_to_image(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Move blocks that lie side by side; others are added up where they overlap, by a transposed convolution."""
+    """Move blocks that lie side by side; a transposed convolution adds up overlapping ones."""
     composer = NodeComposer(node, scope)
     shape, image, block = composer.known_shape(0), scope.constant(node.input[1]), scope.constant(node.input[2])
     if shape is None or image is None or block is None:
@@ -88,7 +88,7 @@ def columns_to_image(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def compress(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Gather what a known condition keeps; None where it depends on data."""
+    """Gather the elements that a known condition keeps; None if the condition depends on data."""
     composer, chosen = NodeComposer(node, scope), scope.constant(node.input[1])
     if chosen is None:
         return None

@@ -1,4 +1,4 @@
-"""Apply the rules to a model, as often as they find something, and compute what has become known."""
+"""The driver of the rules: it applies them to a model until none fires, and folds constants in between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tvmbuild.compiler.importing.refusals import ONNX, NodeError, combine
 from tvmbuild.errors import TvmbuildError
 
 MAX_ROUNDS = 32
-"""Of rules within what rules have made; loops in loops, functions in functions."""
+"""The most rounds of rules applied to the results of rules: loops in loops, functions in functions."""
 _FUNCTIONS = (
     "BlackmanWindow",
     "CausalConvWithState",
@@ -78,12 +78,12 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "ai.onnx.ml": MACHINE_LEARNING,
     "com.microsoft": {**MICROSOFT, **MICROSOFT_QUANTIZED},
 }
-"""Domain → operator → rule."""
+"""The rules by domain and operator."""
 _OPTIONAL_OUTPUTS = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
 
 
 def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Do what `expand_what_can_be` does; TvmbuildError names the operators that cannot be expanded, and says why."""
+    """Expand as `expand_what_can_be` does; raise TvmbuildError with the operators that cannot be expanded, and why."""
     expanded, refused = expand_what_can_be(model)
     if refused:
         raise combine([*refused.values()])
@@ -93,10 +93,10 @@ def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
 def expand_what_can_be(
     model: onnx.ModelProto, first: Mapping[str, Rule] = MappingProxyType({})
 ) -> tuple[onnx.ModelProto, dict[str, NodeError]]:
-    """Return the model with the operators of ``RULES`` and its own functions expanded; the same one where it has none.
+    """Return the model with the operators of ``RULES`` and its own functions expanded; the same one if it has none.
 
-    Rules of ``first`` (operator → rule) are asked before; what they return as it is, is left to the importer.
-    And why nodes that are left cannot be, by their first outputs.
+    Rules of ``first`` (operator → rule) are tried before the others; a node that they return unchanged is left to the
+    importer. The second result is why the remaining nodes cannot be built, by their first outputs.
     """
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
@@ -105,8 +105,8 @@ def expand_what_can_be(
         return model, refused
     result = onnx.ModelProto()
     result.CopyFrom(model)
-    del result.graph.value_info[:]  # an exporter's names of dimensions would stand in the way of their numbers
-    drop_unused(result.graph)  # a classifier's labels that nobody reads may be texts
+    del result.graph.value_info[:]  # an exporter's names of dimensions would hide their numbers
+    drop_unused(result.graph)  # a classifier's unread labels may be texts
     rounds, left = 0, _count_with_rules(result.graph)
     while rounds < MAX_ROUNDS:
         expanded, folded = _expand_once(result, first, refused)
@@ -114,14 +114,14 @@ def expand_what_can_be(
             drop_unused(result.graph)
             return result, refused
         before, left = left, _count_with_rules(result.graph)
-        rounds += expanded and left >= before  # one operator after another, each of which wants the last one's shape
+        rounds += expanded and left >= before  # operators that wait for each other's shapes become fewer each round
     raise TvmbuildError(f"operators are nested more than {MAX_ROUNDS} deep", "rewrite these parts of the model")
 
 
 def _expand_once(model: onnx.ModelProto, first: Mapping[str, Rule], refused: dict[str, NodeError]) -> tuple[bool, bool]:
     """Expand each operator that a rule knows, in place; return whether there was any, and whether nodes were folded.
 
-    What a rule refuses is left, and added to ``refused``.
+    A node that a rule refuses stays, and is added to ``refused``.
     """
     for node, count in _find_unused_outputs(model.graph):
         del node.output[count:]
@@ -144,7 +144,7 @@ def _expand_once(model: onnx.ModelProto, first: Mapping[str, Rule], refused: dic
 
 
 def _find_unused_outputs(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, int]]:
-    """Return the nodes whose last outputs nobody reads, masks of Dropout and their like, and how many to keep."""
+    """Return the nodes with unread last outputs, for example masks of Dropout, and the number of outputs to keep."""
     used = {name for node in walk_nodes(graph) for name in node.input} | {value.name for value in graph.output}
     several = [node for node in graph.node if node.op_type in _OPTIONAL_OUTPUTS and len(node.output) > 1]
     counts = [max((i for i, name in enumerate(node.output) if name in used), default=0) + 1 for node in several]
@@ -162,6 +162,6 @@ def _has_work(model: onnx.ModelProto) -> bool:
 
 
 def find_rule(node: onnx.NodeProto) -> Rule | None:
-    """Return the node's rule; Resize had no region of interest in opset 10, and is an Upsample then."""
+    """Return the node's rule; Resize of opset 10 has no region of interest and is treated as Upsample."""
     name = "Upsample" if node.op_type == "Resize" and len(node.input) == 2 else node.op_type
     return RULES.get(node.domain, {}).get(name)

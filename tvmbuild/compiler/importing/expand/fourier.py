@@ -1,4 +1,4 @@
-"""DFT and STFT, what networks of sounds begin with: a product with a constant matrix."""
+"""DFT and STFT, with which audio networks begin, as a product with a constant matrix."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tvmbuild.compiler.importing.refusals import refuse
 
 _AXIS_AS_INPUT = 20
 MAX_PRODUCTS = 1 << 22
-"""Of samples and frequencies: 2,048 of both make a matrix of 64 MB at most."""
+"""The most samples times frequencies: 2,048 of both make a matrix of at most 64 MB."""
 
 
 def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Transform along an axis; None where its length, the axis or the shape is not known, and for half an inverse."""
+    """Transform along an axis; None if length, axis or shape are unknown, and for a one-sided inverse."""
     attributes, shape = attributes_of(node), scope.shape(node.input[0])
     length = _integer(node, 1, scope)
     if scope.opset >= _AXIS_AS_INPUT:
@@ -34,7 +34,7 @@ def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     _check_size(node, shape[axis], length or shape[axis])
     matrix = _make_matrix(shape[axis], length or shape[axis], inverse=inverse, half=half)
     composer = Composer(scope, node.name or "DFT")
-    # The axis before the last, which is that of real and imaginary parts, and back.
+    # The axis moves before the last one, which holds real and imaginary parts, and back afterwards.
     others = [each for each in range(len(shape) - 1) if each != axis]
     order = [*others, axis, len(shape) - 1]
     moved = composer.add("Transpose", node.input[0], perm=order)
@@ -45,7 +45,7 @@ def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def short_time_fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Transform frames of a signal; None where their step and length or the signal's shape are not known."""
+    """Transform frames of a signal; None if step, length or the signal's shape are unknown."""
     shape, step, length = scope.shape(node.input[0]), _integer(node, 1, scope), _integer(node, 3, scope)
     has_window = len(node.input) > 2 and bool(node.input[2])
     if length is None and has_window:
@@ -81,9 +81,9 @@ def _check_size(node: onnx.NodeProto, samples: int, frequencies: int) -> None:
 
 
 def _make_matrix(given: int, length: int, *, inverse: bool, half: bool) -> np.ndarray:
-    """Return what the parts, real and imaginary, of ``given`` samples are multiplied by.
+    """Return the matrix by which the real and imaginary parts of ``given`` samples are multiplied.
 
-    Its axes are samples, their parts, frequencies, their parts. Samples beyond ``length`` count nothing.
+    Its axes are samples, their parts, frequencies, their parts. Samples beyond ``length`` are ignored.
     """
     angles = (2 if inverse else -2) * np.pi / length * (np.outer(np.arange(given), np.arange(length)) % length)
     real, imaginary = np.cos(angles), np.sin(angles)
@@ -93,9 +93,9 @@ def _make_matrix(given: int, length: int, *, inverse: bool, half: bool) -> np.nd
 
 
 def _multiply(composer: Composer, samples: tuple[str, str], form: Sequence[int], matrix: np.ndarray) -> str:
-    """Return the outer axes, frequencies and their parts of the outer axes, samples and their parts.
+    """Multiply by the matrix: [outer axes, samples, parts] become [outer axes, frequencies, parts].
 
-    ``samples`` are the value, whose shape is ``form``, and one of the same type that the scope knows.
+    ``samples`` are the value, whose shape is ``form``, and a value of the same type that the scope knows.
     """
     (value, like), (*outer, _, parts) = samples, form
     dtype = helper.tensor_dtype_to_np_dtype(composer.scope.element_type(like) or onnx.TensorProto.FLOAT)

@@ -1,4 +1,4 @@
-"""Operators that ONNX itself defines by simpler ones: the body of its function takes the operator's place."""
+"""Operators that ONNX itself defines by simpler ones: the body of its function replaces the operator."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 
 
 def by_function(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the body of the operator's function for the model's opset; None where ONNX has none."""
-    # An input that is left out needs a type, too: onnx 1.23's inliner asks for that of each.
+    """Return the body of the operator's function for the model's opset; None if ONNX has no function."""
+    # onnx 1.23's inliner needs a type for each input, even one that is left out.
     values = [_value(name, scope) for name in dict.fromkeys(node.input)]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
     model = helper.make_model(
@@ -22,7 +22,7 @@ def by_function(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         body = onnx.inliner.inline_selected_functions(
             model, [(node.domain, node.op_type)], inline_schema_functions=True
         ).graph
-    except (RuntimeError, ValueError):  # a type that the function's author did not foresee
+    except (RuntimeError, ValueError):  # the function's author did not expect this type
         return None
     if any(inner.op_type == node.op_type and inner.domain == node.domain for inner in body.node):
         return None
@@ -31,17 +31,17 @@ def by_function(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand a LayerNormalization whose mean or deviation is asked for; the others are left to the importer."""
+    """Expand a LayerNormalization whose mean or deviation is used; the importer converts the others."""
     return by_function(node, scope) if any(node.output[1:]) else None
 
 
 def space_to_depth(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand SpaceToDepth with the channels first, which the importer takes for the other order."""
+    """Expand SpaceToDepth with the channels first, which the importer mistakes for the other order."""
     return by_function(node, scope) if attributes_of(node).get("mode", "DCR") == "CRD" else None
 
 
 def _with_defaults(node: onnx.NodeProto, scope: Scope) -> onnx.NodeProto:
-    """Return the node with the attributes that it leaves out: onnx's inliner leaves holes for them in some bodies."""
+    """Return the node with its default attributes: without them, onnx's inliner leaves holes in some bodies."""
     try:
         schema = onnx.defs.get_schema(node.op_type, scope.opset, node.domain)
     except onnx.defs.SchemaError:

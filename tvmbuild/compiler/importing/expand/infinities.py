@@ -1,4 +1,4 @@
-"""Which maxima and minima may be taken of infinities alone: those of a masked attention, say."""
+"""Marks for maxima and minima that may see only infinities, as in masked attention."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import onnx
 from onnx import helper, numpy_helper
 
 MEETS_INFINITIES = "tvmbuild.meets_infinities"
-"""An attribute that no operator of ONNX has."""
+"""The mark, an attribute that no ONNX operator has."""
 _CONCERNED = frozenset({"ReduceMax", "ReduceMin"})
 _PASSING = frozenset(
     {"Add", "Cast", "Concat", "Div", "Expand", "Flatten", "Gather", "Identity", "Max", "Min", "Mul", "Neg", "Reshape"}
     | {"Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where"}
 )
-"""What hands on infinities that a caller may feed, a mask of attention; a sum over them makes no use of such."""
+"""Operators that pass on infinities that a caller may feed, as an attention mask; a sum makes them useless."""
 _FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16})
 
 
 def mark_infinities(graph: onnx.GraphProto) -> onnx.GraphProto:
-    """Return the graph with the attribute at each of these nodes to which infinities may come.
+    """Return the graph with the mark on each maximum and minimum that infinities may reach.
 
-    The graph itself where there are none. Infinities are constants, what a logarithm gives, and the caller's own, these
-    as far as nothing is summed.
+    The result is the graph itself if there are none. Infinities are constants, results of a logarithm, and inputs, the
+    last only until something is summed.
     """
     if not any(node.op_type in _CONCERNED for node in graph.node):
         return graph

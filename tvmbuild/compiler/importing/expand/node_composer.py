@@ -1,4 +1,4 @@
-"""What rules of operators with many inputs share: those inputs, numbers of the node's type, refusals, heads."""
+"""A composer for rules of operators with many inputs: their names, numbers of the node's type, refusals, heads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HINT = "save the model as it was before it was optimised for ONNX Runtime, or r
 
 
 class NodeComposer(Composer):
-    """Composes what takes a node's place."""
+    """Composes the nodes that replace a node."""
 
     def __init__(self, node: onnx.NodeProto, scope: Scope) -> None:
         """Name values after the node."""
@@ -27,14 +27,14 @@ class NodeComposer(Composer):
         self.node, self.attributes = node, attributes_of(node)
         kinds = [scope.element_type(name) for name in node.input if name]
         self.kind = next((kind for kind in kinds if kind in _FLOATS), TensorProto.FLOAT)
-        """Of the node's floats: that of any input whose type is known."""
+        """The type of the node's floats: that of any input whose type is known."""
 
     def input(self, place: int) -> str:
-        """Return the input's name, empty for one that is left out."""
+        """Return the input's name, empty if it is left out."""
         return self.node.input[place] if place < len(self.node.input) else ""
 
     def output(self, place: int) -> str:
-        """Return the output's name, empty for one that nobody asks for."""
+        """Return the output's name, empty if nothing reads it."""
         return self.node.output[place] if place < len(self.node.output) else ""
 
     def number(self, value: float) -> str:
@@ -50,23 +50,23 @@ class NodeComposer(Composer):
         return self.add("Reshape", value, self.integers(*shape))
 
     def known_shape(self, place: int) -> tuple[int, ...] | None:
-        """Return the shape of an input, None where it is left out or not known."""
+        """Return the shape of an input; None if the input is left out or its shape is unknown."""
         return self.scope.shape(self.input(place)) if self.input(place) else None
 
     def lacks_shapes(self, *places: int) -> bool:
-        """Say whether one of these inputs is there and has a shape that is not known yet."""
+        """Return whether one of these inputs exists and its shape is not known yet."""
         return any(self.input(place) and self.known_shape(place) is None for place in places)
 
     def split_heads(self, value: str, heads: int, perm: tuple[int, ...] = (0, 2, 1, 3)) -> str:
-        """Return [batch, tokens, width] as [batch, heads, tokens, size], or in another order of those axes."""
+        """Split [batch, tokens, width] to [batch, heads, tokens, size], or to another order of those axes."""
         return self.add("Transpose", self.reshape(value, 0, 0, heads, -1), perm=list(perm))
 
     def join_heads(self, value: str) -> str:
-        """Return [batch, heads, tokens, size] as [batch, tokens, width]."""
+        """Join [batch, heads, tokens, size] to [batch, tokens, width]."""
         return self.reshape(self.add("Transpose", value, perm=[0, 2, 1, 3]), 0, 0, -1)
 
     def spread_heads(self, value: str, shape: tuple[int, int, int, int], heads: int) -> str:
-        """Return the value, [batch, groups, tokens, size], with each head as often as it takes to have ``heads``."""
+        """Repeat each head of [batch, groups, tokens, size] until there are ``heads`` of them."""
         batch, groups, tokens, size = shape
         if groups == heads:
             return value
@@ -75,19 +75,19 @@ class NodeComposer(Composer):
         return self.reshape(many, batch, heads, tokens, size)
 
     def refuse_inputs(self, names: dict[int, str]) -> None:
-        """Raise TvmbuildError where one of these inputs is there."""
+        """Raise TvmbuildError if one of these inputs exists."""
         given = [name for place, name in names.items() if self.input(place)]
         if given:
             raise self.refuse(f"its input {given[0]} is not known here")
 
     def refuse_attributes(self, defaults: dict[str, Any]) -> None:
-        """Raise TvmbuildError where one of these attributes has another value."""
+        """Raise TvmbuildError if one of these attributes has another value than the default."""
         for name, default in defaults.items():
             if self.attributes.get(name, default) != default:
                 raise self.refuse(f"its attribute {name} is not known here")
 
     def refuse_outputs(self, places: Collection[int]) -> None:
-        """Raise TvmbuildError where one of these outputs is asked for."""
+        """Raise TvmbuildError if one of these outputs is read."""
         asked = [self.output(place) for place in places if self.output(place)]
         if asked:
             raise self.refuse(f"its output {asked[0]!r} is asked for")

@@ -1,4 +1,4 @@
-"""Upsample, and Resize as opset 10 has it, as the Resize of today: many detectors are of that time."""
+"""Upsample, and Resize of opset 10, as today's Resize: many detectors date from that time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MODES = {"bilinear": "linear"}
 
 
 def upsample(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the Resize with the same scales, attributes before opset 9; None where they are not known yet."""
+    """Return a Resize with the same scales, which are attributes before opset 9; None if they are not known yet."""
     composer = NodeComposer(node, scope)
     given = composer.attributes.get("scales")
     scales = scope.constant(node.input[1]) if given is None else given
     if scales is None:
         return None
     mode, value = composer.attributes.get("mode", "nearest"), node.input[0]
-    # ONNX Runtime takes the next element where it leaves out some, the one before where it repeats them.
+    # ONNX Runtime takes the next element where it skips some, and the previous one where it repeats them.
     steps = {"floor": [max(1.0, each) for each in scales], "ceil": [min(1.0, each) for each in scales]}
     if mode != "nearest":
         steps = {"floor": list(scales)}

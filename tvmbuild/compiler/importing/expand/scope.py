@@ -1,4 +1,4 @@
-"""What a rule may know of the graph around a node, and how it adds to it."""
+"""The graph around a node as a rule sees it, and the ways in which a rule adds to it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Nodes: TypeAlias = list[onnx.NodeProto]
 
 
 class Scope:
-    """The values of a graph: which are constants, which types they have; and fresh names."""
+    """The values of a graph, their constants and types; and fresh names."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        """Infer the types of ``model``'s values; what a rule adds goes into its graph."""
+        """Infer the types of ``model``'s values; rules add to its graph."""
         self.model = model
         self.opset = find_opset(model)
         self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -29,7 +29,7 @@ class Scope:
         self._taken |= self._tensors.keys() | self._types.keys()
         self._numbers = count()
         self.sequences = _find_sequences(model.graph)
-        """Sequences whose elements are known → those."""
+        """The elements of each sequence, as far as they are known."""
 
     @cached_property
     def _read(self) -> frozenset[str]:
@@ -37,16 +37,16 @@ class Scope:
         return frozenset(read | {value.name for value in self.model.graph.output})
 
     def constant(self, name: str) -> np.ndarray | None:
-        """Return the value's array, None for one that is not known."""
+        """Return the value's array, None if it is not constant."""
         tensor = self._tensors.get(name)
         return None if tensor is None else numpy_helper.to_array(tensor)
 
     def is_constant(self, name: str) -> bool:
-        """Say whether the value is known."""
+        """Return whether the value is a constant."""
         return name in self._tensors
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return the value's shape, None where a dimension is not known."""
+        """Return the value's shape, None if a dimension is unknown."""
         if name in self._tensors:
             return tuple(self._tensors[name].dims)
         tensor = self._types[name].tensor_type if name in self._types else None
@@ -56,14 +56,14 @@ class Scope:
         return tuple(dim.dim_value for dim in dims) if all(dim.HasField("dim_value") for dim in dims) else None
 
     def element_type(self, name: str) -> int | None:
-        """Return the value's ``TensorProto.DataType``, None for one that is not known."""
+        """Return the value's ``TensorProto.DataType``, None if it is unknown."""
         if name in self._tensors:
             return int(self._tensors[name].data_type)
         kind = int(self._types[name].tensor_type.elem_type) if name in self._types else 0
         return kind or None
 
     def is_read(self, name: str) -> bool:
-        """Say whether the value is an output of the model, or some node takes it."""
+        """Return whether the value is an output of the model, or some node reads it."""
         return name in self._read
 
     def fresh(self, hint: str) -> str:
@@ -79,10 +79,10 @@ class Scope:
         return name
 
     def set_type(self, name: str, kind: int, shape: Sequence[int]) -> None:
-        """Say what comes out of an operator of our own, which ONNX does not know."""
+        """Set the type and shape of a value that one of our own operators makes, which ONNX does not know."""
         self.model.graph.value_info.append(helper.make_tensor_value_info(name, kind, shape))
         if all(entry.domain != OWN for entry in self.model.opset_import):
-            self.model.opset_import.append(helper.make_opsetid(OWN, 1))  # else ONNX infers no types at all
+            self.model.opset_import.append(helper.make_opsetid(OWN, 1))  # otherwise ONNX infers no types at all
 
     def set_constant(self, name: str, array: Any) -> None:
         """Make the value, which no node computes any more, a constant."""
@@ -91,13 +91,13 @@ class Scope:
         self._tensors[name] = tensor
 
     def adopt_constants(self, tensors: Iterable[onnx.TensorProto], hint: str) -> dict[str, str]:
-        """Make a subgraph's initializers the model's; return what they are called now."""
+        """Move a subgraph's initializers into the model; return their new names."""
         return {tensor.name: self.add_constant(numpy_helper.to_array(tensor), hint) for tensor in tensors}
 
     def rename_into(self, graph: onnx.GraphProto, names: dict[str, str], hint: str) -> Nodes:
-        """Return the nodes of ``graph`` with ``names`` replaced and all other values that it makes named afresh.
+        """Return the nodes of ``graph``, renamed by ``names``; all other values that it makes get fresh names.
 
-        Its initializers become the model's. ``names`` is filled with what the values are called now.
+        Its initializers become the model's. The values' new names are added to ``names``.
         """
         missing = [tensor for tensor in graph.initializer if tensor.name not in names]
         names |= self.adopt_constants(missing, hint)
@@ -110,11 +110,11 @@ class Scope:
 
 
 Rule: TypeAlias = Callable[[onnx.NodeProto, Scope], Nodes | None]
-"""Returns the nodes that take a node's place, None to leave it."""
+"""A rule returns the nodes that replace a node, or None to leave it."""
 
 
 def rename_node(node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
-    """Return a copy with the inputs and outputs, and what its subgraphs take from outside, renamed."""
+    """Return a copy with renamed inputs and outputs; values that its subgraphs take from outside are renamed, too."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.input[:] = [names.get(name, name) for name in node.input]
@@ -147,7 +147,7 @@ def walk_nodes(graph: onnx.GraphProto) -> Iterable[onnx.NodeProto]:
 
 
 def list_read(node: onnx.NodeProto) -> Iterable[str]:
-    """Yield what the node reads, its subgraphs from outside too."""
+    """Yield the values that the node reads, including those that its subgraphs read from outside."""
     yield from node.input
     for attribute in node.attribute:
         for graph in subgraphs(attribute):
@@ -188,6 +188,6 @@ def _decode(value: Any) -> Any:
 def _infer_types(model: onnx.ModelProto) -> dict[str, Any]:
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):  # above 2 GB, or a graph of its own mind
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):  # above 2 GB, or an invalid graph
         inferred = model.graph
     return {value.name: value.type for value in (*inferred.input, *inferred.value_info, *inferred.output)}

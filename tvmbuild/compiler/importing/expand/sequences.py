@@ -1,4 +1,4 @@
-"""ReverseSequence: what exporters of TensorFlow put around recurrent networks of two directions."""
+"""ReverseSequence, which exporters of TensorFlow put around bidirectional recurrent networks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 
 
 def reverse_sequence(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Reverse along the axis of time, each sequence as far as it reaches; None where the data's shape is not known."""
+    """Reverse each sequence along the time axis, up to its own length; None if the data's shape is unknown."""
     shape, attributes = scope.shape(node.input[0]), attributes_of(node)
     if shape is None:
         return None

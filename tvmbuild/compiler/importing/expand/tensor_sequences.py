@@ -1,7 +1,7 @@
-"""Sequences of tensors whose length and places are known: what chunk, unbind and lists of exporters become.
+"""Sequences of tensors whose lengths and positions are known: exporters write them for chunk, unbind and lists.
 
-A sequence that is known is a SequenceConstruct, a SequenceEmpty or an Identity of one; each other operator on it is
-written as such, or as nodes on its tensors. What is left of them at the end, nobody reads.
+A known sequence is a SequenceConstruct, a SequenceEmpty or an Identity of one. Every other operator on it becomes
+either one of these, or nodes on its tensors. Nothing reads the sequences that remain at the end.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ OPERATORS = frozenset(
     {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"}
     | {"SequenceLength", "SequenceMap", "SplitToSequence"}
 )
-"""On sequences: they are no arrays, and cannot be folded as such."""
+"""Operators on sequences: sequences are not arrays, and cannot be folded."""
 
 
 def split_to_sequence(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Cut into pieces of a size, the last of which may be smaller, of several sizes, or of one element."""
+    """Cut into pieces of one size (the last may be smaller), of several sizes, or of one element."""
     shape, attributes = scope.shape(node.input[0]), attributes_of(node)
     given = scope.constant(node.input[1]) if _has(node, 1) else np.array(1)
     if shape is None or given is None:
@@ -45,7 +45,7 @@ def split_to_sequence(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def sequence_at(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Take an element."""
+    """Take one element."""
     found = _find(node, scope, 1)
     if found is None:
         return None
@@ -55,7 +55,7 @@ def sequence_at(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def sequence_insert(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Put a tensor in, at the end where no place is given."""
+    """Insert a tensor, at the end if no position is given."""
     found = _find(node, scope, 2, more=1)
     if found is None:
         return None
@@ -64,7 +64,7 @@ def sequence_insert(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def sequence_erase(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Take a tensor out, the last one where no place is given."""
+    """Remove a tensor, the last one if no position is given."""
     found = _find(node, scope, 1)
     if found is None:
         return None
@@ -83,7 +83,7 @@ def sequence_length(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def concat_from_sequence(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Put the elements one after another, along a new axis or one that they have."""
+    """Concatenate the elements along an existing or a new axis."""
     elements, attributes = scope.sequences.get(node.input[0]), attributes_of(node)
     if not elements:
         return None
@@ -94,7 +94,7 @@ def concat_from_sequence(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def sequence_map(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Copy the body for each element; what else goes in is the same for all, or a sequence as long."""
+    """Copy the body for each element; the other inputs are the same for all copies, or sequences of equal length."""
     count = len(scope.sequences.get(node.input[0], ()))
     if not all(name in scope.sequences or scope.shape(name) is not None for name in node.input):
         return None
@@ -122,16 +122,16 @@ RULES: Mapping[str, Rule] = {
 
 
 def _construct(scope: Scope, output: str, elements: Sequence[str]) -> Nodes:
-    """Make the sequence known."""
+    """Note the sequence's elements and return its node."""
     scope.sequences[output] = list(elements)
     operator = "SequenceConstruct" if elements else "SequenceEmpty"
     return [helper.make_node(operator, list(elements), [output])]
 
 
 def _find(node: NodeProto, scope: Scope, index: int, more: int = 0) -> tuple[list[str], int] | None:
-    """Return the elements and the place that an input says, at the end where it is left out; None: not known yet.
+    """Return the elements and the position that an input gives, by default the end; None if they are not known yet.
 
-    ``more``: how many places there are besides the elements'.
+    ``more`` is the number of positions in addition to the elements'.
     """
     elements = scope.sequences.get(node.input[0])
     if elements is None or (_has(node, index) and not scope.is_constant(node.input[index])):
@@ -139,7 +139,7 @@ def _find(node: NodeProto, scope: Scope, index: int, more: int = 0) -> tuple[lis
     count = len(elements) + more
     given = scope.constant(node.input[index]) if _has(node, index) else None
     place = count - 1 if given is None else int(given.reshape(()))
-    # Negative places count from the end of what is there: -1 inserts before the last element.
+    # Negative positions count from the end of the present elements: -1 inserts before the last one.
     least = -len(elements)
     if not least <= place < count:
         raise refuse(node, f"its position {place} is outside a sequence of {len(elements)}", "correct its position")

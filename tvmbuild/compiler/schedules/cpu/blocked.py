@@ -1,6 +1,6 @@
-"""Long sums in blocks: the weights of a block stay in the second-level cache while all rows go past them.
+"""Long sums in blocks: a block's weights stay in the second-level cache while all rows go past them.
 
-Partial sums are added to in memory, a tile at a time. A search measures it; no rule chooses it unmeasured.
+Partial sums are accumulated in memory, a tile at a time. A search measures this; no rule chooses it unmeasured.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile
 from tvmbuild.compiler.schedules.nest import Nest, Variant, count, require_nest, run_parallel
 
 SHORTEST, LONGEST = 192, 640
-"""Steps of a block: fewer are lost in loading and storing the sums."""
+"""The bounds of the steps in a block; shorter blocks lose their gain in loading and storing the sums."""
 
 
 def schedule_blocked(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> None:
-    """Compute a product or a 1 x 1 convolution block by block, where the variant says so and its sum is long."""
+    """Compute a product or a 1 x 1 convolution block by block, if the variant asks for it and its sum is long."""
     if not variant.blocked:
         raise ScheduleRefused("it is a variant that only a search measures")
     nest = require_nest(sch, block)
@@ -36,7 +36,7 @@ def schedule_blocked(sch: s_tir.Schedule, block: Any, machine: Machine, variant:
     if tile is None:
         raise ScheduleRefused("no axis of the output makes vectors")
     size = _choose_block(nest, tile, machine)
-    # What overlaps would be added up twice.
+    # Overlapping tiles would be added up twice.
     if size is None or tile.overlaps or find_padding(sch, nest, (tile.vector, tile.reuse)) is not None:
         raise ScheduleRefused("the sum is too short to be divided, or its tiles overlap or are padded")
     loops = split_loops(sch, nest, tile, vectors_outside=True)
@@ -54,7 +54,7 @@ def schedule_blocked(sch: s_tir.Schedule, block: Any, machine: Machine, variant:
 
 
 def _choose_block(nest: Nest, tile: Tile, machine: Machine) -> int | None:
-    """Return how many steps of the sum to do at once; None where a tile's weights stay near, or nothing divides it."""
+    """Return the steps in a block; None if a tile's weights stay in the cache, or no number divides the sum."""
     steps = nest.reduced[-1].extent
     if count(nest.reduced) != steps or tile.lanes == 1:
         return None

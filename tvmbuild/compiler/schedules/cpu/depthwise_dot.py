@@ -1,4 +1,4 @@
-"""Sums over columns by a dot instruction: rows of interleaved columns stay in a near cache."""
+"""Sums over columns by a dot instruction; rows of interleaved columns stay in a near cache."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from tvmbuild.compiler.schedules.cpu.tile_size import Tile
 from tvmbuild.compiler.schedules.nest import Nest, count, require_nest, run_parallel, view_nest
 
 MAX_ROWS = 8
-"""Of the output at once."""
+"""The most rows of the output that are computed together."""
 MAX_SUMS = 16
-"""In registers; as many are left for weights, which are the same for the whole row."""
+"""The most sums in registers; as many registers are left for weights, which are the same for the whole row."""
 MAX_VECTORS = 3
-"""Of channels at once."""
+"""The most vectors of channels that are computed together."""
 CACHED = 8
-"""The words of a part are at most so great a share of what stays in the second-level cache."""
+"""The words of a part take at most 1 / CACHED of the bytes that stay in the second-level cache."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What is interleaved at once, for so many rows of the output and vectors of its channels."""
+    """The columns that are interleaved together, for some rows of the output and some vectors of its channels."""
 
     rows: int
     vectors: int
     size: int
-    """Bytes."""
+    """The number of bytes."""
     repeated: float
-    """How often a row is interleaved."""
+    """The average number of times that a row is interleaved."""
     chunks: int
 
 
 def schedule_windows(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> None:
-    """Compute a block that names an instruction of the machine for sums over columns."""
+    """Schedule a block that names an instruction of the machine for sums over columns."""
     name = sch.get(block).annotations.get(ANNOTATION)
     instruction = next((each for each in INSTRUCTIONS if each.of_columns == name), None)
     if instruction is None or instruction.name not in machine.dots:
@@ -77,14 +77,14 @@ def schedule_windows(sch: s_tir.Schedule, block: Any, machine: Machine, rank: in
 
 
 def _interleave_near(sch: s_tir.Schedule, columns: Any, loop: Any, instruction: DotInstruction) -> None:
-    """Interleave what the rows of a part read, and pad before it."""
+    """Interleave, and pad before it, the columns that the rows of a part read."""
     sch.compute_at(columns, loop)
     channels = sch.get_loops(columns)[-1]
     sch.vectorize(sch.split(channels, [None, instruction.lanes])[1])
 
 
 def _list_parts(sch: s_tir.Schedule, nest: Nest, columns: Any, machine: Machine, lanes: int) -> list[_Part]:
-    """Return parts: first those that fit the cache, of these the one that interleaves rows the fewest times."""
+    """Return the parts: first those that fit the cache, then by how few times they interleave a row."""
     made = view_nest(sch, columns)
     load = next(each for each in nest.loads if made and made.store and each.buffer.same_as(made.store.buffer))
     *others, _, channels = nest.spatial
@@ -109,7 +109,7 @@ def _list_parts(sch: s_tir.Schedule, nest: Nest, columns: Any, machine: Machine,
 
 
 def _choose_width(nest: Nest) -> int:
-    """Return how many windows beside each other stay in registers: whole sets of those that share columns."""
+    """Return the number of neighbouring windows with sums in registers: whole sets of windows that share columns."""
     along = nest.spatial[-2].extent
     weights = next(each for each in nest.loads if str(each.buffer.dtype) == "int32")
     shared = int(weights.shape[0])

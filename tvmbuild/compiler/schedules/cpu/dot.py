@@ -11,7 +11,7 @@ from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.nest import Axis, Nest, require_nest, run_parallel
 
 REGISTERS = 2
-"""Registers of partial sums: more hide the latency of a sum, and cost more to add up at the end."""
+"""The registers of partial sums: more hide the latency of a sum, and cost more to add up at the end."""
 
 
 def schedule_dot(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
@@ -36,7 +36,7 @@ def schedule_dot(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
     rows = sch.get_loops(block)[: len(rows)]
     sch.compute_at(partial, rows[-1])
     inner = sch.get_loops(partial)[len(rows) :]
-    # compute_at orders the loops anew: lanes first or last, as the block's variables are.
+    # compute_at reorders the loops: lanes come first or last, as in the block's variables.
     lane = next(loop for loop in inner if int(sch.get(loop).extent) == lanes and not _reduces(sch, partial, loop))
     others = [loop for loop in inner if loop is not lane]
     if others:
@@ -57,7 +57,7 @@ def _axis_along_memory(nest: Nest) -> Axis | None:
 
 
 def _reduces(sch: s_tir.Schedule, block: Any, loop: Any) -> bool:
-    """Say whether the loop is one of the block's reduction, by the variable that is bound to it."""
+    """Return whether the loop belongs to the block's reduction, by the variable that is bound to it."""
     from tvm.s_tir.dlight.analysis.common_analysis import get_sblockrealize  # noqa: PLC0415 - not exported
 
     realize = get_sblockrealize(sch, block)

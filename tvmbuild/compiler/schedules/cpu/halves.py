@@ -23,28 +23,31 @@ from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.nest import Nest
 
 LONGEST_SUM = 64
-"""Products in float16 at a time: of numbers of one sign a third of a percent is lost at most, of 2,048 5 %."""
+"""The most products that are added up in float16.
+
+Numbers of one sign lose a third of a percent at most; with 2,048 products they lose 5 %.
+"""
 FEWEST = 8
-"""Of fewer, to add up what they give takes as long as they do."""
+"""The fewest products that are added up in float16: adding up the results of fewer takes as long as they do."""
 _PARTIAL, _NARROW, _WIDE = "tvmbuild_partial", "float16", "float32"
 
 
 def adds_up_halves(sch: s_tir.Schedule, nest: Nest, machine: Machine) -> bool:
-    """Say whether the block is a sum in float32 of float16 products, and the CPU computes in float16."""
+    """Return whether the block is a sum in float32 of float16 products, and the CPU computes in float16."""
     return machine.halves and bool(_find_factors(sch.get(nest.block).body))
 
 
 def view_narrow(nest: Nest) -> Nest:
-    """Return the nest as one whose sums are float16: that is what a tile of it is of."""
+    """Return the nest with float16 sums, the type of the sums in its tile."""
     if nest.store is None:
         return nest
     return replace(nest, store=Access(tirx.decl_buffer(nest.store.shape, _NARROW), nest.store.indices))
 
 
 def split_sum(sch: s_tir.Schedule, loops: Sequence[Any]) -> list[Any]:
-    """Let the last of a sum's loops, or some turns of the last, make partial sums; return all, one split where needed.
+    """Let the last loops of a sum, or some steps of the outermost of these, make partial sums; return all loops.
 
-    Where too few products would be together the sums stay float32.
+    One loop is split if needed. If too few products would come together, the sums stay float32.
     """
     extents = [int(sch.get(loop).extent) for loop in loops]
     inside = next(at for at in range(len(loops) + 1) if math.prod(extents[at:]) <= LONGEST_SUM)
@@ -89,17 +92,17 @@ def _rewrite(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
 @dataclass(frozen=True)
 class _Partial:
-    """A loop of a sum's update, and the buffer of its partial sums beside that of the sums."""
+    """A loop of a sum's update, and its buffer of partial sums beside the buffer of the sums."""
 
     realize: s_tir.SBlockRealize
     tile: tuple[tirx.For, ...]
-    """The loops inside of it that are not of the sum, outermost first."""
+    """The loops inside it that do not belong to the sum, outermost first."""
     wide: Any
     narrow: Any
 
     @classmethod
     def of(cls, loop: tirx.For) -> _Partial | None:
-        """Describe the loop of such a sum; return None where it no longer is one."""
+        """Describe the loop of a sum of float16 products; return None if it no longer has this form."""
         realizes = list_within(loop.body, s_tir.SBlockRealize)
         if len(realizes) != 1 or not _find_factors(realizes[0].block.body):
             return None
@@ -119,7 +122,7 @@ class _Partial:
         return cls(realize, tile, wide, narrow)
 
     def rewrite(self, loop: tirx.For) -> tirx.SeqStmt:
-        """Return the loop as one that makes partial sums, between what sets them to 0 and what adds them up."""
+        """Return the loop with partial sums, between statements that set them to 0 and that add them up."""
         store = self.realize.block.body
         zero = tirx.BufferStore(self.narrow, tirx.const(0, _NARROW), store.indices)
         sums = self.wide[tuple(store.indices)] + tirx.Cast(_WIDE, self._load())
@@ -135,7 +138,7 @@ class _Partial:
         return self.narrow[tuple(self.realize.block.body.indices)]
 
     def _narrow_down(self, block: s_tir.SBlock) -> s_tir.SBlock:
-        """Return the update of the partial sums."""
+        """Return the block that updates the partial sums."""
         a, b = _find_factors(block.body)
         store = tirx.BufferStore(self.narrow, self._load() + a * b, block.body.indices)
         own = tirx.BufferRegion(self.narrow, block.writes[0].region)
@@ -143,7 +146,7 @@ class _Partial:
         return _with(block, reads=reads, writes=[own], body=store)
 
     def _repeat(self, name: str, store: Any, reads: list[Any], writes: list[Any]) -> Any:
-        """Return the store in loops of its own, one for each of the tile's."""
+        """Return the store in loops of its own, one for each loop of the tile."""
         kept = [
             (value, var) for value, var in _list_variables(self.realize) if var.iter_type != tirx.IterVar.CommReduce
         ]
@@ -160,7 +163,7 @@ class _Partial:
 
 
 def _find_factors(body: Any) -> tuple[Any, ...]:
-    """Return the float16 factors whose products a sum in float32 adds up; empty where the statement is no such sum."""
+    """Return the float16 factors whose products a sum in float32 adds up; empty for other statements."""
     value = body.value if isinstance(body, tirx.BufferStore) else None
     if not isinstance(value, tirx.Add) or not isinstance(value.a, tvm.ir.TensorLoad):
         return ()

@@ -1,4 +1,4 @@
-"""Blocks without a reduction: the innermost loop as vectors, the outer ones on all threads."""
+"""Blocks without a reduction: the innermost loop becomes vectors, and threads share the outer ones."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from tvmbuild.compiler.schedules.cpu.partition import PARTITIONED
 from tvmbuild.compiler.schedules.nest import MAX_TOGETHER, Axis, Nest, count, require_nest, run_parallel, view_nest
 
 TRANSPOSE_TILE = 16
-"""Elements: a cache line of float32, so that each line that a transpose touches is used whole."""
+"""The elements on a side of a transpose's tile: a cache line of float32, so that each touched line is used whole."""
 LANES = 8
-"""Of a transpose in vectors: as many lines as a set of the nearest cache has, at least."""
+"""The lanes of a transpose in vectors: a set of the nearest cache has at least this many lines."""
 PAGE = 4096
-"""Bytes: what is so far apart is in one set."""
+"""The distance, in bytes, of addresses that fall into the same set of the cache."""
 
 
 def inline_blocks(sch: s_tir.Schedule) -> None:
-    """Compute in place what costs less to compute again than to store."""
+    """Inline the blocks that cost less to compute again than to store."""
     for block in sch.get_child_blocks(sch.get_sblock("root")):
         if _is_worth_inlining(sch, block):
             try:
                 sch.compute_inline(block)
             except (s_tir.ScheduleError, TypeError):
-                # Not of a form that can be inlined; or its indices are int32 and int64, which TVM's simplifier may
-                # refuse to compare (grouped convolutions with dilation). It stays a block of its own.
+                # Its form cannot be inlined, or its indices are int32 and int64, which TVM's simplifier may refuse to
+                # compare (grouped convolutions with dilation). It stays a block of its own.
                 continue
 
 
 def _is_worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
     nest = view_nest(sch, block)
     if nest is None or nest.store is None or nest.reduced or (nest.calls and not nest.axes):
-        return False  # a scalar that takes a function, too: once is enough
+        return False  # a scalar that calls a function, too: once is enough
     consumers = [view_nest(sch, consumer) for consumer in sch.get_consumers(block)]
     if not consumers:
         return False
@@ -53,15 +53,15 @@ def _is_worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
 
 
 def _is_given(sch: s_tir.Schedule, block: Any) -> bool:
-    """Say whether the block names the instruction that computes it."""
+    """Return whether the block names the instruction that computes it."""
     return ANNOTATION in sch.get(block).annotations
 
 
 def _may_precede_reduction(nest: Nest, consumer: Nest) -> bool:
-    """Only a plain copy goes where an element is read many times.
+    """Return whether the block may be inlined into a reduction; if that reads elements many times, only copies may.
 
-    What pads the input of a depthwise convolution or a pooling goes into it: a pass of its own, even one over a few
-    rows at a time, costs more than the branches (mobilenet_v2 by rule: 4.99 ms against 5.98).
+    Padding of the input of a depthwise convolution or a pooling is inlined: a pass of its own, even one over a few rows
+    at a time, costs more than the branches (mobilenet_v2 by rule: 4.99 ms against 5.98).
     """
     if nest.is_copy:
         return True
@@ -71,7 +71,7 @@ def _may_precede_reduction(nest: Nest, consumer: Nest) -> bool:
 
 
 def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
-    """Vectorise a block that reduces nothing, and divide it among threads."""
+    """Vectorise a block without a reduction, and divide it among threads."""
     nest = require_nest(sch, block)
     if nest.reduced:
         raise ScheduleRefused("it is a reduction")
@@ -86,7 +86,7 @@ def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> Non
     if nest.is_conditional_on(last):
         together = last.extent if last.extent <= MAX_TOGETHER else nest.find_period(last)
         if together > 1:
-            # What goes around among several inputs, channels that are shuffled: each branch has its place in the loop.
+            # Several inputs in turn, or shuffled channels: each branch has its place in the loop.
             sch.unroll(sch.split(last.loop, [None, together])[1])
         else:
             # Concatenations and paddings: one loop for each branch, without branches.
@@ -99,7 +99,7 @@ def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> Non
 
 
 def _is_flat(nest: Nest) -> bool:
-    """Say whether everything is read and written in one order: then the shape does not matter."""
+    """Return whether everything is read and written in the same order, so that the shape does not matter."""
     if nest.conditions or nest.store is None:
         return False
     step = 1
@@ -112,7 +112,7 @@ def _is_flat(nest: Nest) -> bool:
 
 
 def _fills_vectors_along(nest: Nest, last: Axis, machine: Machine) -> bool:
-    """Say whether the last axis alone makes whole vectors, the last of which overlaps, where all elements do not."""
+    """Return whether the last axis, but not all axes together, makes whole vectors; the last vector overlaps."""
     width = machine.lanes(nest.bits)
     return len(nest.axes) > 1 and 2 * power_of_two_divisor(count(nest.axes), width) < width <= last.extent // 2
 
@@ -126,7 +126,7 @@ def _schedule_flat(sch: s_tir.Schedule, nest: Nest, machine: Machine) -> None:
         sch.vectorize(inner)
         run_parallel(sch, [outer], nest.work, machine)
         return
-    # An odd number of elements: LLVM makes vectors and a remainder of a plain loop.
+    # An odd number of elements: LLVM turns a plain loop into vectors and a remainder.
     inner_extent = max((each for each in range(32, 2048) if total % each == 0), default=0)
     if inner_extent:
         outer, _ = sch.split(loop, [None, inner_extent])
@@ -134,9 +134,9 @@ def _schedule_flat(sch: s_tir.Schedule, nest: Nest, machine: Machine) -> None:
 
 
 def _vectorise(sch: s_tir.Schedule, nest: Nest, last: Axis, machine: Machine) -> list[Any]:
-    """Make vectors of the innermost loop where its extent allows; else LLVM does, with a remainder.
+    """Vectorise the innermost loop if its extent allows it; else LLVM does, with a remainder.
 
-    Return the loop that is left around the vector, if any, and if it may be divided among threads.
+    Return the loop around the vectors, if there is one and threads may share it.
     """
     if nest.store is None or nest.store.stride(last.var) != 1:
         return [last.loop]
@@ -169,8 +169,8 @@ def _crossing_axis(nest: Nest, last: Axis) -> Axis | None:
 def _tile_transpose(sch: s_tir.Schedule, nest: Nest, crossed: Axis) -> list[Any]:
     """Bring tiles of both axes inside, and make vectors along one of them; return the loops around them.
 
-    Without vectors LLVM may go through a tile along either axis, and so past as many lines at each step as the tile has
-    rows: where a row is a page long they are all in one set of the cache.
+    Without vectors LLVM may go through a tile along either axis, and then touches as many lines at each step as the
+    tile has rows. If a row is a page long, all these lines are in one set of the cache.
     """
     last = nest.axes[-1]
     along = crossed if _is_page(nest.loads, last) and not _is_page(nest.accesses[-1:], crossed) else last
@@ -192,6 +192,6 @@ def _tile_transpose(sch: s_tir.Schedule, nest: Nest, crossed: Axis) -> list[Any]
 
 
 def _is_page(accesses: Sequence[Access], axis: Axis) -> bool:
-    """Say whether the next element along the axis is whole pages further, and so in the same set of the cache."""
+    """Return whether the next element along the axis is whole pages further, and so in the same set of the cache."""
     steps = [(access.stride(axis.var) or 0) * access.bits // 8 for access in accesses]
     return any(step and step % PAGE == 0 for step in steps)

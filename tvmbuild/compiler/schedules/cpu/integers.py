@@ -1,4 +1,4 @@
-"""Sums of products of 8 bits by the target's dot instruction: a tile of sums stays in registers."""
+"""Sums of 8-bit products by the target's dot instruction: a tile of sums stays in registers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tvmbuild.compiler.schedules.nest import Nest, count, require_nest, run_para
 
 
 def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> None:
-    """Compute a block that names a dot instruction of the machine.
+    """Schedule a block that names a dot instruction of the machine.
 
-    It names another's where this machine checks the numbers of another's module.
+    The block names another machine's instruction if this machine checks the numbers of a module for that machine.
     """
     name = sch.get(block).annotations.get(ANNOTATION)
     instruction = next((each for each in list_intrinsics() if each.intrinsic == name), None)
@@ -46,7 +46,7 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
         divided = loops[:1]
     sch.reorder(*loops, *sums, *inner, step)
     if wide is not None and len(outer) > 1:
-        divided = outer[:-1]  # the first of the loops, too
+        divided = outer[:-1]  # these are the first of the loops, too
         _widen_near(sch, wide, divided[-1], machine)
     epilogue = attach_epilogue(sch, nest, loops[-1], narrower=tile.width == tile.vector.extent)
     for loop in inner[:-1]:
@@ -55,12 +55,12 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
     run_parallel(sch, divided, nest.work // instruction.depth, machine)
     start = sch.decompose_reduction(block, [*sums, *inner][0])
     make_vectors(sch, sch.get_loops(start)[-len(inner) :], tile)
-    # By the loop itself it works too, but such a schedule cannot be copied.
+    # Tensorizing the loop itself works too, but the resulting schedule cannot be copied.
     sch.tensorize(sch.blockize(sch.get_loops(block)[-2]), instruction.intrinsic)
 
 
 def _find_widening(sch: s_tir.Schedule, nest: Nest, dtype: str) -> Nest | None:
-    """Return what brings the data to the type that the instruction takes."""
+    """Return the block that converts the data to the instruction's type."""
     for producer in sch.get_producers(nest.block):
         made = view_nest(sch, producer)
         if made is not None and made.store is not None and str(made.store.buffer.dtype) == dtype:
@@ -69,7 +69,7 @@ def _find_widening(sch: s_tir.Schedule, nest: Nest, dtype: str) -> Nest | None:
 
 
 def _widen_near(sch: s_tir.Schedule, wide: Nest, loop: Any, machine: Machine) -> None:
-    """Widen the rows that the next row of the output reads: they stay in the nearest cache."""
+    """Widen the rows that the next row of the output reads, so that they stay in the nearest cache."""
     sch.compute_at(wide.block, loop)
     last = sch.get_loops(wide.block)[-1]
     lanes = power_of_two_divisor(int(sch.get(last).extent), machine.lanes(16))
@@ -86,7 +86,7 @@ def _finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> N
 
 
 def _choose_tile(nest: Nest, instruction: DotInstruction, machine: Machine, rank: int) -> Tile:
-    """Return the tile with the fewest loads a sum, or the next best."""
+    """Return the tile with the fewest loads for each sum, or the one of that rank."""
     *_, along = nest.spatial
     across = nest.spatial[-2] if len(nest.spatial) > 1 else None
     most = machine.registers - SPARE_REGISTERS - instruction.registers
@@ -105,19 +105,22 @@ def _choose_tile(nest: Nest, instruction: DotInstruction, machine: Machine, rank
 
 
 def _cost(tile: Tile, steps: int, machine: Machine) -> tuple[float, float]:
-    """Cycles a sum: two sums and two loads a cycle, and a sum waits for the one before it; then, what is loaded."""
+    """Return the cycles for each sum, then the loads.
+
+    The model has two sums and two loads a cycle, and each sum waits for the one before it.
+    """
     sums, loads = tile.rows * tile.vectors, tile.rows / steps + tile.vectors
     cycles = max(sums / 2, loads / 2, machine.limits.fma_latency + 1) / sums
     return cycles, tile.vectors if steps == 1 else loads / sums
 
 
 def _find_part(sch: s_tir.Schedule, nest: Nest, tile: Tile, outer: Sequence[Any], machine: Machine) -> Any | None:
-    """Return the loop over pixels of which each thread gets an equal part; None where they share the weights.
+    """Return the loop over pixels that is divided equally among the threads; None if these share the weights.
 
-    Neighbouring functions are divided by pixels, too: what one thread wrote need not come from another core's cache.
-    That counts where a thread's half of the weights is less than what it would fetch.
+    Neighbouring functions are divided by pixels, too, so that data need not come from another core's cache. This
+    matters if a thread's half of the weights is smaller than the data that it would fetch.
     """
-    sizes = {True: 0, False: count(nest.spatial)}  # of weights and of data; bytes become bytes
+    sizes = {True: 0, False: count(nest.spatial)}  # bytes of weights and of data; bytes become bytes
     for load in nest.loads:
         sizes[load.stride(tile.vector.var) != 0] += load.elements * load.bits // 8
     if machine.threads == 1 or sizes[True] >= sizes[False]:
@@ -126,6 +129,6 @@ def _find_part(sch: s_tir.Schedule, nest: Nest, tile: Tile, outer: Sequence[Any]
 
 
 def _weights_stay(nest: Nest, tile: Tile, machine: Machine) -> bool:
-    """Say whether to stream the data past a block of weights: they overflow the nearest cache, the block does not."""
+    """Return whether to stream the data past a block of weights: only the block fits the nearest cache."""
     weights = count(nest.reduced) * tile.vector.extent
     return weights > machine.limits.near_cache and count(nest.reduced) * tile.width <= 2 * machine.limits.near_cache

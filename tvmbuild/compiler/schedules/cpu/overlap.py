@@ -22,9 +22,9 @@ _IN_TILE = (tirx.ForKind.UNROLLED, tirx.ForKind.VECTORIZED)
 
 
 def allow_overlap(sch: s_tir.Schedule, blocks: Iterable[Any]) -> None:
-    """Let tiles of these blocks overlap: what they sum up is a tile's own, and doing it again does no harm.
+    """Let tiles of these blocks overlap: a tile sums up only its own elements, and doing it again does no harm.
 
-    Until ``overlap_tiles`` each element of a tile is guarded instead: right, and far slower.
+    Until ``overlap_tiles`` runs, each element of a tile is guarded instead, which is right and far slower.
     """
     for block in blocks:
         sch.annotate(block, _OVERLAPS, 1)
@@ -44,13 +44,13 @@ def _overlap(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
 @dataclass(frozen=True)
 class _Loops:
-    """What is known of a function's loops."""
+    """The loops of a function, with the bounds of their variables."""
 
     analyzer: sym.Analyzer = field(default_factory=sym.Analyzer)
     first: dict[Any, Any] = field(default_factory=dict)
     """The variables of loops inside tiles, each with zero."""
     last: dict[Any, Any] = field(default_factory=dict)
-    """The same, with their last values."""
+    """The same variables, each with its last value."""
 
     @classmethod
     def of(cls, function: tirx.PrimFunc) -> _Loops:
@@ -63,7 +63,7 @@ class _Loops:
         return loops
 
     def move(self, realize: s_tir.SBlockRealize) -> s_tir.SBlockRealize:
-        """Return the block with whole tiles where it may overlap."""
+        """Return the block with whole tiles if its tiles may overlap."""
         block = realize.block
         if _OVERLAPS not in block.annotations:
             return realize
@@ -83,7 +83,7 @@ class _Loops:
         return bool(self.analyzer.can_prove_equal(guard.a, value))
 
     def _clamp(self, value: Any, extent: Any) -> Any:
-        """Return the value with its tile moved back, where it would end beyond the extent."""
+        """Return the value with its tile moved back if the tile would end beyond the extent."""
         begin = self.analyzer.simplify(substitute(value, self.first))
         end = self.analyzer.simplify(substitute(value, self.last) + 1)
         size = self.analyzer.simplify(end - begin)

@@ -1,6 +1,6 @@
-"""The padding of a convolution's input a few rows at a time, just before they are read.
+"""The padding of a convolution's input, a few rows at a time, just before these are read.
 
-In a pass of its own the padded picture is written to the second-level cache and read from there.
+A separate pass would write the padded picture to the second-level cache and read it from there.
 """
 
 from __future__ import annotations
@@ -17,34 +17,33 @@ from tvmbuild.compiler.schedules.nest import Axis, Nest, view_nest
 
 @dataclass(frozen=True)
 class Padding:
-    """What pads an input of a reduction, and the axis of the output along which it can be done in parts."""
+    """The block that pads an input of a reduction, and the axis of the output along which it can pad in parts."""
 
     nest: Nest
     rows: Axis
     step: int
-    """Bytes of the padded input for each of ``rows``."""
+    """The bytes of the padded input for each of ``rows``."""
     window: int
-    """Bytes that the next part needs as well."""
+    """The bytes that the next part needs, too."""
 
     @property
     def is_best_near(self) -> bool:
-        """Say whether to pad a few rows at a time: of pictures, whose layout the padding changes, one element a time.
+        """Return whether to pad a few rows at a time: for pictures whose layout the padding changes element by element.
 
-        The time of a convolution of many channels hardly depends on its padding, but rows are padded again for the
-        next part.
+        The time of a convolution of many channels hardly depends on its padding, but parts pad their common rows again.
         """
         last = self.nest.axes[-1]
         return any(load.stride(last.var) != 1 for load in self.nest.loads)
 
     def rows_at_once(self, machine: Machine) -> int:
-        """Return how many rows of the output to pad for: few enough for the cache and for the threads."""
+        """Return the number of output rows to pad for together: few enough for the cache and for the threads."""
         fitting = max(1, (machine.limits.near_rows - self.window) // self.step)
         enough = self.rows.extent // (CHUNKS_PER_THREAD * machine.threads) if machine.threads > 1 else fitting
         return divisors(self.rows.extent, max(1, min(fitting, enough)))[-1]
 
 
 def find_padding(sch: s_tir.Schedule, nest: Nest, tiled: tuple[Axis | None, ...]) -> Padding | None:
-    """Return what pads an input of the nest in a pass of its own; None where nothing does, or along a tiled axis."""
+    """Return the block that pads an input of the nest; None if there is none, or it pads along a tiled axis."""
     for producer in sch.get_producers(nest.block):
         pad = view_nest(sch, producer)
         if pad is None or pad.store is None or not pad.conditions or len(sch.get_consumers(producer)) > 1:
@@ -66,9 +65,9 @@ def _view(pad: Nest, nest: Nest, load: Access) -> Padding | None:
 
 
 def pad_near(sch: s_tir.Schedule, padding: Padding, outer: tuple[Any, ...], machine: Machine) -> tuple[Any, ...]:
-    """Pad inside a new loop, the outermost one; ``outer`` are the loops around the tile. Return those it has now.
+    """Pad inside a new outermost loop; ``outer`` are the loops around the tile. Return the new loops around it.
 
-    The first of them alone may be divided among threads.
+    Only the first of them may be divided among threads.
     """
     part, row = sch.split(padding.rows.loop, [None, padding.rows_at_once(machine)])
     loops = (part, *(row if loop is padding.rows.loop else loop for loop in outer))

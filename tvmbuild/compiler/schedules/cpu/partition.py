@@ -11,7 +11,7 @@ from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
 
 PARTITIONED = "pragma_loop_partition_hint"
-"""TVM's annotation of such a loop."""
+"""TVM's annotation of a loop that it splits, one loop for each branch."""
 _MOST = (1 << 31) - 1
 
 
@@ -32,9 +32,9 @@ def _is_partitioned(function: tirx.PrimFunc) -> bool:
 
 
 def _fits(function: tirx.PrimFunc) -> bool:
-    """Say whether all tensors are of known sizes below 2^31, and no number besides the indices is of int64.
+    """Return whether all tensors have known sizes below 2^31, and only indices are int64.
 
-    Those would become int32 with the indices.
+    Other int64 numbers would become int32 with the indices.
     """
     buffers = [getattr(each, "buffer", each) for each in function.params]
     buffers += [buffer for block in list_blocks(function) for buffer in block.alloc_buffers]

@@ -18,11 +18,11 @@ from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import list_nodes, list_within
 
 TAPS = "tvmbuild_taps"
-"""Of rows and columns: how many inputs an output is of, by phase; nothing where it is the same for all."""
+"""The annotation with the number of taps by phase, for rows and for columns; empty if all phases have the same."""
 
 
 def has_unequal_windows(sch: s_tir.Schedule, block: Any) -> bool:
-    """Say whether loops over the block's window are not to be written out: how far they go depends on the phase."""
+    """Return whether loops over the block's window must not be unrolled, because their ends depend on the phase."""
     return any(len(taps) for taps in sch.get(block).annotations.get(TAPS, []))
 
 
@@ -52,9 +52,10 @@ def _trim(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
 
 def _find_loop(realize: s_tir.SBlockRealize, axis: int) -> tuple[Any, Any] | None:
-    """Return the variable of the loop over the window in that direction, and the phase; None where it is no such loop.
+    """Return the variable of the loop over the window in that direction, and the phase; None for other forms.
 
-    The output is places and phases of rows, then of columns; weights are phases of both, then taps of both.
+    The output's indices are places and phases of rows, then of columns; those of weights are phases of both, then taps
+    of both.
     """
     block, store = realize.block, realize.block.body
     if not isinstance(store, tirx.BufferStore):
@@ -69,7 +70,7 @@ def _find_loop(realize: s_tir.SBlockRealize, axis: int) -> tuple[Any, Any] | Non
 
 
 def _look_up(taps: Sequence[int], phase: Any) -> Any:
-    """Return how many taps the phase has, as an expression."""
+    """Return the phase's number of taps, as an expression."""
     if len(taps) == 2:
         return int64(taps[0]) + phase * int64(taps[1] - taps[0])
     pairs = list(enumerate(taps))[:-1]

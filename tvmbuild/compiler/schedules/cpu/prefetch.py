@@ -21,32 +21,33 @@ from tvmbuild.compiler.machine.machine import divisors
 _PREFETCH = "tvmbuild.prefetch"
 _LINE_BITS = 512
 _READ, _SECOND_LEVEL, _DATA = (tirx.IntImm("int32", number) for number in (0, 2, 1))
-"""How LLVM's `llvm.prefetch` has it."""
+"""The operands of LLVM's `llvm.prefetch`: a read, of data, to the second-level cache."""
 MIN_STEPS = 2
-"""Steps of a sum for each line: with fewer rows, asking would take as long as waiting."""
+"""The fewest steps of a sum for each line: with fewer rows, prefetching would take as long as waiting."""
 MAX_TURNS = 64
-"""Tiles of rows that go past a panel: among more, the first one's waiting is nothing."""
+"""The most tiles of rows that go past a panel: among more, the wait of the first one does not matter."""
 MIN_TOGETHER, MAX_TOGETHER = 32, 96
-"""Steps between two times of asking.
+"""The bounds of the steps between two prefetches.
 
-LLVM takes the instruction for one that may write, and stores a tile's sums around it:
-with AVX-512, asking at every step took twice the time.
+LLVM takes the instruction for one that may write, and stores a tile's sums around it: with AVX-512, prefetching at
+every step took twice the time.
 """
 
 
 def count_steps(turns: int, width: int, bits: int) -> int:
-    """Return after how many steps of a sum each of the tiles that go past a panel asks for a line of the next panel.
+    """Return after how many steps of a sum each of a panel's tiles prefetches a line of the next panel.
 
-    Zero: they are so few, or so many, that it does not pay. ``width``: elements of a panel's row.
+    The result is 0 if the tiles are so few, or so many, that it does not pay. ``width`` is the number of elements in a
+    panel's row.
     """
     steps = turns * (_LINE_BITS // bits) // width
     return steps if steps >= MIN_STEPS and turns <= MAX_TURNS else 0
 
 
 def ask_for_prefetch(sch: s_tir.Schedule, summed: Sequence[Any], steps: int) -> list[Any]:
-    """Let the loop of a sum, or the outer of its two, ask for the panel after the one that it reads; return both.
+    """Let the loop of a sum, or the outer of its two, prefetch the panel after the one that it reads; return both.
 
-    ``steps``: see :func:`count_steps`; of zero the loop stays as it is.
+    ``steps`` comes from :func:`count_steps`; 0 leaves the loop as it is.
     """
     *_, last = summed
     together = int(sch.get(last).extent) if len(summed) > 1 else max(divisors(int(sch.get(last).extent), MAX_TOGETHER))
@@ -79,11 +80,11 @@ def _add(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
 
 def _write(loop: tirx.For, loops: list[tirx.For]) -> list[Any]:
-    """Return what a turn of the loop asks for: nothing where it reads no panel of packed weights."""
+    """Return the prefetches of one step of the loop; none if it reads no panel of packed weights."""
     inner = {each.loop_var: int64(0) for each in list_within(loop.body, tirx.For)}
     outer = [each for each in loops if any(other.same_as(loop) for other in list_within(each.body, tirx.For))]
     realizes = list_within(loop.body, s_tir.SBlockRealize)
-    if len(realizes) != 1:  # no schedule of ours
+    if len(realizes) != 1:  # not a schedule of ours
         return []
     (realize,) = realizes
     values = {var.var: value for var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
@@ -99,9 +100,9 @@ def _write(loop: tirx.For, loops: list[tirx.For]) -> list[Any]:
 
 
 def _find_turn(panel: Any, outer: list[tirx.For]) -> tuple[Any, int] | None:
-    """Return which of a panel's tiles it is, and how many there are; None where ``panel`` is no number of a loop's.
+    """Return the number of the tile within its panel, and their count; None if ``panel`` is not a loop's index.
 
-    The loop over panels may be one with that over their tiles: the threads share it.
+    The loop over panels may be fused with the loop over their tiles: the threads share it.
     """
     is_shared = isinstance(panel, tirx.FloorDiv) and isinstance(panel.b, tirx.IntImm)
     var, tiles = (panel.a, int(panel.b)) if is_shared else (panel, 1)
@@ -115,13 +116,13 @@ def _find_turn(panel: Any, outer: list[tirx.For]) -> tuple[Any, int] | None:
 
 
 def _ask(weights: Any, panel: Any, tile: tuple[Any, int], loop: tirx.For) -> list[Any]:
-    """Return the instructions for a turn of ``loop``; each of the panel's tiles asks for lines of its own."""
+    """Return the prefetches of one step of ``loop``; each of the panel's tiles prefetches lines of its own."""
     width, (turn, turns) = int(weights.shape[-1]), tile
     bits = int(tvm.DataType(str(weights.dtype)).bits)
     line, steps, together = _LINE_BITS // bits, count_steps(turns, width, bits), int(loop.annotations[_PREFETCH])
-    if not steps:  # of a record of before this was asked of the rule
+    if not steps:  # the record is older than this condition of the rule
         return []
-    lines = -(-together // steps)  # the last turns have nothing left to ask for
+    lines = -(-together // steps)  # the last steps have no lines left to prefetch
     first = (turn * loop.extent + loop.loop_var) * int64(lines)
     return [_prefetch(weights[panel + int64(1), int64(0), (first + number) * int64(line)]) for number in range(lines)]
 

@@ -17,12 +17,12 @@ from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import list_nodes
 
 _ROUND = "tirx.nearbyint"
-"""It gives a float in TVM; where an int32 is wanted, `fast_math` makes one instruction of it."""
+"""TVM's rounding, which gives a float; where an int32 is wanted, `fast_math` makes one instruction of it."""
 _EXACT = 1 << 24
-"""Below it float32 has all integers."""
+"""The bound below which float32 represents all integers."""
 _INTEGERS = frozenset({"uint8", "int8", "int16", "int32"})
 _MOST = 255
-"""Of a uint8."""
+"""The largest uint8."""
 
 
 def round_to_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -38,7 +38,7 @@ def _round(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
 
 def _convert(cast: tirx.Cast) -> tirx.Cast:
-    """Return the cast of what bounds and a zero point, where there are any, leave of a rounded number, as integers."""
+    """Compute the cast of a rounded number in integers, with its bounds and its zero point if it has them."""
     dtype = str(cast.ty.dtype)
     if dtype not in _INTEGERS:
         return cast
@@ -55,13 +55,13 @@ def _convert(cast: tirx.Cast) -> tirx.Cast:
         bounded = tirx.Min(bounded, _float(high - shift))
     integer = tirx.call_intrin("int32", _ROUND, bounded)
     integer = integer + tirx.IntImm("int32", shift) if shift else integer
-    if saturates:  # what narrows takes the lesser by itself; a float beyond int32 becomes 2^31, as one without sign
+    if saturates:  # narrowing takes the lesser by itself; a float beyond int32 becomes 2^31 as an unsigned number
         integer = tirx.Min(tirx.Cast("uint32", integer), tirx.IntImm("uint32", _MOST))
     return tirx.Cast(dtype, integer)
 
 
 def _split(value: Any, kind: type[tirx.Min | tirx.Max | tirx.Add]) -> tuple[int | None, Any]:
-    """Return the whole number of an operation of that kind and what it is applied to; None and the value of others."""
+    """Return the whole number and the other operand of an operation of that kind; None and the value for others."""
     if not isinstance(value, kind) or not isinstance(value.b, tirx.FloatImm):
         return None, value
     number = float(value.b.value)

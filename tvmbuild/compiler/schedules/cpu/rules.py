@@ -35,7 +35,7 @@ def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
 
 
 def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
-    """Apply to each block the first rule that can handle it; a sum that is none's is marked."""
+    """Apply to each block the first rule that can handle it; a function with a sum that no rule handles is marked."""
     function = drop_empty_loops(function)
     given = _take_as_given(function)
     if given is not None:
@@ -46,7 +46,7 @@ def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFun
 
 
 def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules of a workload worth measuring, the rules' own first, all different."""
+    """Return at most ``limit`` different schedules of a workload worth measuring, the rules' own first."""
     given = _take_as_given(mod["main"])
     if given is not None:
         return [given]
@@ -63,18 +63,18 @@ def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) 
 
 
 def _take_as_given(function: tirx.PrimFunc) -> s_tir.Schedule | None:
-    """Return the schedule of a function that was written with its loops; None for others."""
+    """Return the schedule of a function that was written with its loops; None for other functions."""
     return try_rule(_annotate, function) if has_parallel_loop(function) else None
 
 
 def _annotate(function: tirx.PrimFunc) -> s_tir.Schedule:
     sch = s_tir.Schedule(function, error_render_level="none")
-    sch.annotate(sch.get_sblock("root"), "loops", "given")  # a record needs a trace of something
+    sch.annotate(sch.get_sblock("root"), "loops", "given")  # a record needs a trace that is not empty
     return sch
 
 
 def sums_without_tiles(function: tirx.PrimFunc, machine: Machine) -> bool:
-    """Say whether some sum of the function, were it scheduled by rule, would be left to a plain loop."""
+    """Return whether scheduling the function by rule would leave some sum to a plain loop."""
     function = drop_empty_loops(function)
     if is_scheduled(function) or _take_as_given(function) is not None:
         return False
@@ -93,7 +93,7 @@ def _schedule(function: tirx.PrimFunc, machine: Machine, variant: Variant) -> s_
 def _apply_rules(
     function: tirx.PrimFunc, machine: Machine, variant: Variant
 ) -> tuple[s_tir.Schedule, list[Rule | None]] | None:
-    """Return the schedule, and which rule took each sum; None where the function's form is no rule's."""
+    """Return the schedule and the rule of each sum; None if no rule takes the function's form."""
     if has_empty_loops(function):
         return None
     sch = _inline(s_tir.Schedule(function, error_render_level="none"))
@@ -107,7 +107,7 @@ def _apply_rules(
     if infos is None:
         return None
     of_sums: list[Rule | None] = []
-    # Reductions first: they take what comes before and after them into their loops.
+    # Reductions first: they take the blocks before and after them into their loops.
     for info in sorted(infos, key=lambda info: not info.is_reduction()):
         name = str(info.name)
         if not _is_placed(sch, name):
@@ -121,7 +121,7 @@ def _schedule_block(
 ) -> tuple[s_tir.Schedule, Rule | None]:
     with tracing_block(name):
         for rule in _list_rules(variant):
-            attempt = sch.copy()  # a rule that refuses may have changed it by half
+            attempt = sch.copy()  # a rule that refuses may have changed it partly
             if try_in_place(rule, attempt, attempt.get_sblock(name), machine):
                 return attempt, rule
     return sch, None
@@ -133,7 +133,7 @@ def _inline(sch: s_tir.Schedule) -> s_tir.Schedule:
 
 
 def _is_placed(sch: s_tir.Schedule, name: str) -> bool:
-    """Say whether a rule has moved the block into the loops of the one before it."""
+    """Return whether a rule has moved the block into the loops of the one before it."""
     loops = sch.get_loops(sch.get_sblock(name))
     return bool(loops) and len(sch.get_child_blocks(loops[0])) > 1
 
@@ -153,7 +153,7 @@ MAX_RANKS = 8
 
 
 def _list_rules(variant: Variant) -> tuple[Rule, ...]:
-    """Return the rules: the first that can handle a block schedules it."""
+    """Return the rules in order: the first that can handle a block schedules it."""
     integers = partial(schedule_windows, rank=variant.rank), partial(schedule_integers, rank=variant.rank)
     tiled = partial(schedule_blocked, variant=variant), partial(schedule_tiled, variant=variant)
     return schedule_injective, *integers, *tiled, schedule_dot, _schedule_outer_loops

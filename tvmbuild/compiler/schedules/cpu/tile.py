@@ -1,6 +1,6 @@
-"""Reductions whose output is contiguous along a vector: convolutions, matrix products, pooling, sums over rows.
+"""Register tiles of reductions whose output is contiguous: convolutions, matrix products, pooling, sums over rows.
 
-A tile of the output stays in registers while the reduction runs; what follows (bias, activation) is done to the tile.
+A tile of the output stays in registers while the reduction runs; the epilogue (bias, activation) works on the tile.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors
 from tvmbuild.compiler.schedules.nest import Axis, Nest, Variant, count, require_nest, run_parallel, view_nest
 
 UNROLLED = 400
-"""Instructions up to which a window (3x3 …) is unrolled, so that overlapping loads are done once."""
+"""The most instructions of a window (3x3 …) that is unrolled, so that overlapping loads are done once."""
 
 
 _LONG_SUM = 64
-"""Steps. What follows a shorter one is written out: a loop over rows wants the sums in memory."""
+"""The steps below which the epilogue of a sum is unrolled: a loop over rows wants the sums in memory."""
 
 
 def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> None:
@@ -59,7 +59,7 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
     if outside and len(loops.reduced) == 1 and any(_is_far(load, machine) for load in constants):
         summed = ask_for_prefetch(sch, summed, count_steps(turns, tile.width, seen.bits))
-    # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
+    # Last, because a decomposed reduction no longer counts as one, and its loops cannot be changed.
     start = sch.decompose_reduction(block, summed[0])
     if tile.overlaps:
         allow_overlap(sch, (start, block, epilogue))
@@ -67,16 +67,16 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
 
 
 def _is_long(sch: s_tir.Schedule, epilogue: Any) -> bool:
-    """Say whether what follows takes many instructions: written out for each row it runs slower than in a loop.
+    """Return whether the epilogue takes many instructions: unrolled for each row it runs slower than in a loop.
 
-    In a loop its constants stay in registers, and the code where decoded instructions wait.
+    In a loop its constants stay in registers, and its code in the cache of decoded instructions.
     """
     body = sch.get(epilogue).body
     return isinstance(body, tirx.BufferStore) and collect(body.value).calls > 0
 
 
 def _is_far(load: Access, machine: Machine) -> bool:
-    """Say whether the tensor comes from memory, or from a cache that all cores share."""
+    """Return whether the tensor comes from memory, or from a cache that all cores share."""
     return load.elements * load.bits // 8 > machine.limits.far_cache
 
 
@@ -90,11 +90,11 @@ class Loops:
 
 
 def split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside: bool) -> Loops:
-    """Bring the loops of the tile inside those of the sum."""
+    """Move the loops of the tile inside those of the sum."""
     over_vectors, vectors, lanes = sch.split(tile.vector.loop, [None, tile.vectors, tile.lanes])
     inner = [vectors, lanes]
     others = [axis for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
-    if vectors_outside and not has_unequal_windows(sch, nest.block):  # whose phases would be unequal parts for threads
+    if vectors_outside and not has_unequal_windows(sch, nest.block):  # phases would be unequal parts for threads
         others.sort(key=lambda axis: not _moves_weights(nest, tile, axis))
     loops = [axis.loop for axis in others]
     if tile.reuse:
@@ -108,7 +108,7 @@ def split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside:
 
 
 def _moves_weights(nest: Nest, tile: Tile, axis: Axis) -> bool:
-    """Say whether other weights are read for each turn of the axis."""
+    """Return whether each turn of the axis reads other weights."""
     return any(
         load.stride(tile.vector.var) == 1 and load.stride(axis.var) != 0
         for load in nest.loads
@@ -117,9 +117,9 @@ def _moves_weights(nest: Nest, tile: Tile, axis: Axis) -> bool:
 
 
 def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: bool = False) -> Any:
-    """Compute what follows, else a copy to the output, inside ``loop``; return its block.
+    """Compute the epilogue, or a copy to the output, inside ``loop``; return its block.
 
-    ``narrower``: also what reads no more than the first elements of each row.
+    ``narrower`` also allows an epilogue that reads only the first elements of each row.
     """
     consumers = sch.get_consumers(nest.block)
     if len(consumers) == 1 and len(sch.get_producers(consumers[0])) == 1:  # TVM wants all of them in the loop
@@ -134,7 +134,7 @@ def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: boo
 
 
 def _split_axes(sch: s_tir.Schedule, nest: Nest, follower: Any) -> None:
-    """Give a block that reads ``x // 2`` and ``x % 2`` where the nest has two axes the same two, if it reads all."""
+    """Split the axis of a follower that reads ``x // 2`` and ``x % 2`` like the nest's two axes, if it reads all."""
     view = view_nest(sch, follower)
     reads = [load for load in view.loads if nest.store and load.buffer.same_as(nest.store.buffer)] if view else []
     if len(reads) != 1 or not any(isinstance(index, tirx.FloorMod) for index in reads[0].indices):
@@ -151,14 +151,14 @@ def _split_axes(sch: s_tir.Schedule, nest: Nest, follower: Any) -> None:
         own.transform_layout(nest.block, ("write", 0), same)
 
     try:
-        split(sch.copy())  # what refuses would leave it changed by half
+        split(sch.copy())  # a refusal would leave it partly changed
     except REFUSALS:
         return
     split(sch)
 
 
 def _is_elementwise(nest: Nest, follower: Nest, narrower: bool) -> bool:
-    """Say whether the follower reads each element of the nest's output once, where it writes its own."""
+    """Return whether the follower reads each element of the nest's output once, where it writes its own."""
     if follower.reduced or nest.store is None or follower.store is None:
         return False
     reads = [load for load in follower.loads if load.buffer.same_as(nest.store.buffer)]
@@ -179,7 +179,7 @@ def _long(axes: tuple[Axis, ...]) -> list[Axis]:
 
 
 def make_vectors(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
-    """Make a vector of the last loop, and no loops of the others."""
+    """Vectorise the last loop, and unroll the others."""
     for loop in loops[:-1]:
         sch.unroll(loop)
     if tile.lanes > 1:
@@ -189,16 +189,16 @@ def make_vectors(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
 
 
 def finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
-    """Compute what follows in the tile's vectors, where it is as wide."""
+    """Compute the epilogue in the tile's vectors, if it is as wide as the tile."""
     if loops and int(sch.get(loops[-1]).extent) == tile.width:
         make_vectors(sch, [*loops[:-1], *sch.split(loops[-1], [tile.vectors, tile.lanes])], tile)
 
 
 def list_constants(sch: s_tir.Schedule, nest: Nest) -> list[Access]:
-    """Return the loads of constants, which may be laid out otherwise when the package is built."""
+    """Return the loads of constants, whose layout may change when the package is built."""
     function = sch.mod["main"]
     free = [function.params[int(index)] for index in (function.attrs or {}).get("layout_free_buffers", [])]
-    # What is loaded twice would have to be packed for both loads.
+    # A tensor that is loaded twice would have to be packed for both loads.
     return [
         load
         for load in nest.loads
@@ -208,7 +208,7 @@ def list_constants(sch: s_tir.Schedule, nest: Nest) -> list[Access]:
 
 
 def pack_weights(sch: s_tir.Schedule, nest: Nest, tile: Tile, constants: Sequence[Access]) -> None:
-    """Lay out constant weights in the order in which tiles read them; done once, when the package is built."""
+    """Lay out constant weights in the order in which tiles read them, once, when the package is built."""
     if tile.passes == 1 or not tile.is_packed:
         return
     for load in constants:

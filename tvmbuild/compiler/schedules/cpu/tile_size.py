@@ -1,4 +1,4 @@
-"""How large a tile of a reduction's output to keep in registers, and in which order to go through the tiles."""
+"""The size of a register tile for a reduction's output, and the order of the tiles."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.nest import Axis, Nest, count
 
 SPARE_REGISTERS = 4
-"""For what is loaded; the rest may hold sums."""
+"""The registers for loaded operands; the rest may hold sums."""
 BARE = 16
-"""Registers of machines whose sums cannot take a number from memory to all lanes: it needs one."""
+"""The registers of machines that cannot broadcast a number from memory within a sum: it needs a register there."""
 WRITTEN_OUT = 32
-"""Steps of a sum that LLVM writes out; then a register holds 0, for the first of them."""
+"""The most steps of a sum that LLVM unrolls; a register then holds 0, for the first of them."""
 MAX_VECTORS = 8
 FEW = 8
-"""Sums in registers at least, where what they read is in registers, too: with fewer they read it too often."""
+"""The fewest sums in registers if their operands are in registers, too: with fewer, these are read too often."""
 OVERLAP = 1.05
-"""What tiles that overlap must gain; of those that seem alike the one with fewer loads computes a little more twice."""
+"""The factor by which overlapping tiles must be better.
+
+Among similar ones, the tile with fewer loads computes a little more twice.
+"""
 UNPACKED = 2
-"""What is lost where constant weights lie as they come: each step of the sum reads another page of memory."""
+"""The factor by which unpacked constant weights are slower: each step of the sum reads another page of memory."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What stays in registers: ``rows`` of ``reuse`` x ``vectors`` of ``lanes`` elements along ``vector``."""
+    """A register tile: ``rows`` of ``reuse`` x ``vectors`` of ``lanes`` elements along ``vector``."""
 
     vector: Axis
     lanes: int
@@ -41,35 +44,35 @@ class Tile:
 
     @property
     def passes(self) -> int:
-        """Return how many tiles there are along the vector axis."""
+        """Return the number of tiles along the vector axis."""
         return -(-self.vector.extent // self.width)
 
     @property
     def computed(self) -> int:
-        """Return how many elements all tiles have along both axes, counting each as often as it is computed."""
+        """Return the number of elements of all tiles along both axes, counting repeated ones each time."""
         reused = -(-self.reuse.extent // self.rows) * self.rows if self.reuse else 1
         return reused * self.passes * self.width
 
     @property
     def wanted(self) -> int:
-        """Return how many elements the output has along both axes."""
+        """Return the number of elements of the output along both axes."""
         return self.vector.extent * (self.reuse.extent if self.reuse else 1)
 
     @property
     def is_packed(self) -> bool:
-        """Say whether what is constant may lie in memory as tiles read it."""
+        """Return whether constants may lie in memory as tiles read them."""
         return self.vector.extent % self.width == 0
 
     @property
     def overlaps(self) -> bool:
-        """Say whether the last tile computes again what the one before it has."""
+        """Return whether the last tile computes elements of the one before it again."""
         return self.computed > self.wanted
 
 
 def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence[Access] = ()) -> Tile | None:
-    """Return the tile with the fewest cycles an element, or the next best: that of the ``rank``; None when none suits.
+    """Return the tile with the fewest cycles an element, or the one of that ``rank``; None if no tile suits.
 
-    By a rough model of two loads and two sums a cycle. ``constants`` are the loads of what may be packed.
+    The rough model has two loads and two sums a cycle. ``constants`` are the loads of tensors that may be packed.
     """
     store = nest.store
     if store is None or not nest.reduced or any(access.is_bool for access in (store, *nest.loads)):
@@ -82,7 +85,7 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence
     reuse = _reuse_axis(nest, vector)
     most = machine.registers - SPARE_REGISTERS
     if any(load.bits < nest.bits and load.stride(vector.var) == 1 and _moves(load, reuse) for load in nest.loads):
-        most //= 2  # what is widened takes a register besides the sum's
+        most //= 2  # a widened operand takes a register besides the sum's
     elif any(load.stride(vector.var) == 1 and is_read_again(load, nest.reduced[-1], reuse) for load in nest.loads):
         most = max(machine.registers // 2 - 2, FEW)
     listed = _list_tiles((vector, reuse), machine.lanes(nest.bits), most)
@@ -101,9 +104,9 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence
 
 
 def _list_tiles(axes: tuple[Axis, Axis | None], width: int, most: int) -> list[Tile]:
-    """Return the tiles of at most that many sums in registers of that width: those that divide the axes, then others.
+    """Return tiles of at most ``most`` sums in registers of that width: those that divide the axes, then others.
 
-    These need no more of each axis than it has, and fill their vectors.
+    They need no more of each axis than it has, and fill their vectors.
     """
     vector, reuse = axes
     most_rows = min(most, reuse.extent) if reuse else 1
@@ -120,10 +123,10 @@ def _list_tiles(axes: tuple[Axis, Axis | None], width: int, most: int) -> list[T
 
 
 def _count_registers(tile: Tile, machine: Machine, steps: int) -> int:
-    """Return how many the sums take with what each is the product of: vectors, and numbers in all lanes of a register.
+    """Return the number of registers for the sums and their factors: vectors, and numbers broadcast to all lanes.
 
-    What is used once is read from memory; so are numbers, one at a time on a bare machine. Elsewhere LLVM, for znver4
-    at least, has all of them in registers that several vectors are multiplied by.
+    A factor that is used once is read from memory; on a bare machine numbers are, too, one at a time. Elsewhere LLVM,
+    at least for znver4, keeps all numbers that are multiplied by several vectors in registers.
     """
     sums = tile.rows * tile.vectors
     if tile.rows == 1:
@@ -134,9 +137,9 @@ def _count_registers(tile: Tile, machine: Machine, steps: int) -> int:
 
 
 def is_read_again(load: Access, step: Axis, across: Axis | None) -> bool:
-    """Say whether a step of a sum reads what another sum's read before it, as windows beside each other do.
+    """Return whether a step of a sum reads what another sum has read before, as neighbouring windows do.
 
-    LLVM writes short loops out and keeps in registers what is read again, or in memory where sums have them all.
+    LLVM unrolls short loops and keeps these elements in registers, or in memory if the sums take all registers.
     """
     if across is None:
         return False
@@ -149,7 +152,7 @@ def _moves(load: Access, axis: Axis | None) -> bool:
 
 
 def _reuse_axis(nest: Nest, vector: Axis) -> Axis | None:
-    """Return the axis along which most vectors that were loaded serve again; the innermost of several."""
+    """Return the axis along which most loaded vectors are reused; the innermost of several."""
     best, most = None, 0
     for axis in nest.spatial:
         if axis is not vector and axis.extent > 1:
@@ -178,9 +181,9 @@ def _cost(
 
 
 def vectors_go_outside(nest: Nest, tile: Tile, machine: Machine) -> bool:
-    """Say whether to keep a block of the weights and stream the data past it, rather than the other way round.
+    """Return whether to keep a block of the weights and stream the data past it, not the other way round.
 
-    Whatever moves fewer bytes from memory, counting what fits the nearest cache as free.
+    The order that moves fewer bytes from memory is chosen; data that fit the nearest cache count as free.
     """
     others = count(nest.spatial) // tile.wanted * tile.computed // (tile.passes * tile.width * tile.rows)
     outside, inside, near_cache = 0, 0, machine.limits.near_cache

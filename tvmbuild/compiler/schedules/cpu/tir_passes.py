@@ -1,4 +1,4 @@
-"""What schedules leave to be done before code is made of them: no primitive of TVM's can say it."""
+"""The passes between schedules and code generation: they do what TVM's primitives cannot express."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIR_PASSES = Phase(
         of_module("TrimWindows", trim_windows, on_cpu),
     ),
 )
-"""Whole tiles, loops of rows, indices that can be taken apart; a GPU's functions stay as they are."""
+"""The passes for whole tiles, loops of rows, and indices that can be taken apart; a GPU's functions stay unchanged."""
 
 
 def run_tir_passes(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:

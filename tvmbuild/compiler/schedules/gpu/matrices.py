@@ -1,4 +1,4 @@
-"""A function of a GPU as a product of matrices: which axes are rows, columns and depth, and how operands lie."""
+"""A GPU function as a matrix product: its axes of rows, columns and depth, and the layout of its operands."""
 
 from __future__ import annotations
 
@@ -20,41 +20,42 @@ from tvmbuild.compiler.schedules.nest import Nest, require_nest, view_nest
 
 @dataclass(frozen=True)
 class MatrixProduct:
-    """A function of a sum over (outer …, row, column, depth), and the block that writes the output."""
+    """A function with a sum over (outer …, row, column, depth), and the block that writes the output."""
 
     sch: s_tir.Schedule
     block: Any
     last: Any
-    """None: the sum itself writes the output."""
+    """The block that writes the output; None if the sum itself does."""
     sizes: Matrices
     operands: tuple[int, int]
-    """Of the sum's reads, the one that moves with the rows and the one that moves with the columns."""
+    """The sum's read that moves with the rows, and the one that moves with the columns."""
     turned: bool
     """Whether the sum's terms are the second operand times the first."""
     runs: tuple[int, int]
-    """How many numbers lie side by side, of the first operand along the depth, of the second along the columns."""
+    """The number of contiguous elements: of the first operand along the depth, of the second along the columns."""
     outer: int
-    """How many axes of the sum go before (row, column, depth)."""
+    """The number of the sum's axes before (row, column, depth)."""
     is_unfolded: bool = False
-    """Whether one operand is what windows see, written out."""
+    """Whether one operand is the unfolded windows (im2col)."""
 
     @property
     def operand_type(self) -> str:
-        """Return the type of both operands; of neither where they differ."""
+        """Return the type of both operands; empty if they differ."""
         types = {str(self.sch.get(self.block).reads[which].source.dtype) for which in self.operands}
         return types.pop() if len(types) == 1 else ""
 
     @property
     def sums_type(self) -> str:
-        """Return the type that terms are added up in."""
+        """Return the type in which the terms are added up."""
         return str(self.sch.get(self.block).writes[0].source.dtype)
 
 
 def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
-    """Return the function as a product of matrices; None where it is something else.
+    """Return the function as a matrix product; None if it is something else.
 
-    Convolutions are such products, whatever their layout. Of those of 1 x 1 neighbouring axes that one operand alone
-    moves with become one, as the pixels of a picture do. Of larger windows what each window sees is a row of a matrix.
+    Convolutions are matrix products, whatever their layout. For 1 x 1 windows, neighbouring axes that move only one
+    operand become one axis, for example the pixels of a picture. For larger windows, the elements that a window sees
+    are a row of a matrix.
     """
     return try_rule(_view, function) or try_rule(_view_unfolded, function)
 
@@ -95,7 +96,7 @@ def _describe(sch: s_tir.Schedule, block: Any, last: Any | None, unfolded: Any |
 
 
 def _adds_products(body: Any) -> bool:
-    """Say whether a sum's terms are products of two numbers, or of their bytes: zeros, which fill up, add nothing."""
+    """Return whether a sum's terms are products of two numbers, or of their bytes: zeros that fill up add nothing."""
     value = body.value
     if not isinstance(value, tirx.Add):
         return False
@@ -117,7 +118,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _writes_alike(sch: s_tir.Schedule, nest: Nest, last: Any) -> bool:
-    """Say whether the last block goes through the outputs as the sum does."""
+    """Return whether the last block goes through the outputs as the sum does."""
     ending = view_nest(sch, last)
     if ending is None or nest.store is None:
         return False
@@ -129,7 +130,7 @@ def _writes_alike(sch: s_tir.Schedule, nest: Nest, last: Any) -> bool:
 
 
 def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes, unfolded: Any | None) -> MatrixProduct:
-    """Make one axis of each group, and one dimension in copies of the operands."""
+    """Join each group of axes to one axis, and to one dimension in copies of the operands."""
     sch, block = product.sch, product.block
     last = sch.cache_write(block, 0, "local") if product.last is None else product.last
     runs, gathered = list(product.runs), [False, False]

@@ -1,4 +1,4 @@
-"""Which axes of a sum are the rows, the columns and the depth of a product of matrices."""
+"""The axes of a sum that are the rows, the columns and the depth of a matrix product."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tvmbuild.compiler.schedules.nest import Nest
 
 @dataclass(frozen=True)
 class MatrixAxes:
-    """Axes of a sum, by index: those of ``rows``, of ``columns`` and of ``depth`` become one each."""
+    """Axes of a sum, by index; ``rows``, ``columns`` and ``depth`` become one axis each."""
 
     outer: Group
     rows: Group
     columns: Group
     depth: Group
     first: int
-    """Of the loads, the one that moves with the rows; the other moves with the columns."""
+    """The index of the load that moves with the rows; the other one moves with the columns."""
 
     @property
     def all(self) -> tuple[Group, ...]:
-        """Return the groups of the outputs, and the depth; outer axes stay what they are."""
+        """Return the groups of the outputs, and the depth; outer axes stay separate."""
         return (*((axis,) for axis in self.outer), self.rows, self.columns, self.depth)
 
     def measure(self, nest: Nest) -> Matrices:
@@ -39,12 +39,12 @@ class MatrixAxes:
         return Matrices(outer, rows, columns, depth, max(load.bits for load in nest.loads) // 8)
 
     def measure_runs(self, nest: Nest) -> tuple[int, int]:
-        """Return how many numbers lie side by side: of the first operand along the depth, the second the columns."""
+        """Return the lengths of contiguous runs: the first operand's along the depth, the second's along columns."""
         first, second = nest.loads[self.first], nest.loads[1 - self.first]
         return _measure_run(first, nest, self.depth), _measure_run(second, nest, self.columns)
 
     def order_unfolded(self, load: Access, nest: Nest, which: int) -> tuple[Group, ...]:
-        """Return the dimensions of an operand that is written out by the group that moves each, in the order wanted."""
+        """Return the dimensions of an unfolded operand, grouped by the axes that move them, in the wanted order."""
         order = order_of(load, [axis.var for axis in nest.axes]) or []
         groups = (*((axis,) for axis in self.outer), *((self.rows, self.depth), (self.depth, self.columns))[which])
         found = (tuple(at for at, axis in enumerate(order) if axis in group) for group in groups)
@@ -52,7 +52,7 @@ class MatrixAxes:
 
 
 def find_axes(nest: Nest) -> MatrixAxes | None:
-    """Return which axes are rows, columns and depth; None where the outputs do not lie so."""
+    """Return the axes of rows, columns and depth; None if the outputs have another layout."""
     if nest.store is None:
         return None
     moves = [tuple(load.stride(axis.var) != 0 for load in nest.loads) for axis in nest.axes]
@@ -72,7 +72,7 @@ def find_axes(nest: Nest) -> MatrixAxes | None:
 
 
 def _run(nest: Nest, axes: list[int], moves: list[tuple[bool, ...]], which: int) -> Group:
-    """Return the last axes that this operand alone moves with; none where they do not lie in memory as one would."""
+    """Return the last axes that move only this operand; none if they do not lie in memory like one axis."""
     taken: Group = ()
     for at in reversed(axes):
         if sum(moves[at]) != 1 or not moves[at][which]:
@@ -82,7 +82,7 @@ def _run(nest: Nest, axes: list[int], moves: list[tuple[bool, ...]], which: int)
 
 
 def _joins(nest: Nest, group: Group) -> bool:
-    """Say whether each operand goes on in steps of one size from each of these axes to the next."""
+    """Return whether each operand moves through all these axes in steps of one size."""
     wide = [nest.axes[at] for at in group if nest.axes[at].extent > 1]
     for load in nest.loads:
         for axis, following in pairwise(wide):
@@ -93,14 +93,14 @@ def _joins(nest: Nest, group: Group) -> bool:
 
 
 def _measure_run(load: Access, nest: Nest, group: Group) -> int:
-    """Return how many steps along the group go to the next element."""
+    """Return the number of contiguous elements along the group."""
     wide = [at for at in group if nest.axes[at].extent > 1] or [group[-1]]
     joined = math.prod(nest.axes[at].extent for at in group)
     return joined if load.stride(nest.axes[wide[-1]].var) == 1 else 1
 
 
 def order_of(access: Access, variables: list[Any]) -> list[int] | None:
-    """Return which variable each index is, constants left out; None where one is anything else."""
+    """Return the variable of each index, constants left out; None if an index is anything else."""
     found: list[int] = []
     for index in access.indices:
         if isinstance(index, tirx.IntImm):
@@ -113,7 +113,7 @@ def order_of(access: Access, variables: list[Any]) -> list[int] | None:
 
 
 def find_dimensions(load: Access, nest: Nest, groups: MatrixAxes) -> tuple[Group, ...] | None:
-    """Return an operand's dimensions by the group that moves each; None where it is not read whole, and in order."""
+    """Return an operand's dimensions by the group that moves each; None if it is not read whole and in order."""
     found: list[tuple[Group, list[int]]] = []
     for at, (index, extent) in enumerate(zip(load.indices, load.shape, strict=True)):
         movers = [

@@ -1,8 +1,8 @@
-"""A schedule by rule for convolutions and products of matrices on GPUs: threads share the sum too.
+"""A schedule rule for convolutions and matrix products on GPUs: threads share the sum, too.
 
-At batch 1 a layer has few outputs and a long sum. A schedule with one thread for each output, which is what
-MetaSchedule's rules draw, leaves most of a card idle; here several threads add up parts of the same sum, in registers,
-and add these through shared memory. Operands come from the caches as they are: nothing is staged.
+At batch 1 a layer has few outputs and a long sum. A schedule with one thread for each output, as MetaSchedule's rules
+draw it, leaves most of a card idle. Here several threads add up parts of the same sum, in registers, and combine these
+through shared memory. Operands come directly from the caches: nothing is staged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvmbuild.compiler.schedules.nest import Nest
 
 
 def list_products(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules, the most promising first; none for what is no product."""
+    """Return at most ``limit`` schedules, the most promising first; none if the function is not a product."""
     limits = limits_of(target.attrs)
     sums = view_product(function)
     if sums is None:
@@ -30,7 +30,7 @@ def list_products(function: tirx.PrimFunc, target: tvm.target.Target, limit: int
 
 
 def view_product(function: tirx.PrimFunc) -> Isolated | None:
-    """Return the function as a product, over (row, column, depth); None where it is something else."""
+    """Return the function as a product over (row, column, depth); None if it is something else."""
     return isolate_sum(function, _rows_and_columns)
 
 
@@ -41,13 +41,14 @@ def measure(sums: Isolated) -> Product:
 
 
 def split_sum(sums: Isolated, tile: Tile, bind: bool = True) -> s_tir.Schedule:
-    """Return a product scheduled with that tile; without ``bind`` its threads are loops, which a CPU can run.
+    """Schedule a product with that tile; without ``bind`` its threads are loops, which a CPU can run.
 
-    A thread's part of a sum is one piece of it; every n-th step where the threads of a warp have different parts, and
-    the steps of one operand lie side by side: what they read at once does, too, then.
+    A thread's part of a sum is one piece of it. If the threads of a warp have different parts and one operand is
+    contiguous along the sum, the part is every n-th step, so that simultaneous reads are contiguous.
     """
     sch, total, last = sums.sch.copy(), sums.block, sums.last
-    # Neighbouring threads have neighbouring columns, so each one's own lie apart: (strip, lane) instead of column.
+    # Neighbouring threads have neighbouring columns, so a thread's own columns lie apart: (strip, lane) replaces
+    # column.
     lanes = tile.column_threads
     sch.transform_block_layout(total, lambda row, column, k: (row, column // lanes, column % lanes, k))
     sch.transform_block_layout(last, lambda row, column: (row, column // lanes, column % lanes))
@@ -79,7 +80,7 @@ def split_sum(sums: Isolated, tile: Tile, bind: bool = True) -> s_tir.Schedule:
 
 
 def _place_parts(sch: s_tir.Schedule, block: Any, tile: Tile) -> tuple[Any, Any]:
-    """Give each thread its elements, kept in registers until its part is added up; return its loop and its steps'."""
+    """Give each thread its elements, in registers until its part is added up; return its loop and the steps'."""
     store = sch.cache_write(block, 0, "local")
     part, row, strip, lane, depth = sch.get_loops(block)[2:]
     row_thread, row = sch.split(row, [tile.row_threads, tile.rows])
@@ -94,12 +95,12 @@ def _place_parts(sch: s_tir.Schedule, block: Any, tile: Tile) -> tuple[Any, Any]
 
 
 def _rows_and_columns(nest: Nest) -> tuple[Group, ...] | None:
-    """Return the axes of one operand and those of the other, the output's last among the second."""
+    """Return the axes of one operand and those of the other; the output's last axis is in the second group."""
     if len(nest.loads) != 2 or not nest.spatial:
         return None
     moves = [tuple(load.stride(axis.var) != 0 for load in nest.loads) for axis in nest.axes]
     spatial = [index for index, axis in enumerate(nest.axes) if not axis.reduces]
-    if any(sum(moves[index]) != 1 for index in spatial):  # depthwise, or no product
+    if any(sum(moves[index]) != 1 for index in spatial):  # depthwise, or not a product
         return None
     columns = tuple(index for index in spatial if moves[index] == moves[spatial[-1]])
     return tuple(index for index in spatial if index not in columns), columns

@@ -47,7 +47,7 @@ def _schedule(function: tirx.PrimFunc, name: str, target: tvm.target.Target) -> 
 
 
 def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules worth measuring; the first is what a function without a record gets.
+    """Return at most ``limit`` schedules worth measuring; a function without a record gets the first.
 
     All keep to the target's threads and shared memory.
     """
@@ -64,7 +64,7 @@ def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: in
 def _list_first(
     function: tirx.PrimFunc, target: tvm.target.Target, limit: int, *, is_product: bool
 ) -> list[s_tir.Schedule]:
-    """Return what goes before products in parts, the most promising first."""
+    """Return the schedules that go before products in parts, the most promising first."""
     matrices = view_matrices(function)
     windows = list_windows(function, limit, only_in_vectors=is_product)
     first = [*list_on_tensor_cores(matrices, target, limit), *windows, *list_staged(matrices, target, limit)]
@@ -74,13 +74,13 @@ def _list_first(
 
 
 def _alternate(first: Sequence[s_tir.Schedule], second: Sequence[s_tir.Schedule]) -> Iterator[s_tir.Schedule]:
-    """Give one of each in turn, so that a search measures the best of both."""
+    """Yield one schedule of each list in turn, so that a search measures the best of both."""
     for pair in zip_longest(first, second):
         yield from (each for each in pair if each is not None)
 
 
 def fits(mod: tvm.ir.IRModule, target: tvm.target.Target) -> bool:
-    """Say whether the scheduled ``main`` keeps to the target's threads and shared memory, by TVM's own analysis."""
+    """Return whether the scheduled ``main`` keeps to the target's threads and shared memory, by TVM's own analysis."""
     skip_tensor_intrinsics()
     rules: dict[str, Any] = {"sch_rules": [], "mutator_probs": {}, "postprocs": [ms.postproc.VerifyGPUCode()]}
     context = ms.TuneContext(mod=mod, target=target, space_generator=ms.space_generator.PostOrderApply(**rules))
@@ -103,6 +103,6 @@ def _schedule_by_dlight(function: tirx.PrimFunc, target: tvm.target.Target) -> I
 
 
 def _is_injective(function: tirx.PrimFunc) -> bool:
-    """Say whether it sums nothing up: then rules for sums find that out after they have inlined all of it, each."""
+    """Return whether the function has no reduction; rules for reductions find this out only after inlining all."""
     variables = [block.iter_vars for block in list_blocks(function) if block.name_hint != "root"]
     return all(each and all(var.iter_type == tirx.IterVar.DataPar for var in each) for each in variables)

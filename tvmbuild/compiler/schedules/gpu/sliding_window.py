@@ -1,6 +1,7 @@
-"""Sums over windows on GPUs (depthwise convolutions, pooling, a picture's first convolution): neighbours in one thread.
+"""Sums over windows on GPUs (depthwise and first convolutions, pooling): a thread computes neighbouring outputs.
 
-A thread computes some neighbouring outputs of a row, and reads what their windows share once, into its registers.
+A thread computes some neighbouring outputs of a row, and reads the elements that their windows share once, into its
+registers.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from tvmbuild.compiler.schedules.gpu.unfold import find_read
 from tvmbuild.compiler.schedules.nest import Axis, Nest, count, require_nest
 
 NEIGHBOURS = {4: (4, 0.0), 2: (1, 0.5), 1: (4, 0.0)}
-"""Outputs of a row that a thread computes, the likeliest first; for channels in vectors of how many, and windows that
-share how much of what they see with the next, at least."""
+"""The numbers of a row's outputs that a thread computes, the likeliest first, with their conditions.
+
+The conditions are the fewest lanes of a vector of channels, and the least share of a window that the next one sees.
+"""
 ENOUGH, ENOUGH_ALONE = 50_000, 35_000
-"""Threads, of neighbours and of single outputs, that keep a card busy; fewer are slower than other rules' (an H200)."""
+"""The threads, with neighbours and with single outputs, that keep a card busy; fewer lose to other rules (an H200)."""
 LOST = 7
-"""One output in so many may lie beyond the end of its row."""
+"""At most one output in this many may lie beyond the end of its row."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +39,28 @@ class Windows:
     block: Any
     last: Any
     seen: Any
-    """The block that makes what the windows see."""
+    """The block that makes the elements that the windows see."""
     extents: tuple[int, ...]
-    """Of the output's axes."""
+    """The extents of the output's axes."""
     row: int
-    """Which of them the row is."""
+    """The index of the row's axis."""
     lanes: int
-    """Neighbours along the last of them that all operands have in vectors; 1 where the row is the last."""
+    """The neighbours along the last axis that all operands have in vectors; 1 if the row is the last axis."""
     seen_in_lanes: bool
-    """Whether what the windows see does so too; else it is the same for all."""
+    """Whether the elements that the windows see are in vectors, too; else they are the same for all lanes."""
     row_in_lanes: bool
-    """Whether the row is the last axis, and what is written there goes through all its operands in vectors."""
+    """Whether the row is the last axis, and the last block goes through all its operands in vectors along it."""
     overlap: float
-    """How much of what a window sees the next one of the row sees too: 2/3 of three elements in steps of one."""
+    """The share of a window that the next one in the row sees, too: 2/3 for three elements in steps of one."""
 
     def count_threads(self, neighbours: int) -> int:
-        """Return how many threads have outputs."""
+        """Return the number of threads that have outputs."""
         row = self.extents[self.row]
         return math.prod(self.extents) // row * -(-row // neighbours) // self.lanes
 
 
 def list_windows(function: tirx.PrimFunc, limit: int, *, only_in_vectors: bool = False) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules, the most promising first; none where no windows overlap or a sum is long."""
+    """Return at most ``limit`` schedules, the most promising first; none if no windows overlap or a sum is long."""
     windows = try_rule(view_windows, function)
     if windows is None or (only_in_vectors and windows.lanes == 1):
         return []
@@ -67,7 +70,7 @@ def list_windows(function: tirx.PrimFunc, limit: int, *, only_in_vectors: bool =
 
 
 def _count_neighbours(windows: Windows) -> list[int]:
-    """Return numbers of outputs of a row that are worth a try, the most promising first."""
+    """Return the numbers of outputs of a row that are worth a try, the most promising first."""
     row = windows.extents[windows.row]
     fitting = [
         each
@@ -78,7 +81,7 @@ def _count_neighbours(windows: Windows) -> list[int]:
 
 
 def slide(windows: Windows, neighbours: int, threads: int, bind: bool = True) -> s_tir.Schedule:
-    """Give each thread so many neighbours of a row; without ``bind`` threads are loops, which a CPU can run."""
+    """Give each thread ``neighbours`` outputs of a row; without ``bind`` threads are loops, which a CPU can run."""
     sch, last = windows.sch.copy(), windows.last
     outer = list(sch.get_loops(last))
     outer[windows.row], few = sch.split(outer[windows.row], [None, neighbours])
@@ -94,7 +97,7 @@ def slide(windows: Windows, neighbours: int, threads: int, bind: bool = True) ->
         sch.vectorize(lane)
     elif windows.row_in_lanes and windows.extents[windows.row] % neighbours == 0:
         sch.vectorize(few)
-    # threads come last: TVM's names for what they compute, shortened before, are not seen to be one another's parts
+    # Threads come last: TVM does not recognise indices that it has simplified before as parts of each other.
     block, thread = sch.split(sch.fuse(*outer) if len(outer) > 1 else outer[0], [None, threads])
     if bind:
         sch.bind(block, "blockIdx.x")
@@ -104,7 +107,7 @@ def slide(windows: Windows, neighbours: int, threads: int, bind: bool = True) ->
 
 
 def _place(sch: s_tir.Schedule, windows: Windows, thread: Any) -> Any:
-    """Compute the sums and what they see where the outputs are; return the outermost loop of the sums' depth."""
+    """Compute the sums and their windows' elements at the outputs; return the outermost loop of the sums' depth."""
     for block in (windows.block, windows.seen):
         sch.set_scope(block, 0, "local")
     sch.compute_at(windows.block, thread, preserve_unit_loops=True)
@@ -125,7 +128,7 @@ def _place(sch: s_tir.Schedule, windows: Windows, thread: Any) -> Any:
 
 
 def view_windows(function: tirx.PrimFunc) -> Windows:
-    """Return the function as a sum over overlapping windows; ScheduleRefused where it is none, or a sum is long."""
+    """Return the function as a sum over overlapping windows; raise ScheduleRefused if it is not, or a sum is long."""
     sch = s_tir.Schedule(function, error_render_level="none")
     blocks = inline_around_sum(sch, keep_operands=True)
     if blocks is None:
@@ -161,7 +164,7 @@ def view_windows(function: tirx.PrimFunc) -> Windows:
 
 
 def _find_seen(sch: s_tir.Schedule, block: Any, load: Access) -> Any:
-    """Return the block that makes what the windows see, a copy where it is an input; inline what makes the rest."""
+    """Return the block that makes the elements of windows, or a copy of an input; inline the other operands' blocks."""
     seen = None
     for maker in sch.get_producers(block):
         if sch.get(maker).writes[0].source.same_as(load.buffer):
@@ -174,7 +177,7 @@ def _find_seen(sch: s_tir.Schedule, block: Any, load: Access) -> Any:
 
 
 def _find_row(nest: Nest) -> tuple[Access, Axis, Axis] | None:
-    """Return the load that is read by windows, the last axis of the output along which they move, and that in them."""
+    """Return the load that windows read, the last output axis along which they move, and the axis within them."""
     for row in reversed(nest.spatial):
         for load in nest.loads if row.extent > 1 else ():
             moved = [index for index in load.indices if uses(index, row.var)]
@@ -185,7 +188,7 @@ def _find_row(nest: Nest) -> tuple[Access, Axis, Axis] | None:
 
 
 def _measure_overlap(load: Access, row: Axis, window: Axis) -> float:
-    """Return how much of what a window sees the next one of the row sees too."""
+    """Return the share of a window that the next one in the row sees, too."""
     step, apart = load.stride(row.var), load.stride(window.var)
     if not step or not apart or step % apart:
         return 0.0
@@ -193,7 +196,7 @@ def _measure_overlap(load: Access, row: Axis, window: Axis) -> float:
 
 
 def _find_in(ending: Nest, nest: Nest, row: Axis) -> int | None:
-    """Return which axis of the last block is that axis of the sum; None where it goes through the outputs otherwise."""
+    """Return the last block's axis for that axis of the sum; None if it goes through the outputs in another order."""
     if nest.store is None or ending.reduced:
         return None
     reads = [each for each in ending.loads if each.buffer.same_as(nest.store.buffer)]
@@ -206,7 +209,7 @@ def _find_in(ending: Nest, nest: Nest, row: Axis) -> int | None:
 
 
 def _wide_order(access: Access, axes: Sequence[Axis]) -> list[int] | None:
-    """Return which of the axes of more than one step each index is; None where one is anything else."""
+    """Return the axis of each index among those of more than one step; None if an index is anything else."""
     order = order_of(access, [axis.var for axis in axes])
     wide = [at for at, axis in enumerate(axes) if axis.extent > 1]
     return None if order is None else [wide.index(at) for at in order if at in wide]

@@ -1,7 +1,7 @@
-"""A schedule by rule for products of matrices on GPUs: a block of threads keeps its operands in shared memory.
+"""A schedule rule for matrix products on GPUs: a block of threads keeps its operands in shared memory.
 
-Rows, columns and depths may be any numbers: what the tiles do not divide is filled with zeros in shared memory, and the
-outputs that are none are not written.
+Rows, columns and depths may be any numbers: zeros in shared memory fill up the tiles, and outputs beyond the end are
+not written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 
 
 def list_staged(product: MatrixProduct | None, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules, the most promising first; none for what is no product of matrices."""
+    """Return at most ``limit`` schedules, the most promising first; none if there is no matrix product."""
     if product is None or product.sizes.rows < MIN_ROWS:
         return []
     if product.is_unfolded and product.sizes.outputs < MIN_OUTPUTS:
@@ -37,7 +37,7 @@ def list_staged(product: MatrixProduct | None, target: tvm.target.Target, limit:
 
 
 def stage(product: MatrixProduct, tile: StagedTile, bind: bool = True) -> s_tir.Schedule:
-    """Return a product scheduled with that tile; without ``bind`` its threads are loops, which a CPU can run."""
+    """Schedule a product with that tile; without ``bind`` its threads are loops, which a CPU can run."""
     return _Staging(product, tile, bind).schedule()
 
 
@@ -69,13 +69,13 @@ class _Staging(TiledProduct):
         return sch
 
     def turn_about(self, block: Any) -> None:
-        """Let the rows that a block's threads sum up at a time lie side by side: they are in other banks."""
+        """Put rows that a block's threads sum up at the same time side by side, so that they are in different banks."""
         sch, threads = self.sch, self.tile.row_threads
         sch.transform_block_layout(block, self.turn(block, threads, 2))
         sch.transform_layout(block, ("write", 0), self.turn(block, threads, 1))
 
     def turn(self, block: Any, threads: int, after: int) -> tirx.IndexMap:
-        """Return a map that makes (…, strip, thread, …) of a row, with ``after`` dimensions behind it."""
+        """Return a map that splits a row to (…, strip, thread, …), with ``after`` dimensions behind it."""
 
         def move(*indices: Any) -> list[Any]:
             at = len(indices) - 1 - after
@@ -87,14 +87,14 @@ class _Staging(TiledProduct):
         return tirx.IndexMap.from_func(move, ndim=dimensions, index_dtype=str(variables[0].var.ty.dtype))
 
     def stage_operand(self, block: Any, which: int) -> Any:
-        """Return the block that has an operand in shared memory, its rows apart by other than the banks' number."""
+        """Return the block with an operand in shared memory; padding puts its rows into different banks."""
         sch, copy = self.sch, self.copy_operand(block, which)
         if which == 0 and self.product.runs[0] > 1:
             sch.storage_align(copy, 0, len(sch.get(copy).writes[0].source.shape) - 2, self.tile.step, ALIGNED)
         return copy
 
     def place_parts(self, block: Any, stages: list[Any]) -> Any:
-        """Give each thread its elements, kept in registers until its part is added up; return its steps' loop."""
+        """Give each thread its elements, kept in registers until its part is added up; return the loop of its steps."""
         sch, tile = self.sch, self.tile
         store = sch.cache_write(block, 0, "local")
         row, row_thread, column, step, inner = sch.get_loops(block)[-5:]
@@ -123,7 +123,7 @@ class _Staging(TiledProduct):
         return step
 
     def fetch(self, block: Any, step: Any, contiguous: bool) -> None:
-        """Have all threads copy an operand to shared memory."""
+        """Let all threads copy an operand to shared memory."""
         sch, tile = self.sch, self.tile
         sch.compute_at(block, step, preserve_unit_loops=True)
         fused = sch.fuse(*self.own_loops(block))

@@ -1,4 +1,4 @@
-"""How a block of threads shares a product whose operands it keeps in shared memory: which tiles, and which are best."""
+"""Tiles by which a block of threads shares a product with its operands in shared memory, and the choice of the best."""
 
 from __future__ import annotations
 
@@ -11,47 +11,49 @@ from tvmbuild.compiler.machine.limits import GpuLimits
 from tvmbuild.compiler.schedules.gpu.tiles import MAX_BLOCKS, WARP
 
 VECTOR = 4
-"""Numbers that a thread reads and writes together."""
+"""The numbers that a thread reads and writes together."""
 ALIGNED = 4
-"""Numbers after each row of the first operand in shared memory, so that rows do not share their banks."""
+"""The numbers after each row of the first operand in shared memory, which put rows into different banks."""
 LANES = 128
-"""Of a multiprocessor."""
+"""The lanes of a multiprocessor."""
 SUMS = 4
-"""Multiplications and additions of a thread in a cycle, beside what is read for them: most hide behind that."""
+"""The multiply-adds of a thread in a cycle beside the reads of their operands: most hide behind these."""
 READING = 1.8
-"""Cycles in which a warp reads the second operand at one depth."""
+"""The cycles in which a warp reads the second operand at one depth."""
 BYTES = 33
-"""That a multiprocessor reads in a cycle from the second-level cache."""
+"""The bytes that a multiprocessor reads from the second-level cache in a cycle."""
 LATENCY = 680
-"""Cycles of a step beside what it computes: the loads of the next, and two barriers."""
+"""The cycles of a step beside its computation: the loads of the next step, and two barriers."""
 GATHER = 100
-"""Cycles of a step for each number that a thread gathers one by one: fitted to 52 kernels of 13 convolutions there."""
+"""The cycles of a step for each number that a thread gathers by itself; fitted to 52 kernels of 13 convolutions."""
 MIN_ROWS = 8
-"""Of fewer there is little that the threads could share."""
+"""The fewest rows: threads could share little of fewer."""
 MIN_OUTPUTS = 4096
-"""Of a sum over windows: few blocks wait for long sums whose operands are gathered one by one.
-12 x 20 of 2,304 products took nine times as long as in parts on an H200, 512 x 49 of 4,608 a third."""
+"""The fewest outputs of a sum over windows: few blocks wait for long sums whose operands are gathered one by one.
+
+12 x 20 of 2,304 products took nine times as long as in parts on an H200, 512 x 49 of 4,608 a third.
+"""
 MAX_WASTE = 1.35
-"""Of what a tile computes over what the product has, where there is such a tile."""
+"""The largest ratio of a tile's computed numbers to the product's, if some tile keeps to it."""
 MIN_THREADS, MAX_THREADS = 64, 256
 
 
 @dataclass(frozen=True)
 class Matrices:
-    """``outer`` products, output[row, column] = sum over ``depth`` of a[row, k] * b[k, column]."""
+    """``outer`` matrix products, output[row, column] = sum over ``depth`` of a[row, k] * b[k, column]."""
 
     outer: int
     rows: int
     columns: int
     depth: int
     operand_bytes: int = 4
-    """Of a number of the operands."""
+    """The bytes of a number of the operands."""
     gathered: tuple[bool, bool] = (False, False)
-    """Whether an operand is what windows see, number by number."""
+    """Whether an operand is gathered from windows, number by number."""
 
     @property
     def outputs(self) -> int:
-        """Return how many numbers it is."""
+        """Return the number of outputs."""
         return self.outer * self.rows * self.columns
 
 
@@ -59,8 +61,8 @@ class Matrices:
 class StagedTile:
     """A block of ``parts`` x ``row_threads`` x ``column_threads`` threads.
 
-    Each adds up one of ``parts`` parts of the sum for ``rows`` x VECTOR elements of the output. ``chunk`` is how much
-    of its part is in shared memory at once.
+    Each thread adds up one of ``parts`` parts of the sum for ``rows`` x VECTOR elements of the output. ``chunk`` is the
+    length of its part that is in shared memory at once.
     """
 
     row_threads: int
@@ -71,51 +73,51 @@ class StagedTile:
 
     @property
     def height(self) -> int:
-        """Return how many rows of the output a block computes."""
+        """Return the number of output rows that a block computes."""
         return self.row_threads * self.rows
 
     @property
     def width(self) -> int:
-        """Return how many columns of the output a block computes."""
+        """Return the number of output columns that a block computes."""
         return self.column_threads * VECTOR
 
     @property
     def step(self) -> int:
-        """Return how much of the depth is in shared memory at once."""
+        """Return the depth that is in shared memory at once."""
         return self.parts * self.chunk
 
     @property
     def threads(self) -> int:
-        """Return the block's."""
+        """Return the number of threads in a block."""
         return self.parts * self.row_threads * self.column_threads
 
     def shared_bytes(self, product: Matrices) -> int:
-        """Return what both operands take, and the parts' sums."""
+        """Return the bytes of both operands and of the parts' sums."""
         staged = self.height * (self.step + ALIGNED) + self.step * self.width
         return staged * product.operand_bytes + self.parts * self.height * self.width * 4
 
     def blocks(self, product: Matrices) -> int:
-        """Return how many blocks compute the product."""
+        """Return the number of blocks that compute the product."""
         return product.outer * math.ceil(product.rows / self.height) * math.ceil(product.columns / self.width)
 
     def waste(self, product: Matrices) -> float:
-        """Return how much it computes, zeros included, over what the product has."""
+        """Return the ratio of the numbers that it computes, zeros included, to the product's."""
         sizes = ((product.rows, self.height), (product.columns, self.width), (product.depth, self.step))
         return math.prod(math.ceil(extent / size) * size / extent for extent, size in sizes)
 
     def fits(self, product: Matrices, limits: GpuLimits) -> bool:
-        """Say whether the target allows it."""
+        """Return whether the target allows the tile."""
         grid = (product.outer, math.ceil(product.rows / self.height), math.ceil(product.columns / self.width))
         enough = max(grid) <= MAX_BLOCKS and self.threads <= limits.threads
         return enough and self.shared_bytes(product) <= limits.shared_bytes
 
     def _gathers(self, product: Matrices) -> float:
-        """Return how many numbers a thread gathers in a step."""
+        """Return the count of numbers that a thread gathers in a step."""
         sides = (side for side, gathered in zip((self.height, self.width), product.gathered, strict=True) if gathered)
         return sum(sides) * self.step / self.threads
 
     def estimate(self, product: Matrices, limits: GpuLimits) -> float:
-        """Return about how many cycles a card takes: fitted to 220 kernels of ten products on an H200."""
+        """Return the approximate cycles of a card: fitted to 220 kernels of ten products on an H200."""
         warps = max(1, self.threads // WARP)
         steps = math.ceil(product.depth / self.step)
         sums = self.height * self.width * self.step / SUMS / min(LANES, warps * WARP)
@@ -137,7 +139,7 @@ def list_staged_tiles(product: Matrices, limits: GpuLimits, limit: int) -> list[
     tiles = [tile for tile in fitting if tile.waste(product) <= MAX_WASTE] or fitting
     tiles.sort(key=lambda tile: (tile.estimate(product, limits), tile.threads, tile.parts, tile.rows, tile.row_threads))
     best: dict[tuple[int, int], StagedTile] = {}
-    for tile in tiles:  # of each number of parts and of rows, for no estimate is that good
+    for tile in tiles:  # one for each number of parts and of rows, because no estimate is that good
         best.setdefault((tile.parts, tile.rows), tile)
     chosen = set(best.values())
     return [*best.values(), *(tile for tile in tiles if tile not in chosen)][:limit]

@@ -1,4 +1,4 @@
-"""Functions of one reduction on GPUs (a sum, a maximum): the rest is computed with it, short ones in one thread."""
+"""GPU functions of one reduction (a sum, a maximum): the rest is computed with it, short ones in one thread."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from tvmbuild.compiler.schedules.attempt import ScheduleRefused, try_rule
 from tvmbuild.compiler.schedules.nest import Nest, require_nest
 
 SHORT = 64
-"""Elements that one thread adds up. DLight would give each output a block of threads, whatever the sum's length."""
+"""The most elements that one thread adds up. DLight gives each output a block of threads, whatever the sum's length."""
 THREADS = (128, 256, 64)
-"""Of a block, the likeliest first."""
+"""The threads of a block, the likeliest number first."""
 TOGETHER = 4
-"""Neighbouring outputs of a thread at most: 8 bytes of each operand of float16, 16 of float32."""
+"""The most neighbouring outputs of a thread: 8 bytes of each operand of float16, 16 of float32."""
 LONGEST = 128
-"""Bits that a thread reads and writes at once."""
+"""The most bits that a thread reads or writes at once."""
 ENOUGH = 1 << 16
-"""Threads that keep a card busy: a thread has several outputs only where there are more."""
+"""The threads that keep a card busy: a thread has several outputs only if there are more."""
 Group = tuple[int, ...]
-"""Axes that become one."""
+"""Axes that become one axis."""
 Grouping = Callable[[Nest], tuple[Group, ...] | None]
 
 
 @dataclass(frozen=True)
 class Isolated:
-    """A function of two blocks: one sums, over (group of axes, …, depth), the other writes, over (group, …)."""
+    """A function of two blocks: one sums over (group of axes, …, depth), the other writes over (group, …)."""
 
     sch: s_tir.Schedule
     block: Any
     last: Any
     extents: tuple[int, ...]
-    """Of each group and of the depth."""
+    """The extents of each group and of the depth."""
     sum_bytes: int
     beside: int = 1
-    """So many neighbouring outputs, from a multiple of it on, are of operands that are neighbours or the same."""
+    """The neighbouring outputs, from a multiple of it on, whose operands are neighbours or the same."""
     run: int = 1
-    """So many steps of the depth, from a multiple of it on, are neighbours in one of the operands."""
+    """The steps of the depth, from a multiple of it on, that are neighbours in one of the operands."""
 
 
 def list_short_sums(function: tirx.PrimFunc, limit: int, *, only_in_vectors: bool = False) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules with threads of their own outputs; none where a sum is long, or not one."""
+    """Return at most ``limit`` schedules with one thread for each sum; none if a sum is long, or not the only one."""
     sums = isolate_sum(function, take_outputs)
     if sums is None or sums.extents[1] > SHORT:
         return []
@@ -59,7 +59,7 @@ def list_short_sums(function: tirx.PrimFunc, limit: int, *, only_in_vectors: boo
 
 
 def count_together(sums: Isolated) -> int:
-    """Return how many outputs a thread should have: as many as are read in vectors, where threads are left enough."""
+    """Return the number of outputs for each thread: as many as vectors read, if enough threads are left."""
     together = sums.beside
     while together > 1 and sums.extents[0] // together < ENOUGH:
         together //= 2
@@ -88,10 +88,10 @@ def add_up_alone(sums: Isolated, threads: int, together: int = 1, bind: bool = T
 
 
 def inline_around_sum(sch: s_tir.Schedule, *, keep_operands: bool = False) -> tuple[Any, Any | None] | None:
-    """Inline all but one sum and the block that writes the output; return both, or None where there is not one sum.
+    """Inline all blocks except the sum and the one that writes the output; return both, or None without just one sum.
 
-    Where nothing follows the sum, it writes the output itself, and the second is None. ``keep_operands`` leaves what
-    the sum reads to the blocks that make it.
+    If nothing follows the sum, it writes the output itself, and the second is None. ``keep_operands`` keeps the blocks
+    that make the sum's operands.
     """
     infos = normalize_prim_func(sch) or []
     sums = [index for index, info in enumerate(infos) if info.is_reduction()]
@@ -107,9 +107,9 @@ def inline_around_sum(sch: s_tir.Schedule, *, keep_operands: bool = False) -> tu
 
 
 def isolate_sum(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
-    """Inline all but one sum and the block that writes the output; None where there is not one sum.
+    """Inline all blocks except one sum and the one that writes the output; None without exactly one sum.
 
-    ``group`` says which axes of the sum become one; None where it has no use for them.
+    ``group`` returns the axes of the sum that become one, or None if it cannot use them.
     """
     return try_rule(_isolate, function, group)
 
@@ -137,13 +137,13 @@ def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated:
 
 
 def _count_run(nest: Nest) -> int:
-    """Return how many steps of the innermost reduction are neighbours in an operand."""
+    """Return the number of steps of the innermost reduction that are neighbours in an operand."""
     inner = [axis for axis in nest.axes if axis.reduces and axis.extent > 1][-1:]
     return next((axis.extent for axis in inner if any(load.stride(axis.var) == 1 for load in nest.loads)), 1)
 
 
 def _count_beside(nest: Nest) -> int:
-    """Return how many steps along the last axis of the outputs a thread takes in one vector."""
+    """Return the number of steps along the outputs' last axis that a thread takes in one vector."""
     wide = [axis for axis in nest.spatial if axis.extent > 1]
     if not wide or not nest.is_in_lanes(wide[-1]):
         return 1
@@ -156,7 +156,7 @@ def take_outputs(nest: Nest) -> tuple[Group, ...]:
 
 
 def join_groups(sch: s_tir.Schedule, nest: Nest, ending: Nest, groups: Sequence[Group]) -> bool:
-    """Make one axis of each group, in the sum, in what it stores, and in the last block; False where they differ there.
+    """Join each group of axes in the sum, in its output and in the last block; return False if these do not agree.
 
     The last group is the depth.
     """
@@ -171,9 +171,9 @@ def join_groups(sch: s_tir.Schedule, nest: Nest, ending: Nest, groups: Sequence[
 
 
 def change_layout(sch: s_tir.Schedule, block: Any, buffer: tuple[str, int], index_map: tirx.IndexMap) -> None:
-    """Lay out a buffer of the block by the map; ScheduleRefused where TVM cannot invert it.
+    """Change the layout of a buffer of the block by the map; raise ScheduleRefused if TVM cannot invert it.
 
-    It cannot for some maps with dimensions of one element, and says so by an InternalError.
+    For some maps with dimensions of one element TVM cannot, and raises an InternalError.
     """
     try:
         sch.transform_layout(block, buffer, index_map)
@@ -182,7 +182,7 @@ def change_layout(sch: s_tir.Schedule, block: Any, buffer: tuple[str, int], inde
 
 
 def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Group], list[Group]] | None:
-    """Return the groups as dimensions of what the sum stores, and as axes of the last block; None where that differs.
+    """Return the groups as dimensions of the sum's output and as axes of the last block; None if these do not agree.
 
     Dimensions of one element belong to the last group.
     """
@@ -199,7 +199,7 @@ def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Grou
     if any(
         ending.axes[axis].extent != nest.store.shape[index] for index, axis in enumerate(reads[0]) if axis is not None
     ):
-        return None  # it takes a part of them
+        return None  # it reads only a part of them
     owner = {axis: number for number, group in enumerate(groups) for axis in group}
     owners = [len(groups) - 1 if axis is None else owner[axis] for axis in positions]
     stored = [tuple(index for index, each in enumerate(owners) if each == number) for number in range(len(groups))]
@@ -210,12 +210,12 @@ def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Grou
 
 
 def _positions(indices: Sequence[Any], nest: Nest) -> list[int | None]:
-    """Return which axis each index is; None for constants and for anything else."""
+    """Return the axis of each index; None for constants and anything else."""
     return [next((at for at, axis in enumerate(nest.axes) if axis.var.same_as(index)), None) for index in indices]
 
 
 def join_axes(extents: Sequence[int], groups: Sequence[Group]) -> tirx.IndexMap:
-    """Return the map that makes one axis of each group."""
+    """Return the map that joins each group to one axis."""
 
     def fuse(*indices: Any) -> list[Any]:
         return [_mix(indices, extents, group) for group in groups]

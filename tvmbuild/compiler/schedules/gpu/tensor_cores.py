@@ -1,7 +1,7 @@
-"""A schedule by rule for products on NVIDIA's tensor cores: warps multiply tiles of 16 x 16.
+"""A schedule rule for products on NVIDIA's tensor cores: warps multiply tiles of 16 x 16.
 
-A block of threads keeps its operands in shared memory, each warp's sums stay in its registers, as fragments; they go
-through shared memory to what follows, which any thread computes of any element.
+A block of threads keeps its operands in shared memory, and each warp its sums in registers, as fragments. The sums go
+through shared memory to the epilogue, in which any thread computes any element.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tvmbuild.compiler.schedules.gpu.tiles import WARP
 from tvmbuild.compiler.schedules.gpu.warp_tiles import VECTOR_BYTES, WarpTile, list_warp_tiles
 
 FEWEST = 8
-"""Rows, or columns, of a product: a tile filled up with zeros is faster than other rules down to there (an H200)."""
+"""The fewest rows or columns of a product: down to this, a tile filled up with zeros beats other rules (an H200)."""
 WRITTEN = 4
-"""Numbers of what follows that a thread computes together: at most, what divides their rows."""
+"""The most numbers of the epilogue that a thread computes together; the number divides their rows."""
 
 
 def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules, the most promising first; none for what tensor cores do not multiply."""
+    """Return at most ``limit`` schedules, the most promising first; none if tensor cores do not suit it."""
     if product is None or not _suits(product, target):
         return []
     limits, ahead = staging_limits(target.attrs), copies_asynchronously(target)
@@ -40,7 +40,7 @@ def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Targe
 
 
 def multiply(product: MatrixProduct, tile: WarpTile, bind: bool = True) -> s_tir.Schedule:
-    """Return a product, summed up in float32, scheduled with that tile.
+    """Schedule a product, summed up in float32, with that tile.
 
     Without ``bind`` threads and fragments are loops, which a CPU can run.
     """
@@ -48,7 +48,7 @@ def multiply(product: MatrixProduct, tile: WarpTile, bind: bool = True) -> s_tir
 
 
 def _suits(product: MatrixProduct, target: tvm.target.Target) -> bool:
-    """Say whether tensor cores take the operands, threads can copy them in vectors, and they fill enough of a tile."""
+    """Return whether tensor cores take the operands, threads can copy these in vectors, and they fill a tile enough."""
     sizes, tf32 = product.sizes, allows_tf32(product.sch.mod["main"])
     return (
         product.operand_type in tensor_core_types(target, tf32=tf32)
@@ -68,7 +68,7 @@ class _Multiplying(TiledProduct):
         self.intrinsics = register_tensor_cores(product.operand_type)
         self.depth = self.intrinsics.depth
         self.tiles: list[tuple[Any, str]] = []
-        """Loops around a tile, and the intrinsic that is in their place in the end."""
+        """The loops around a tile, and the intrinsic that replaces them at the end."""
 
     def schedule(self) -> s_tir.Schedule:
         sch = self.sch
@@ -99,7 +99,7 @@ class _Multiplying(TiledProduct):
         return sch
 
     def fetch_ahead(self, steps: Any) -> None:
-        """Have the operands of the next steps on their way while one is multiplied: no thread waits for its copies."""
+        """Fetch the operands of the next steps during a multiplication, so that no thread waits for its copies."""
         if not self.tile.ahead or not self.binds:
             return
         self.sch.annotate(steps, "software_pipeline_stage", [0, 0, self.tile.ahead])
@@ -107,13 +107,13 @@ class _Multiplying(TiledProduct):
         self.sch.annotate(steps, "software_pipeline_async_stages", [0])
 
     def count_written(self, last: Any) -> int:
-        """Return how much of the output a thread computes together; TVM's vectors of bools are none of CUDA's."""
+        """Return the number of outputs that a thread computes together; CUDA does not have TVM's vectors of bools."""
         block = self.sch.get(last)
         is_bool = any(str(region.source.dtype) == "bool" for region in (*block.reads, *block.writes))
         return 1 if is_bool else math.gcd(self.product.sizes.columns, WRITTEN)
 
     def share_out(self, loop: Any, few: int) -> None:
-        """Have all the block's threads go through a loop, so many steps at a time."""
+        """Let all the block's threads go through a loop, ``few`` steps at a time."""
         sch = self.sch
         rest, warp, thread, together = sch.split(loop, [None, self.tile.warps, WARP, few])
         self.bind(warp, "threadIdx.y")
@@ -134,7 +134,7 @@ class _Multiplying(TiledProduct):
         return warp
 
     def place_sum(self, block: Any) -> tuple[Any, Any]:
-        """Sum up tile by tile; return the loop of steps and that of the tiles in one."""
+        """Sum up tile by tile; return the loop of steps and the loop over the tiles in one step."""
         sch, tile = self.sch, self.tile
         row, column, depth = sch.get_loops(block)[-3:]
         row, inner_row = sch.split(row, [None, SIDE])

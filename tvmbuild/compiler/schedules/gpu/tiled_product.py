@@ -1,4 +1,4 @@
-"""What schedules of products of matrices share: blocks of threads that each compute a tile of the output."""
+"""The common base for schedules of matrix products: each block of threads computes a tile of the output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 
 
 class Tile(Protocol):
-    """Rows and columns of the output that a block computes, and how much of the depth it has at once."""
+    """The rows and columns of the output that a block computes, and the depth that it has at once."""
 
     @property
     def height(self) -> int: ...  # noqa: D102 - the class says it
@@ -32,9 +32,9 @@ class TiledProduct:
             self.sch.bind(loop, axis)
 
     def fill_up(self, scope: str) -> tuple[Any, Any]:
-        """Fill up what the tile does not divide; return the sum and what writes the output.
+        """Fill up the sum to whole tiles; return the sum and the block that writes the output.
 
-        Where the sum itself does so, it writes to ``scope``, and a copy of that is the output.
+        If the sum itself writes the output, it now writes to ``scope``, and a copy of that is the output.
         """
         sch, sizes, block, last = self.sch, self.product.sizes, self.product.block, self.product.last
         given = (sizes.rows, sizes.columns, sizes.depth)
@@ -75,5 +75,5 @@ class TiledProduct:
         return makers[0]
 
     def own_loops(self, block: Any) -> list[Any]:
-        """Return the loops that a copy has of its own: one for each dimension."""
+        """Return the loops of a copy's own, one for each dimension."""
         return list(self.sch.get_loops(block)[-len(self.sch.get(block).iter_vars) :])

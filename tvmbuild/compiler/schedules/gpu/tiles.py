@@ -1,4 +1,4 @@
-"""How a block of a GPU's threads shares a product of matrices: which tiles there are, and which seem fastest."""
+"""Tiles by which a block of a GPU's threads shares a matrix product, and the choice of the fastest."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tvmbuild.compiler.machine.machine import divisors
 
 WARP = 32
 UNROLLED = 4
-"""Steps along the sum whose loads are under way together."""
+"""The steps along the sum whose loads are in flight together."""
 MIN_THREADS, MAX_THREADS = 64, 512
 MAX_ROWS, MAX_COLUMNS = 8, 4
 MAX_PARTS = 64
 MAX_SUMS = 32
-"""Running sums in a thread's registers."""
+"""The most running sums in a thread's registers."""
 MAX_BLOCKS = 65535
-"""Along one axis of the grid: CUDA's limit for the second, and all that Vulkan promises of any."""
+"""The most blocks along one axis of the grid: CUDA's limit for the second axis, and Vulkan's guarantee for all."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Product:
     columns: int
     depth: int
     sum_bytes: int = 4
-    """Of a running sum."""
+    """The bytes of a running sum."""
 
 
 @dataclass(frozen=True)
 class Tile:
     """A block of ``row_threads`` x ``column_threads`` x ``parts`` threads.
 
-    Each adds up one of ``parts`` parts of the sum, for ``rows`` x ``columns`` elements of the output.
+    Each thread adds up one of ``parts`` parts of the sum, for ``rows`` x ``columns`` elements of the output.
     """
 
     row_threads: int
@@ -48,36 +48,36 @@ class Tile:
 
     @property
     def height(self) -> int:
-        """Return how many rows of the output a block computes."""
+        """Return the number of output rows that a block computes."""
         return self.row_threads * self.rows
 
     @property
     def width(self) -> int:
-        """Return how many columns of the output a block computes."""
+        """Return the number of output columns that a block computes."""
         return self.column_threads * self.columns
 
     @property
     def threads(self) -> int:
-        """Return the block's."""
+        """Return the number of threads in a block."""
         return self.row_threads * self.column_threads * self.parts
 
     def shared_bytes(self, product: Product) -> int:
-        """Return what the parts' sums take."""
+        """Return the bytes of the parts' sums."""
         return self.parts * self.height * self.width * product.sum_bytes
 
     def blocks(self, product: Product) -> int:
-        """Return how many blocks compute the product."""
+        """Return the number of blocks that compute the product."""
         return product.rows // self.height * (product.columns // self.width)
 
     def fits(self, product: Product, limits: GpuLimits) -> bool:
-        """Say whether the target allows it."""
+        """Return whether the target allows the tile."""
         grid = max(product.rows // self.height, product.columns // self.width)
         return (
             self.threads <= limits.threads and self.shared_bytes(product) <= limits.shared_bytes and grid <= MAX_BLOCKS
         )
 
     def estimate(self, product: Product, limits: GpuLimits) -> float:
-        """Return about how many cycles a card takes: to choose by, not to believe."""
+        """Return a rough number of cycles, good enough to choose a tile."""
         warps = math.ceil(self.threads / WARP)
         steps = product.depth // self.parts
         groups = math.ceil(WARP / self.column_threads)
@@ -95,14 +95,14 @@ def list_tiles(product: Product, limits: GpuLimits, limit: int) -> list[Tile]:
     tiles = [tile for tile in _all_tiles(product) if tile.fits(product, limits)]
     tiles.sort(key=lambda tile: (tile.estimate(product, limits), tile.threads, tile.parts, tile.rows, tile.row_threads))
     best: dict[tuple[int, int], Tile] = {}
-    for tile in tiles:  # of each number of parts and of sums, for no estimate is that good
+    for tile in tiles:  # one for each number of parts and of sums, because no estimate is that good
         best.setdefault((tile.parts, tile.rows * tile.columns), tile)
     chosen = set(best.values())
     return [*best.values(), *(tile for tile in tiles if tile not in chosen)][:limit]
 
 
 def _all_tiles(product: Product) -> Iterable[Tile]:
-    """Return the tiles that divide the product without a rest."""
+    """Yield the tiles that divide the product without a rest."""
     heights = _pairs(product.rows, WARP, MAX_ROWS)
     widths = _pairs(product.columns, 2 * WARP, MAX_COLUMNS)
     parts = [part for part in divisors(product.depth, MAX_PARTS) if 1 < part < product.depth]
@@ -115,7 +115,7 @@ def _all_tiles(product: Product) -> Iterable[Tile]:
 
 
 def _pairs(extent: int, most_threads: int, most_elements: int) -> list[tuple[int, int]]:
-    """Return (threads, elements of each) that divide the extent."""
+    """Return the pairs (threads, elements of each) that divide the extent."""
     return [
         (threads, elements)
         for threads in divisors(extent, most_threads)

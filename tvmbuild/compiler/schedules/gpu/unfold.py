@@ -1,6 +1,6 @@
-"""Sums over windows with one operand written out: what each window sees is a row of a matrix of its own.
+"""Sums over windows with one operand unfolded (im2col): the elements that a window sees are a row of a matrix.
 
-The matrix is never in memory as a whole: schedules compute of it what they have in shared memory.
+The matrix is never in memory as a whole: schedules compute only the part that they have in shared memory.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tvmbuild.compiler.schedules.gpu.sums import inline_around_sum
 from tvmbuild.compiler.schedules.nest import view_nest
 
 TOGETHER = 8
-"""Numbers that a thread copies together at most; of fewer than half as many it copies each."""
+"""The most numbers that a thread copies together; if fewer than half as many are contiguous, it copies them singly."""
 
 
 def unfold_windows(function: tirx.PrimFunc) -> tuple[s_tir.Schedule, Any, Any | None, Any] | None:
-    """Return the schedule, its sum, what writes the output (None: the sum), and the block that writes windows out.
+    """Return the schedule, its sum, the block that writes the output (None: the sum), and the one that unfolds windows.
 
-    None where there is not one sum, or not one operand that is read by windows or steps.
+    The result is None without exactly one sum, or without exactly one operand that is read by windows or steps.
     """
     sch = s_tir.Schedule(function, error_render_level="none")
     blocks = inline_around_sum(sch, keep_operands=True)
@@ -42,12 +42,12 @@ def unfold_windows(function: tirx.PrimFunc) -> tuple[s_tir.Schedule, Any, Any | 
 
 
 def find_read(block: Any, load: Access) -> int:
-    """Return which of the block's reads it is."""
+    """Return the load's index among the block's reads."""
     return next(at for at, region in enumerate(block.reads) if region.source.same_as(load.buffer))
 
 
 def measure_run(sch: s_tir.Schedule, unfolded: Any, dimension: int) -> int:
-    """Return how many numbers along a dimension of what is written out lie side by side where they are read."""
+    """Return how many elements along a dimension of the unfolded operand are contiguous where they are read."""
     nest = view_nest(sch, unfolded)
     if nest is None or nest.is_conditional_on(nest.axes[dimension]):
         return 1
@@ -58,6 +58,6 @@ def measure_run(sch: s_tir.Schedule, unfolded: Any, dimension: int) -> int:
 
 
 def _measure(load: Access, var: Any) -> int:
-    """Return the last dimension's extent where that variable alone moves along it; 1 where it moves elsewhere."""
+    """Return the last dimension's extent if the variable alone moves along it; 1 if it moves elsewhere, else 0."""
     at_last = load.stride(var) == 1 and load.indices[-1].same_as(var)
     return load.shape[-1] if at_last else 0 if not any(uses(index, var) for index in load.indices) else 1

@@ -1,4 +1,4 @@
-"""How the warps of a block share a product on tensor cores: which tiles there are, and which are best."""
+"""Tiles by which the warps of a block share a product on tensor cores, and the choice of the best."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from tvmbuild.compiler.machine.limits import GpuLimits
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
 
 VECTOR_BYTES = 16
-"""That a thread copies at once, and that follow each row of an operand in shared memory: rows in other banks."""
+"""The bytes that a thread copies at once, and that pad each row in shared memory, so that rows are in other banks."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """Microseconds of a tile, fitted to 135 products of five networks on an H200 (2026-11-25).
+    """The microseconds of a tile, fitted to 135 products of five networks on an H200 (2026-11-25).
 
-    Of those the tile that these choose takes 1.05 times as long as the best of 50, 1.22 times at worst. On other cards
-    they are others, and in about the same proportions.
+    For these products, the tile that the times choose takes 1.05 times as long as the best of 50, 1.22 times at worst.
+    Other cards have other times, in about the same proportions.
     """
 
     alone: float
-    """Of a step of the only block of a multiprocessor: most of it is waiting for the operands."""
+    """The time of a step of a multiprocessor's only block: most of it is waiting for the operands."""
     among: float
-    """Of a step among others, which hide the waiting."""
+    """The time of a step among those of other blocks, which hide the waiting."""
     writing: float
-    """Of what follows the sums of a block."""
+    """The time of a block's work after its sums."""
 
 
 @dataclass(frozen=True)
@@ -38,41 +38,41 @@ class WarpTile:
     columns: int
     chunk: int
     ahead: int
-    """Steps whose operands are on their way while one is multiplied."""
+    """The number of steps whose operands are in flight while one is multiplied."""
     times: Times
 
     @property
     def height(self) -> int:
-        """Return how many rows of the output a block computes."""
+        """Return the number of output rows that a block computes."""
         return self.down * self.rows * SIDE
 
     @property
     def width(self) -> int:
-        """Return how many columns of the output a block computes."""
+        """Return the number of output columns that a block computes."""
         return self.across * self.columns * SIDE
 
     @property
     def step(self) -> int:
-        """Return how much of the depth is in shared memory at once."""
+        """Return the depth that is in shared memory at once."""
         return self.chunk * SIDE
 
     def shared_bytes(self, operand_bytes: int) -> int:
-        """Return what a block keeps in shared memory: steps of both operands, and its part of the output."""
+        """Return the bytes that a block keeps in shared memory: steps of both operands, and its part of the output."""
         after = VECTOR_BYTES // operand_bytes
         numbers = self.height * (self.step + after) + self.step * (self.width + after)
         return operand_bytes * numbers * (self.ahead + 1) + 4 * self.height * self.width
 
     @property
     def warps(self) -> int:
-        """Return the block's."""
+        """Return the number of warps in a block."""
         return self.down * self.across
 
     def count_blocks(self, product: Matrices) -> int:
-        """Return how many blocks a product takes."""
+        """Return the number of blocks that a product takes."""
         return product.outer * -(-product.rows // self.height) * -(-product.columns // self.width)
 
     def estimate(self, product: Matrices, multiprocessors: int) -> float:
-        """Return the microseconds of a product, without what every kernel takes."""
+        """Return the microseconds of a product, without the time that every kernel takes."""
         turns = self.count_blocks(product) / multiprocessors
         steps = -(-product.depth // self.step)
         return steps * max(self.times.alone, self.times.among * turns) + self.times.writing * max(1, turns)
@@ -95,13 +95,13 @@ TILES = (
     WarpTile(2, 2, 1, 1, 2, 2, Times(0.161, 0.089, 0.768)),
     WarpTile(2, 2, 4, 4, 2, 0, Times(0.720, 0.553, 2.500)),
 )
-"""The last wants more shared memory than targets state, and was timed by hand."""
+"""The tiles and their times. The last tile wants more shared memory than targets state, and was timed by hand."""
 _MAX_OUTER = 65535
-"""Of the third dimension of a grid, and of the second."""
+"""The most blocks along the third axis of a grid, and along the second."""
 
 
 def list_warp_tiles(product: Matrices, limits: GpuLimits, limit: int, *, ahead: bool = True) -> list[WarpTile]:
-    """Return at most ``limit`` tiles that a card takes, those that should take least time first.
+    """Return at most ``limit`` tiles that fit the card, those with the least estimated time first.
 
     Without ``ahead`` the card cannot copy to shared memory while it multiplies.
     """

@@ -1,1 +1,1 @@
-"""Operators of com.microsoft: what ONNX Runtime makes of a model when it optimises it, and exporters for it."""
+"""Operators of com.microsoft, which ONNX Runtime writes when it optimises a model, and exporters write for it."""

@@ -1,4 +1,4 @@
-"""GELU in its forms."""
+"""The forms of GELU."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fast_gelu(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def quick_gelu(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand QuickGelu, SiLU of a multiple."""
+    """Expand QuickGelu, which is x · sigmoid(alpha · x)."""
     composer = NodeComposer(node, scope)
     value, alpha = node.input[0], composer.attributes.get("alpha", 1.702)
     scaled = value if alpha == 1 else composer.add("Mul", value, composer.number(alpha))

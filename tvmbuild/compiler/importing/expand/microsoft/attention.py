@@ -1,4 +1,4 @@
-"""Attention and MultiHeadAttention, written out as exporters write attention: products, Softmax, what masks add."""
+"""Attention and MultiHeadAttention, written out as exporters write attention: products, added masks, Softmax."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def multi_head_attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand MultiHeadAttention, whose projections are done before it, but for their bias."""
+    """Expand MultiHeadAttention, whose projections precede it, except for their bias."""
     composer = NodeComposer(node, scope)
     composer.refuse_inputs({8: "past_sequence_length", 9: "cache_indirection"})
     composer.refuse_outputs((3,))
@@ -67,7 +67,7 @@ def multi_head_attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def soften(composer: NodeComposer, scores: str, size: int, masks: list[str]) -> str:
-    """Scale the scores, add what masks there are (an empty name is none) and return their Softmax."""
+    """Scale the scores, add the masks (empty names are skipped) and return the Softmax."""
     scale = composer.attributes.get("scale", 0.0) or size**-0.5
     scores = composer.add("Mul", scores, composer.number(scale))
     for mask in filter(None, masks):
@@ -104,7 +104,7 @@ def _operands(composer: NodeComposer) -> list[str]:
 
 
 def _last(shape: Shape | None, heads: int) -> int:
-    """Return the width of all heads of [batch, tokens, width] or [batch, heads, tokens, size]."""
+    """Return the total width of the heads of [batch, tokens, width] or [batch, heads, tokens, size]."""
     shape = shape or ()
     return shape[2] if len(shape) == _FLAT else heads * shape[3]
 
@@ -119,7 +119,10 @@ def _causal(composer: NodeComposer, tokens: tuple[int, int]) -> list[str]:
 
 
 def _mask(composer: NodeComposer, place: int, tokens: tuple[int, int]) -> list[str]:
-    """Return what the mask adds to scores [batch, heads, tokens, total]: numbers of keys, or 0 where one is masked."""
+    """Return the term that the mask adds to scores [batch, heads, tokens, total].
+
+    The mask gives the number of keys, or has 0 for each masked one.
+    """
     mask, shape = composer.input(place), composer.known_shape(place)
     if shape is None:
         return []

@@ -1,4 +1,4 @@
-"""GroupQueryAttention: fewer heads of keys and values than of queries, and a cache that a step writes into."""
+"""GroupQueryAttention: fewer heads of keys and values than of queries, and a cache that each step extends."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class _Sizes:
     tokens: int
     past: int
     total: int
-    """How long the cache is after the step."""
+    """The length of the cache after the step."""
     heads: int
     groups: int
     size: int
     first: bool
-    """Whether the step has the first tokens: the cache holds nothing yet, whatever its length."""
+    """Whether the step has the first tokens: the cache is still empty, whatever its length."""
 
 
 def group_query_attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand the operator; None where shapes, or how many tokens there are, are not known."""
+    """Expand the operator; None if shapes or the number of tokens are unknown."""
     composer = NodeComposer(node, scope)
     composer.refuse_inputs(_UNKNOWN_INPUTS)
     composer.refuse_attributes(_UNKNOWN_ATTRIBUTES)
@@ -49,7 +49,7 @@ def group_query_attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         return None
     sizes = _measure(composer)
     query, key, value = _operands(composer, sizes)
-    lengths = composer.add("Cast", composer.input(5), to=TensorProto.INT64)  # [batch], less one
+    lengths = composer.add("Cast", composer.input(5), to=TensorProto.INT64)  # [batch], minus one
     offset = composer.constant(np.array(1 - sizes.tokens))
     starts = composer.constant(np.zeros(sizes.batch, np.int64)) if sizes.first else composer.add("Add", lengths, offset)
     places = composer.add("Add", composer.unsqueeze(starts, [1]), composer.constant(np.arange(sizes.tokens)[None]))
@@ -94,7 +94,7 @@ def _operands(composer: NodeComposer, sizes: _Sizes) -> list[str]:
 
 
 def _store(composer: NodeComposer, sizes: _Sizes, place: int, new: tuple[str, str]) -> str:
-    """Return the cache with the new rows, which start at the second's places, in it."""
+    """Return the cache with the new rows written into it; ``new`` is the rows and their first positions."""
     rows, starts = new
     shape = (sizes.batch, sizes.groups, sizes.total, sizes.size)
     if sizes.past == 0 and sizes.total == sizes.tokens:
@@ -134,7 +134,7 @@ def _attend(composer: NodeComposer, sizes: _Sizes, operands: tuple[str, str, str
 
 
 def _fit(composer: NodeComposer, bias: str, total: int) -> str:
-    """Return what is added to scores, as wide as the cache: cells behind its end are masked anyway."""
+    """Widen the bias of scores to the cache's width: the cells behind its end are masked anyway."""
     shape = composer.scope.shape(bias)
     missing = total - shape[3] if shape else 0
     if missing <= 0:

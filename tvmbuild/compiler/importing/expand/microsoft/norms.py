@@ -1,4 +1,4 @@
-"""Normalisations along the last axis, with what is added before them."""
+"""Normalisations along the last axis, with the sums before them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 
 _AXES_AS_INPUT = 18
 _EPSILON = 1e-12
-"""Of com.microsoft's; ONNX's have 1e-5."""
+"""The epsilon of com.microsoft's operators; ONNX's is 1e-5."""
 
 
 def skip_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand the normalisation of a sum: the value, what skips the layer, a bias."""
+    """Expand the normalised sum of the value, the skip connection and a bias."""
     composer = NodeComposer(node, scope)
     composer.refuse_outputs((1, 2))
     total = _add_up(composer, (0, 1, 4))
@@ -26,7 +26,7 @@ def skip_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None
 
 
 def skip_simplified_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Do the same without a mean."""
+    """Expand the normalised sum as above, but without subtracting the mean."""
     composer = NodeComposer(node, scope)
     composer.refuse_outputs((1, 2))
     total = _add_up(composer, (0, 1, 3))
@@ -52,7 +52,7 @@ def simplified_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes 
 
 
 def embed_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand the normalised sum of a token's embeddings: its word's, its place's, its segment's."""
+    """Expand the normalised sum of a token's embeddings: word, position and segment."""
     composer = NodeComposer(node, scope)
     words, segments, places = composer.input(0), composer.input(1), composer.input(8)
     shape = composer.known_shape(0)
@@ -98,7 +98,7 @@ def _normalize(composer: NodeComposer, value: str, epsilon: float) -> str:
 
 
 def _divide_by_root(composer: NodeComposer, value: str, default: float) -> str:
-    """Divide by the root of the mean square; half precision is not enough for squares."""
+    """Divide by the root of the mean square; half precision is too narrow for the squares."""
     epsilon, kind = composer.attributes.get("epsilon", default), composer.kind
     narrow = kind == TensorProto.FLOAT16
     if narrow:

@@ -1,4 +1,4 @@
-"""Rotary embeddings: pairs of numbers are turned by an angle that grows with the token's place."""
+"""Rotary embeddings: pairs of numbers are rotated by an angle that grows with the token's position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 
 @dataclass(frozen=True)
 class Turns:
-    """Names of cosines and sines [batch, 1, tokens, half]; ``half`` as a number; whether pairs are neighbours."""
+    """The names of cosines and sines [batch, 1, tokens, half]; ``half``; and whether pairs are neighbours."""
 
     cosines: str
     sines: str
@@ -22,7 +22,7 @@ class Turns:
 
 
 def rotary_embedding(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand com.microsoft's, whose positions come before its tables."""
+    """Expand com.microsoft's operator, whose positions come before its tables."""
     composer = NodeComposer(node, scope)
     composer.refuse_attributes({"is_packed_batching": 0, "scale": 1.0})
     shape, tables, positions = (composer.known_shape(place) for place in (0, 2, 1))
@@ -36,7 +36,7 @@ def rotary_embedding(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     else:
         value, size, tokens = node.input[0], shape[3], shape[2]
     places = composer.input(1)
-    if len(positions) == 1:  # the first token's
+    if len(positions) == 1:  # only the first token's position is given
         places = composer.add("Add", composer.unsqueeze(places, [1]), composer.constant(np.arange(tokens)[None]))
     turns = read_turns(composer, (composer.input(2), composer.input(3)), places, half)
     rotated = rotate(composer, value, size, turns)
@@ -52,7 +52,7 @@ def read_turns(composer: NodeComposer, tables: tuple[str, str], places: str, hal
 
 
 def rotate(composer: NodeComposer, value: str, size: int, turns: Turns) -> str:
-    """Return [batch, heads, tokens, size] with its first 2 · half numbers turned; the rest stays."""
+    """Rotate the first 2 · half numbers of [batch, heads, tokens, size]; the rest stays."""
     half, left = turns.half, size - 2 * turns.half
     parts = composer.split(value, 3, [2 * half, left] if left else [2 * half])
     first, second = _halves(composer, parts[0], turns)

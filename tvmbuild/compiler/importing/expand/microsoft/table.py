@@ -1,4 +1,4 @@
-"""Which rule takes which operator of com.microsoft; those of quantised models have a table of their own."""
+"""The rules by operator of com.microsoft; operators of quantised models have a table of their own."""
 
 from __future__ import annotations
 

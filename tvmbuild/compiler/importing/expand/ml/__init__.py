@@ -1,1 +1,1 @@
-"""ai.onnx.ml: what scikit-learn, LightGBM and XGBoost are exported to."""
+"""Operators of ai.onnx.ml, to which scikit-learn, LightGBM and XGBoost models are exported."""

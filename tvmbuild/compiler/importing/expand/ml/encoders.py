@@ -1,4 +1,4 @@
-"""Numbers that stand for others: LabelEncoder and OneHotEncoder."""
+"""Encoders that replace numbers by others: LabelEncoder and OneHotEncoder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import OF_TEXTS, NodeError
 
 _NAN_IS_EQUAL = 4
-"""From this opset of ai.onnx.ml on NaN is a key like others."""
+"""The opset of ai.onnx.ml since which NaN is a key like others."""
 _DEFAULTS = {"floats": np.float32(-0.0), "int64s": np.int64(-1)}
 
 
 def label_encoder(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Replace keys by their values: the first of equal keys counts, and what is no key becomes the default."""
+    """Replace keys by their values; the first of equal keys counts, and other inputs become the default."""
     composer = NodeComposer(node, scope)
     shape = composer.known_shape(0)
     keys, values = (_read_tensor(composer, name) for name in ("keys", "values"))
@@ -46,7 +46,7 @@ def _find_version(scope: Scope) -> int:
 
 
 def _read_tensor(composer: NodeComposer, name: str) -> np.ndarray | None:
-    """Return the numbers, None where they are texts."""
+    """Return the numbers; None if they are texts."""
     given = composer.attributes
     for ending, dtype in (("floats", np.float32), ("int64s", np.int64)):
         if given.get(f"{name}_{ending}"):
@@ -66,9 +66,9 @@ def _read_default(composer: NodeComposer, values: np.ndarray) -> Any:
 
 
 def one_hot_encoder(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Write 1 in the category's place along a new last axis, and zeros for what is none.
+    """Write 1 in the category's place along a new last axis, and zeros for an unknown category.
 
-    The last of equal categories counts; what ONNX Runtime fails on, unknown ones with ``zeros`` 0, is zeros here.
+    The last of equal categories counts. ONNX Runtime fails on unknown ones with ``zeros`` 0; here they become zeros.
     """
     composer = NodeComposer(node, scope)
     categories = composer.attributes.get("cats_int64s")

@@ -1,4 +1,4 @@
-"""Columns of numbers into others: scaled, normalised, filled in, picked, put side by side."""
+"""Operators on columns of numbers: they scale, normalise, fill in, pick or join columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MATRIX = 2
 
 
 def scaler(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Subtract an offset and multiply by a scale, one for all or one a column."""
+    """Subtract an offset and multiply by a scale; both are one for all columns or one for each."""
     composer = NodeComposer(node, scope)
     shape = composer.known_shape(0)
     if shape is None:
@@ -30,24 +30,24 @@ def scaler(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _spread(composer: NodeComposer, values: list[float], shape: tuple[int, ...], kind: int) -> str:
-    """Return a constant to go with the data."""
+    """Return a constant that broadcasts to the data."""
     return composer.constant(_repeat(np.array(values, np.float32).astype(to_dtype(kind)), shape))
 
 
 def _repeat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Repeat one value a column over the elements of data of more than two dimensions, as ONNX Runtime does."""
+    """Repeat one value per column over the elements of data with more than two dimensions, as ONNX Runtime does."""
     return np.resize(values, shape) if len(shape) > _MATRIX and values.size > 1 else values
 
 
 def normalizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Divide each row by its largest number, its sum of sizes or its length, a row of zeros by nothing."""
+    """Divide each row by its largest number, its sum of magnitudes or its length; rows of zeros stay."""
     composer = NodeComposer(node, scope)
     norm = composer.attributes.get("norm", "MAX")
     rows = read_rows(composer)
     if rows is None:
         return None
     if norm == "L2":
-        # ONNX Runtime squares in the input's type, and sqrt(x²/sum) does not lose what x/sqrt(sum) does.
+        # ONNX Runtime squares in the input's type, and sqrt(x²/sum) keeps digits that x/sqrt(sum) loses.
         own = read_rows(composer, numbers_of(composer)) or rows
         squares = cast(composer, composer.add("Mul", own, own), TensorProto.FLOAT)
         whole = composer.reduce("ReduceSum", squares, 1, keep=True)
@@ -69,7 +69,7 @@ def normalizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def imputer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Replace one value, NaN too, by others, one for all or one a column."""
+    """Replace one value, which may be NaN, by one value for all columns or one for each."""
     composer = NodeComposer(node, scope)
     data, shape, kind = node.input[0], composer.known_shape(0), scope.element_type(node.input[0])
     if shape is None or kind is None:
@@ -95,7 +95,7 @@ def imputer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def binarizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Make 1 of what is above the threshold, else 0; ONNX Runtime fails on NaN, which becomes 0 here."""
+    """Return 1 for numbers above the threshold, else 0; NaN, on which ONNX Runtime fails, becomes 0."""
     composer = NodeComposer(node, scope)
     kind = scope.element_type(node.input[0])
     if kind is None:
@@ -108,7 +108,7 @@ def binarizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def array_feature_extractor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Pick elements of the last axis; of one dimension the result has two."""
+    """Pick elements of the last axis; the result has at least two dimensions."""
     composer = NodeComposer(node, scope)
     shape = composer.known_shape(0)
     if scope.element_type(node.input[0]) == TensorProto.STRING:
@@ -122,7 +122,7 @@ def array_feature_extractor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def feature_vectorizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Put the inputs' rows side by side as floats, each cut, or filled up with zeros, to the length that it has."""
+    """Join the inputs' rows as floats; each is cut, or filled up with zeros, to its length."""
     composer = NodeComposer(node, scope)
     if composer.lacks_shapes(*range(len(node.input))):
         return None

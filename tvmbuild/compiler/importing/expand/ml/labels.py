@@ -1,4 +1,4 @@
-"""The classes of a classifier: numbers, or texts that nobody asks for."""
+"""The classes of a classifier: numbers, or texts that nothing reads."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tvmbuild.compiler.importing.refusals import LABELS_OF_TEXTS, NodeError
 
 @dataclass(frozen=True)
 class Labels:
-    """The number of classes, and their numbers."""
+    """The number of classes, and their labels."""
 
     count: int
     numbers: Sequence[int] | None
-    """None: nobody asks for them."""
+    """The numeric labels; None if nothing reads them."""
 
 
 def find_labels(composer: NodeComposer, attribute: str) -> Labels:
-    """Return the classes, whose numbers are in ``attribute``; NodeError for texts that somebody asks for."""
+    """Return the classes, whose numbers are in ``attribute``; raise NodeError for texts that are read."""
     texts, numbers = (composer.attributes.get(name, []) for name in ("classlabels_strings", attribute))
     if not composer.output(0) or not composer.scope.is_read(composer.output(0)):
         return Labels(len(texts or numbers), None)
@@ -32,14 +32,14 @@ def find_labels(composer: NodeComposer, attribute: str) -> Labels:
 
 
 def write_labels(composer: NodeComposer, places: str, numbers: Sequence[int] | None) -> None:
-    """Name the class of each row, of which there is the place among the classes."""
+    """Name the class of each row by its position among the classes."""
     if numbers is not None:
         known = composer.constant(np.array(numbers, np.int64))
         composer.name(composer.add("Gather", known, places, axis=0), composer.output(0))
 
 
 def find_above(composer: NodeComposer, values: str, bound: float, *, or_equal: bool = False) -> str:
-    """Return 1 for each row of one value that is above the bound, else 0."""
+    """Return 1 for each row whose one value is above the bound, else 0."""
     limit = composer.constant(np.array(bound, np.float32))
     above = (
         composer.add("Not", composer.add("Less", values, limit)) if or_equal else composer.add("Greater", values, limit)

@@ -16,7 +16,7 @@ _TWO = 2
 
 
 def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Multiply the features by each target's coefficients and add its intercept, where all targets have one."""
+    """Multiply the features by each target's coefficients; add the intercepts if each target has one."""
     composer = NodeComposer(node, scope)
     targets, intercepts = composer.attributes.get("targets", 1), composer.attributes.get("intercepts", [])
     sums = add_up(composer, targets, intercepts if len(intercepts) == targets else [])
@@ -27,7 +27,7 @@ def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Name the class with the largest sum, and all sums; one sum is the score of the second of two classes."""
+    """Name the class with the largest sum, and all sums; a single sum is the score of the second of two classes."""
     composer = NodeComposer(node, scope)
     labels, intercepts = find_labels(composer, "classlabels_ints"), composer.attributes.get("intercepts", [])
     count = len(intercepts)
@@ -46,7 +46,7 @@ def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def add_up(composer: NodeComposer, count: int, intercepts: list[float]) -> str | None:
-    """Return the rows times the attribute ``coefficients``, [count, features]; None where the shape is not known."""
+    """Return the rows times the attribute ``coefficients``, [count, features]; None if the shape is unknown."""
     rows = read_rows(composer)
     if rows is None:
         return None

@@ -1,4 +1,4 @@
-"""Read the input of these operators as rows of floats, one for each sample."""
+"""Readers of the input as rows of floats, one for each sample."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MAX_DIMENSIONS = 2
 
 
 def read_rows(composer: NodeComposer, kind: int = TensorProto.FLOAT) -> str | None:
-    """Return the input as [rows, features] of the type ``kind``; None where its shape is not known yet.
+    """Return the input as [rows, features] of the type ``kind``; None if its shape is not known yet.
 
-    One dimension is one row.
+    An input of one dimension is one row.
     """
     shape = composer.known_shape(0)
     if shape is None:
@@ -28,7 +28,7 @@ def read_rows(composer: NodeComposer, kind: int = TensorProto.FLOAT) -> str | No
 
 
 def count_rows(composer: NodeComposer) -> int:
-    """Return how many rows there are where `read_rows` returns some."""
+    """Return the number of rows that `read_rows` returns."""
     shape = composer.known_shape(0) or ()
     return 1 if len(shape) == 1 else int(shape[0])
 
@@ -39,7 +39,7 @@ def cast(composer: NodeComposer, value: str, kind: int) -> str:
 
 
 def numbers_of(composer: NodeComposer) -> int:
-    """Return the type in which ONNX Runtime computes with the input: float64 for itself, float32 for all others."""
+    """Return the type in which ONNX Runtime computes with the input: float64 for float64, else float32."""
     is_double = composer.scope.element_type(composer.node.input[0]) == TensorProto.DOUBLE
     return int(TensorProto.DOUBLE if is_double else TensorProto.FLOAT)
 

@@ -1,4 +1,4 @@
-"""From sums of weights to scores and classes, as ONNX Runtime has it: the specification leaves much open."""
+"""Scores and classes from sums of weights, as ONNX Runtime computes them: the specification leaves much open."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _TWO = 2
 
 @dataclass(frozen=True)
 class Sums:
-    """The trees' sums for each row and target or class, [rows, count]."""
+    """The trees' sums for each row and each target or class, [rows, count]."""
 
     value: str
     count: int
     base: np.ndarray
-    """Added to all; empty where there is none."""
+    """The base that is added to all sums; empty if there is none."""
     found: str | None = None
-    """Whether a leaf of the row gives it a weight; None where one always does."""
+    """Whether a leaf of the row gives it a weight; None if one always does."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """What a classifier's sums mean."""
+    """The meaning of a classifier's sums."""
 
     labels: Labels
     ids: tuple[int, ...]
@@ -38,12 +38,12 @@ class Classes:
 
     @property
     def is_single(self) -> bool:
-        """Whether there are two classes, of which one has weights."""
+        """Whether there are two classes and only one of them has weights."""
         return self.labels.count == _TWO and self.ids in {(0,), (1,)}
 
 
 def finish(composer: NodeComposer, sums: Sums) -> str:
-    """Add the base, and transform; what no leaf gives a weight is 0, and gets no base."""
+    """Add the base and transform; a sum without any leaf's weight is 0 and gets no base."""
     total = _add_base(composer, sums.value, sums.base)
     if sums.found is not None and sums.base.size:
         total = composer.where(sums.found, total, composer.constant(np.zeros((1, 1), np.float32)))
@@ -77,7 +77,7 @@ def _write_two(composer: NodeComposer, sums: Sums, classes: Classes) -> None:
         # A class without weights gets no base.
         added = np.array([] if classes.is_single or not base.size else [base[0], 0], np.float32)
         scores = transform(composer, _add_base(composer, sums.value, added), _TWO)
-    # ONNX Runtime says 0 or 1 where both have weights, whatever they are called.
+    # ONNX Runtime returns 0 or 1 if both classes have weights, whatever their labels.
     numbers = classes.labels.numbers
     named = numbers if classes.is_single or numbers is None else (0, 1)
     write_labels(composer, find_above(composer, decides, bound), named)
@@ -89,8 +89,8 @@ def _add_two_bases(
 ) -> tuple[str, str]:
     """Return the values that decide on the class, and the scores.
 
-    Where the second class has weights, ONNX Runtime adds its base to the first one's sum, which it gives both, signed;
-    where it has none, it gets no base.
+    If the second class has weights, ONNX Runtime adds its base to the first class's sum and uses the result for both
+    classes, with signs. If it has none, it gets no base.
     """
     if ids == (0,):
         decides = _add_base(composer, sums[0], base[:1])

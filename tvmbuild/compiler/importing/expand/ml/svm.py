@@ -1,4 +1,4 @@
-"""Support vector machines: a kernel of each sample and support vector, and sums of them."""
+"""Support vector machines: a kernel for each sample and support vector, and weighted sums of these."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import OWN
 
 COUPLING = "PairwiseCoupling"
-"""Our own operator: of how probably each class wins against each, [rows, classes x classes], to [rows, classes]."""
+"""Our own operator, from the probability that each class wins against each, [rows, classes x classes], to
+
+[rows, classes].
+"""
 _TWO = 2
 _HALF = 0.5
 _NEAR_ZERO = np.float32(1e-7)
 
 
 def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Add up the kernels of the support vectors, or, without any, weighted features.
+    """Add up the kernels of the support vectors, or weighted features if there are no support vectors.
 
     ONNX Runtime ignores the attribute ``post_transform``.
     """
@@ -53,9 +56,9 @@ def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Name the class that wins the most pairs, and scores of pairs or probabilities of classes.
+    """Name the class that wins the most pairs, and the pairs' scores or the classes' probabilities.
 
-    Without support vectors there is a sum of weighted features for each class.
+    Without support vectors, each class has a sum of weighted features.
     """
     composer = NodeComposer(node, scope)
     labels = find_labels(composer, "classlabels_ints")
@@ -72,7 +75,7 @@ def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 def _classify_linearly(composer: NodeComposer, labels: Labels) -> Nodes | None:
     """Name the class with the largest sum; ONNX Runtime adds the first number of ``rho`` to all sums.
 
-    Of two classes it names the second where the largest sum is above zero, or at least a half if no weight is negative.
+    Of two classes it names the second if the largest sum is above zero, or at least a half if no weight is negative.
     """
     attributes = composer.attributes
     sums = add_up(composer, labels.count, [attributes["rho"][0]] * labels.count)
@@ -90,7 +93,7 @@ def _classify_linearly(composer: NodeComposer, labels: Labels) -> Nodes | None:
 
 
 def _compare(composer: NodeComposer, count: int) -> str | None:
-    """Return the kernel of each row and each of ``count`` support vectors; None where the shape is not known."""
+    """Return the kernel of each row and each of ``count`` support vectors; None if the shape is unknown."""
     rows = read_rows(composer)
     if rows is None:
         return None
@@ -113,7 +116,7 @@ def _compare(composer: NodeComposer, count: int) -> str | None:
 
 
 def _add_up_pairs(composer: NodeComposer, classes: int) -> str | None:
-    """Return the score of each pair of classes: above zero the first one wins."""
+    """Return the score of each pair of classes; if it is above zero, the first class wins."""
     attributes = composer.attributes
     counts = attributes["vectors_per_class"]
     kernels = _compare(composer, sum(counts))
@@ -130,7 +133,7 @@ def _add_up_pairs(composer: NodeComposer, classes: int) -> str | None:
 
 
 def _vote(composer: NodeComposer, pairs: str, classes: int) -> str:
-    """Return the class that wins the most pairs, the first of those."""
+    """Return the class that wins the most pairs; the first one of several."""
     both = [*combinations(range(classes), 2)]
     gains = np.zeros((len(both), classes), np.float32)
     lost = np.zeros(classes, np.float32)
@@ -144,9 +147,9 @@ def _vote(composer: NodeComposer, pairs: str, classes: int) -> str:
 
 
 def _score(composer: NodeComposer, pairs: str, classes: int) -> str:
-    """Return the pairs' scores, or, where there are ``prob_a`` and ``prob_b``, probabilities of classes.
+    """Return the pairs' scores, or, with ``prob_a`` and ``prob_b``, the classes' probabilities.
 
-    Of one pair ONNX Runtime returns -s and s, or 1 - s and s with SOFTMAX and SOFTMAX_ZERO.
+    For a single pair, ONNX Runtime returns -s and s, or 1 - s and s with SOFTMAX and SOFTMAX_ZERO.
     """
     if composer.attributes.get("prob_a"):
         return transform(composer, _find_probabilities(composer, pairs, classes), classes)
@@ -156,7 +159,7 @@ def _score(composer: NodeComposer, pairs: str, classes: int) -> str:
 
 
 def _find_probabilities(composer: NodeComposer, pairs: str, classes: int) -> str:
-    """Return the classes' probabilities that go best with those of the pairs, as libsvm finds them."""
+    """Return the classes' probabilities that fit the pairs' probabilities best, as libsvm finds them."""
     count = classes * (classes - 1) // 2
     slope, offset = (np.array(composer.attributes[name][:count], np.float32) for name in ("prob_a", "prob_b"))
     moved = composer.add("Add", composer.add("Mul", pairs, composer.constant(slope)), composer.constant(offset))

@@ -1,4 +1,4 @@
-"""Which rule takes which operator of ai.onnx.ml."""
+"""The rules by operator of ai.onnx.ml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The attribute ``post_transform``: from sums to scores, as ONNX Runtime has it."""
+"""The attribute ``post_transform``, which turns sums into scores, as ONNX Runtime applies it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
 from tvmbuild.compiler.importing.refusals import refuse
 
 _LEAST = np.float32(1e-7)
-"""What SOFTMAX_ZERO takes for zero, and smaller numbers."""
+"""The size up to which SOFTMAX_ZERO takes a number for zero."""
 _WINITZKI = np.float32(0.147)
-"""Of the approximation of the inverse error function."""
+"""The constant in Winitzki's approximation of the inverse error function."""
 
 
 def kind_of(composer: NodeComposer) -> str:
@@ -24,7 +24,7 @@ def kind_of(composer: NodeComposer) -> str:
 def transform(composer: NodeComposer, scores: str, count: int) -> str:
     """Apply the attribute ``post_transform`` to each row of ``count`` float32 scores.
 
-    Of a row of one score ONNX Runtime transforms by PROBIT alone, whatever the specification says.
+    ONNX Runtime transforms a row of one score only by PROBIT, whatever the specification says.
     """
     kind = kind_of(composer)
     if kind not in _KINDS:
@@ -33,9 +33,9 @@ def transform(composer: NodeComposer, scores: str, count: int) -> str:
 
 
 def write_pair(composer: NodeComposer, score: str, *, opposite: bool) -> str:
-    """Return both classes' scores where one has a score, [rows, 1]: ``opposite`` is its negative, else it is 1 - score.
+    """Return both classes' scores from one, [rows, 1]; the other is its negative with ``opposite``, else 1 - score.
 
-    ONNX Runtime transforms them by LOGISTIC, and by nothing else.
+    ONNX Runtime transforms them only by LOGISTIC.
     """
     kind = kind_of(composer)
     if kind == "PROBIT":
@@ -51,7 +51,7 @@ def write_pair(composer: NodeComposer, score: str, *, opposite: bool) -> str:
 
 
 def _apply_softmax_zero(composer: NodeComposer, scores: str) -> str:
-    """Apply softmax to what is not zero."""
+    """Apply softmax to the numbers that are not zero."""
     largest = composer.reduce("ReduceMax", scores, 1, keep=True)
     powers = composer.add("Exp", composer.add("Sub", scores, largest))
     found = composer.add("Greater", composer.add("Abs", scores), composer.constant(_LEAST))
@@ -63,7 +63,7 @@ def _apply_softmax_zero(composer: NodeComposer, scores: str) -> str:
 
 
 def _apply_probit(composer: NodeComposer, scores: str) -> str:
-    """Compute what ONNX Runtime does, sqrt(2) erfinv(2 x - 1), by Winitzki's approximation."""
+    """Compute sqrt(2) erfinv(2 x - 1) as ONNX Runtime does, by Winitzki's approximation."""
 
     def add(operator: str, left: str, right: str | float) -> str:
         return composer.add(operator, left, right if isinstance(right, str) else composer.constant(np.float32(right)))

@@ -1,4 +1,4 @@
-"""Ensembles of trees: the leaves that each row comes to, found by a kernel of ours, and sums of their weights."""
+"""Ensembles of trees: our kernel finds the leaf of each row in each tree, and the leaves' weights are added up."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import OWN, refuse
 
 LEAVES = "TreeLeaves"
-"""Our own operator: x [rows, features], and of each node feature, split, kind, where to go, and the trees' roots."""
+"""Our own operator. Its inputs are x [rows, features]; each node's feature, split, kind and targets; the roots."""
 KINDS = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 MISSING = len(KINDS)
-"""Added to a kind whose missing values go where the comparison holds."""
+"""The number added to a node's kind if missing values go where the comparison holds."""
 _TWO = 2
 _AGGREGATES = {"AVERAGE": "ReduceMean", "MAX": "ReduceMax", "MIN": "ReduceMin", "SUM": "ReduceSum"}
 _NEUTRAL = {"MAX": -1, "MIN": 1}
 
 
 def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Add up the weights of the leaves, for each target, or take their mean, minimum or maximum."""
+    """Add up the weights of the leaves for each target, or take their mean, minimum or maximum."""
     composer = NodeComposer(node, scope)
     sums = _combine_targets(composer)
     if sums is None:
@@ -40,7 +40,7 @@ def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def ensemble(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Do what `regressor` does, of trees as the opset 5 writes them; float64 stays that."""
+    """Compute what `regressor` computes, from trees in the form of opset 5; float64 stays float64."""
     composer = NodeComposer(node, scope)
     composer.attributes = as_opset_3(composer.attributes)
     sums = _combine_targets(composer)
@@ -60,7 +60,7 @@ def _combine_targets(composer: NodeComposer) -> Sums | None:
 
 
 def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Add up the weights of the leaves, for each class; the class with the most of them, and all scores."""
+    """Add up the weights of the leaves for each class; name the class with the largest sum, and all scores."""
     composer = NodeComposer(node, scope)
     labels = find_labels(composer, "classlabels_int64s")
     is_positive = bool((_floats(composer, "class_weights") >= 0).all())
@@ -76,7 +76,7 @@ def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _always_scores(composer: NodeComposer, of: str, count: int) -> bool:
-    """Say whether for each class, or target, there is a tree that gives it a score whichever leaf is reached."""
+    """Return whether, for each class or target, some tree gives it a score at every leaf."""
     attributes = composer.attributes
     modes = zip(attributes["nodes_treeids"], attributes["nodes_modes"], strict=True)
     leaves = Counter(tree for tree, mode in modes if mode == "LEAF")
@@ -87,7 +87,7 @@ def _always_scores(composer: NodeComposer, of: str, count: int) -> bool:
 
 @dataclass(frozen=True)
 class _Trees:
-    """Arrays by node, all trees' one after another; a leaf leads to itself."""
+    """Arrays over the nodes of all trees, one tree after another; a leaf leads to itself."""
 
     features: np.ndarray
     splits: np.ndarray
@@ -96,13 +96,13 @@ class _Trees:
     no: np.ndarray
     roots: np.ndarray
     places: dict[tuple[int, int], int]
-    """Tree and node → where it is in the arrays."""
+    """The position in the arrays, by tree and node."""
 
 
 def _combine(composer: NodeComposer, of: str, sums: Sums, *, is_sure: bool) -> Sums | None:
-    """Aggregate the leaves of each row, in the type that the trees compute in; None without a known shape.
+    """Aggregate the leaves of each row in the type in which the trees compute; None if the shape is unknown.
 
-    ``is_sure``: it does not matter whether some leaf of a row has a weight, or one always has.
+    ``is_sure`` means that some leaf of a row always has a weight, or that it does not matter.
     """
     attributes, aggregate = composer.attributes, composer.attributes.get("aggregate_function", "SUM")
     rows = read_rows(composer, numbers_of(composer))

@@ -1,1 +1,1 @@
-"""Operators on quantised tensors → dequantise, the float operator, quantise: the one form that later passes know."""
+"""Operators on quantised tensors as dequantise, float operator, quantise: the one form that later passes know."""

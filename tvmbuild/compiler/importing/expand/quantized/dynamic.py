@@ -1,4 +1,4 @@
-"""Products of integers whose scales are found as they go: com.microsoft's, as ONNX's own MatMulInteger and a scale."""
+"""Integer products with scales found at run time: com.microsoft's operators as ONNX's MatMulInteger and a scale."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _multiply(composer: QuantizedComposer, of: tuple[Quantized, Quantized], bias
         zeros.pop()
     sums = composer.add("MatMulInteger", left.value, right.value, *zeros)
     kind = composer.scope.element_type(right.scale) or TensorProto.FLOAT
-    # The scales first, as ONNX Runtime does: they are constants, or few.
+    # The scales are multiplied first, as in ONNX Runtime: they are constants, or few.
     scale = composer.add("Mul", left.scale, right.scale)
     product = composer.add("Mul", composer.add("Cast", sums, to=kind), scale)
     composer.name(composer.add("Add", product, bias) if bias else product, output)

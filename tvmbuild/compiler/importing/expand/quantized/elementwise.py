@@ -1,4 +1,4 @@
-"""Operators of com.microsoft on quantised tensors that are no products: the float operator between both ends."""
+"""Operators of com.microsoft on quantised tensors, except products: dequantise, the float operator, quantise."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, attribu
 from tvmbuild.compiler.importing.refusals import refuse
 
 _AXES_AS_INPUT = 18
-"""From this opset on ReduceMean takes an input where it had an attribute."""
+"""The opset since which ReduceMean takes its axes as an input, not as an attribute."""
 _ONE_AXIS = 13
-"""From this opset on Softmax is along one axis; before it was over all from there on."""
+"""The opset since which Softmax is along one axis; before, it was over all following axes."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """The operator in floats: what it takes beside them, and how."""
+    """The operator in floats: its other inputs, attributes and layout."""
 
     name: str
     attributes: dict[str, Any]
     before: Sequence[str] = ()
     after: Sequence[str] = ()
     rank: int = 0
-    """Of tensors whose channels come last."""
+    """The rank of tensors whose channels come last, else 0."""
 
 
 def by_floats(operator: str, operands: int) -> Rule:
-    """Return the rule of what takes that many tensors and then its result's parameters."""
+    """Return the rule of an operator that takes that many tensors and then its result's parameters."""
 
     def expand(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         of, to = read_operands(node, operands)
@@ -49,7 +49,7 @@ def where(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def concat(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Join tensors with scales of their own."""
+    """Join tensors, each with its own scale."""
     scale, zero_point, *names = node.input
     of = [Quantized(*names[index : index + 3]) for index in range(0, len(names), 3)]
     return compute(
@@ -67,7 +67,7 @@ def reduce_mean(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def softmax(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Take the softmax in the sense of the opset that the node names; TvmbuildError where the model has another's."""
+    """Take the softmax of the opset that the node names; raise TvmbuildError if the model's opset has another one."""
     attributes, (of, to) = attributes_of(node), read_operands(node, 1)
     axis, meant = attributes.get("axis", -1), attributes.get("opset", scope.opset)
     if axis != -1 and (meant < _ONE_AXIS) != (scope.opset < _ONE_AXIS):
@@ -81,7 +81,7 @@ def softmax(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def read_operands(node: onnx.NodeProto, operands: int) -> tuple[list[Quantized], Quantized]:
-    """Return the tensors and the result, whose zero point may be left out."""
+    """Return the tensors and the result; its zero point may be left out."""
     names = [*node.input, ""]
     of = [Quantized(*names[3 * index : 3 * index + 3]) for index in range(operands)]
     return of, Quantized(node.output[0], *names[3 * operands :][:2])
@@ -90,7 +90,7 @@ def read_operands(node: onnx.NodeProto, operands: int) -> tuple[list[Quantized],
 def compute(
     node: onnx.NodeProto, scope: Scope, of: Sequence[Quantized], to: Quantized, operation: Operation
 ) -> Nodes | None:
-    """Return dequantisations, the operator, a quantisation; None where the result's type is not known yet."""
+    """Return dequantisations, the operator and a quantisation; None if the result's type is not known yet."""
     composer, kind = QuantizedComposer(node, scope), _find_type([to, *of], scope)
     if kind is None:
         return None
@@ -101,6 +101,6 @@ def compute(
 
 
 def _find_type(tensors: Sequence[Quantized], scope: Scope) -> int | None:
-    """Return the type that a tensor or zero point has: all of such an operator have one."""
+    """Return the type of the first tensor or zero point whose type is known: all of the operator share one type."""
     names = [name for each in tensors for name in (each.zero_point, each.value) if name]
     return next((kind for name in names if (kind := scope.element_type(name)) is not None), None)

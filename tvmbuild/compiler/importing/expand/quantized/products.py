@@ -1,4 +1,4 @@
-"""QLinearConv, QLinearMatMul, QGemm: sums of products."""
+"""QLinearConv, QLinearMatMul and QGemm, the quantised sums of products."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def linear_conv(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def linear_matmul(node: onnx.NodeProto, scope: Scope) -> Nodes:
-    """Multiply matrices; parameters may be those of rows of the first and of columns of the second."""
+    """Multiply matrices; the first may have parameters for each row, the second for each column."""
     composer = QuantizedComposer(node, scope)
     left, right, result = _read_operands(node)
     product = composer.add("MatMul", _dequantize_along(composer, left, -2), _dequantize_along(composer, right, -1))
@@ -36,7 +36,7 @@ def linear_matmul(node: onnx.NodeProto, scope: Scope) -> Nodes:
 
 
 def gemm(node: onnx.NodeProto, scope: Scope) -> Nodes:
-    """Multiply matrices and add a bias that has the scale of ``alpha`` times the products; floats where no scale is."""
+    """Multiply matrices and add a bias, scaled like ``alpha`` times the products; return floats without a scale."""
     composer, attributes = QuantizedComposer(node, scope), attributes_of(node)
     names = [*node.input, "", "", ""]
     left, right, bias = Quantized(*names[0:3]), Quantized(*names[3:6]), names[6]
@@ -58,7 +58,7 @@ def _read_operands(node: onnx.NodeProto) -> tuple[Quantized, Quantized, Quantize
 
 
 def _dequantize_along(composer: QuantizedComposer, of: Quantized, axis: int) -> str:
-    """Dequantise a matrix, or many, along rows or columns; where each of many has its own, element by element."""
+    """Dequantise matrices along rows or columns; if each of several has its own parameters, element by element."""
     shapes = (composer.shape(of.scale), composer.shape(of.zero_point))
     if any(size > 1 for shape in shapes if len(shape) > 1 for size in (*shape[:axis], *shape[axis:][1:])):
         return composer.dequantize_broadcast(of)
@@ -68,7 +68,7 @@ def _dequantize_along(composer: QuantizedComposer, of: Quantized, axis: int) -> 
 def _dequantize_bias(
     composer: QuantizedComposer, bias: str, of: tuple[Quantized, Quantized], axis: int, alpha: float = 1.0
 ) -> str:
-    """Dequantise by the product of both scales."""
+    """Dequantise the bias by the product of both scales."""
     (left, right), shape = of, composer.shape(bias)
     scale = composer.add("Mul", composer.parameter(left.scale), composer.parameter(right.scale))
     if alpha != 1.0:

@@ -1,4 +1,4 @@
-"""What is refused of quantised models: types below 8 bits, floats of 8 bits, scales of blocks."""
+"""Refusals of quantised models: integers below 8 bits, floats of 8 bits, scales of blocks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PRECISIONS = frozenset({0, TensorProto.FLOAT})
 
 
 def refuse_small_types(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Leave QuantizeLinear and DequantizeLinear to the importer; TvmbuildError on a form that it lacks.
+    """Leave QuantizeLinear and DequantizeLinear to the importer; raise TvmbuildError for a form that it lacks.
 
-    What has constants alone may be folded in any form.
+    Nodes with constant inputs only may be folded in any form.
     """
     attributes = attributes_of(node)
     if all(scope.is_constant(name) for name in node.input if name):

@@ -1,4 +1,4 @@
-"""Which rule takes which quantised operator."""
+"""The rules by quantised operator."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ MICROSOFT: Mapping[str, Rule] = {
     "QLinearWhere": elementwise.where,
     "QuantizeLinear": take_as_onnx,
 }
-"""What onnxruntime.quantization writes in the format QOperator, and what ONNX Runtime makes of a model."""
+"""The operators that onnxruntime.quantization writes in the format QOperator, and those that ONNX Runtime makes."""

@@ -1,1 +1,1 @@
-"""Norms, softmax and what else reduces the rows of a tensor: all of a row's reductions and passes, row by row."""
+"""Normalisation, softmax and other reductions of a tensor's rows: all reductions and passes of a row, row by row."""

@@ -1,4 +1,4 @@
-"""Vectors of an element each of neighbouring rows; some vectors of rows at a time."""
+"""Vectors across rows: a vector has one element of each of several neighbouring rows."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tvmbuild.compiler.schedules.cpu.rows.writer import (
 )
 
 _START = -1
-"""In a place: where the vectors of a block of rows begin."""
+"""The key in a place for the index at which the vectors of a block of rows begin."""
 
 
 class Across(Writer):
-    """Writes vectors across rows."""
+    """A writer of vectors across rows."""
 
     def choose_width(self) -> int:
-        """Return how many rows a block has: vectors enough for the adder, blocks enough for the threads."""
+        """Return the number of rows in a block: enough vectors for the adder, enough blocks for the threads."""
         others = self.rows.count(self.rows.rows) // self.extent
         enough = 2 * self.machine.threads
         fitting = [n for n in (4, 2) if n * self.lanes <= self.extent]
         return self.lanes * next((n for n in fitting if others * (self.extent // (n * self.lanes)) >= enough), 1)
 
     def size(self, each: Pass) -> int:
-        """Return a number for each row of a block, or one for each of its elements."""
+        """Return the number of kept values: one for each row of a block, or one for each of its elements."""
         return self.width * (self.rows.count(self.rows.columns) if each.along and not each.combine else 1)
 
     def count_blocks(self) -> int:
@@ -43,19 +43,19 @@ class Across(Writer):
         return self.rows.count(self.rows.rows) // self.extent * -(-self.extent // self.width)
 
     def place_block(self, index: Any) -> Place:
-        """Return where the block begins."""
+        """Return the place where the block begins."""
         blocks = -(-self.extent // self.width)
         others = [axis for axis in self.rows.rows if axis != self.rows.vector]
         start = tirx.min(index % blocks * self.width, int64(self.extent - self.width))
         return {**unfold(self.rows, others, index // blocks), _START: start, self.rows.vector: start}
 
     def index_kept(self, each: Pass, place: Place) -> Any:
-        """Return the index with a block's rows nearest."""
+        """Return the index; a block's rows are the innermost dimension."""
         near = place[self.rows.vector] - place[_START]
         return fold(self.rows, place) * self.width + near if each.along and not each.combine else near
 
     def write_group(self, group: Sequence[Pass], place: Place) -> list[Any]:
-        """Return the loop over the columns, and what begins and ends it."""
+        """Return the loop over the columns, and the statements before and after it."""
         vectors = self.width // self.lanes
         places = [Vector(place[_START] + n * self.lanes, self.lanes, 0, n) for n in range(vectors)]
 

@@ -1,4 +1,4 @@
-"""Vectors along a row; a row at a time."""
+"""Vectors along a row, one row at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tvmbuild.compiler.schedules.cpu.rows.writer import (
 
 
 class Along(Writer):
-    """Writes vectors along a row."""
+    """A writer of vectors along a row."""
 
     def choose_width(self) -> int:
         """Return the lanes of all vectors of partial sums."""
@@ -34,7 +34,7 @@ class Along(Writer):
         return sums * self.lanes
 
     def size(self, each: Pass) -> int:
-        """Return one number, or one for each element of a row."""
+        """Return the number of kept values: one, or one for each element of a row."""
         return self.rows.count(self.rows.columns) if each.along and not each.combine else 1
 
     def count_blocks(self) -> int:
@@ -50,7 +50,7 @@ class Along(Writer):
         return fold(self.rows, place) if each.along and not each.combine else int64(0)
 
     def write_group(self, group: Sequence[Pass], place: Place) -> list[Any]:
-        """Return the loops along a row, and what begins and ends them."""
+        """Return the loops along a row, and the statements before and after them."""
         if not group[0].along:
             return [self.write_value(each, self.value(each, place), place) for each in group]
         reductions = [each for each in group if each.combine]
@@ -78,7 +78,7 @@ class Along(Writer):
         return lines
 
     def _finish(self, each: Pass, place: Place) -> list[Any]:
-        """Combine the lanes: each half with the other."""
+        """Combine the lanes, each half with the other."""
         partial, half = self.partial[each.store.buffer], self.width // 2
         lines = []
         while half:

@@ -1,4 +1,4 @@
-"""What is the same for a whole row, computed once a row: a division by it becomes a multiplication."""
+"""Row invariants, computed once a row: a division by one of them becomes a multiplication."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BRANCHES = frozenset({"prim.if_then_else", "prim.likely"})
 
 
 def compute_once(rows: Rows) -> Rows:
-    """Return the rows with passes of their own, one value a row, for such parts of what goes along the rows."""
+    """Return the rows with a pass of one value a row for each part of a pass that is the same for a whole row."""
     passes: list[Pass] = []
     for each in rows.passes:
         passes += _split(rows, each) if each.along else [each]

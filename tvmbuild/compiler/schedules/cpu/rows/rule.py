@@ -23,12 +23,12 @@ from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows, view_rows
 
 MARK = "tvmbuild.rows"
 SHORT = 8
-"""Elements of a row below which it takes longer to put lanes together than to go one by one."""
+"""The elements of a row below which combining lanes takes longer than going one by one."""
 _ROOT = "root"
 
 
 def schedule_rows(sch: s_tir.Schedule, machine: Machine) -> None:
-    """Mark the function as one that goes through rows: softmax, normalization, and what is fused to them."""
+    """Mark a function that goes row by row: softmax, normalisation, and the operators that are fused to them."""
     rows = view_rows(sch)
     if rows is None:
         raise ScheduleRefused("it does not go through rows")
@@ -79,9 +79,8 @@ def _expand(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     return function.with_body(s_tir.SBlockRealize([], True, root))
 
 
-# The loops of a function that goes row by row.
-# Vectors have a length that is a power of two. What they leave of a row is done by one more that ends where the row
-# ends: elements that were computed are computed again, and add nothing to a sum.
+# The loops of a function that goes row by row. The length of vectors is a power of two. One more vector computes the
+# rest of a row and ends where the row ends: elements that were computed are computed again, and add nothing to a sum.
 
 
 def write_rows(rows: Rows, parameters: Sequence[Any], machine: Machine) -> Any:

@@ -1,4 +1,4 @@
-"""Which functions go row by row: their reductions are all over the same axes, and what lies between stays in a row.
+"""Functions that go row by row: all reductions are over the same axes, and intermediate values stay in a row.
 
 A softmax is four passes: the maximum of each row, exponentials, their sum, a division.
 """
@@ -23,16 +23,16 @@ class Pass:
     """A block: one value for each element of the rows, or one for each row."""
 
     axes: Mapping[Any, int]
-    """Its variables → the axes of the rows that they run along."""
+    """The axis of the rows along which each of its variables runs."""
     idle: tuple[Any, ...]
-    """Its variables that stay 0."""
+    """The variables that stay 0."""
     store: Access
     value: Any
-    """What is stored; of a reduction what is combined."""
+    """The stored value; for a reduction, the value that it combines."""
     along: bool
     """Whether it has a value, or a summand, for each element of a row."""
     combine: Any = None
-    """The class of node that a reduction combines by."""
+    """The class of node that combines the values of a reduction."""
     identity: Any = None
     bits: int = 32
     calls: int = 0
@@ -40,7 +40,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a function does to rows. Axes are numbers; both kinds are in the order of memory, the last one nearest."""
+    """The passes of a function over rows. Axes are numbers; both kinds are in memory order, the last one innermost."""
 
     extents: tuple[int, ...]
     rows: tuple[int, ...]
@@ -52,11 +52,11 @@ class Rows:
 
     @property
     def across(self) -> bool:
-        """Say whether vectors hold an element each of several rows."""
+        """Return whether vectors hold one element of each of several rows."""
         return self.vector in self.rows
 
     def count(self, axes: Sequence[int]) -> int:
-        """Return how many elements the axes span."""
+        """Return the number of elements that the axes span."""
         product = 1
         for axis in axes:
             product *= self.extents[axis]
@@ -64,7 +64,7 @@ class Rows:
 
 
 def view_rows(sch: s_tir.Schedule) -> Rows | None:
-    """Return what the function does to its rows; None where it is of another form."""
+    """Return the passes of the function over its rows; None if it has another form."""
     nests = [view_nest(sch, block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
     found = [nest for nest in nests if nest is not None and _is_plain(sch, nest)]
     reductions = [nest for nest in found if nest.reduced]
@@ -85,7 +85,7 @@ def view_rows(sch: s_tir.Schedule) -> Rows | None:
 
 
 def _is_plain(sch: s_tir.Schedule, nest: Nest) -> bool:
-    """Say whether the block writes one element of a tensor of numbers at each point, each its own."""
+    """Return whether the block writes one element of a numeric tensor at each point, another one each time."""
     if nest.store is None or any(access.is_bool for access in (nest.store, *nest.loads)):
         return False
     if nest.reduced and sch.get(nest.block).init is None:
@@ -98,7 +98,7 @@ def _is_plain(sch: s_tir.Schedule, nest: Nest) -> bool:
 
 
 class _Places:
-    """Which axis of the rows each variable of each block runs along."""
+    """The axis of the rows along which each variable of each block runs."""
 
     def __init__(self, nests: Sequence[Nest], reference: Nest, axes: Sequence[Axis]) -> None:
         self.nests = nests
@@ -109,7 +109,7 @@ class _Places:
         self.of_buffer: dict[Any, list[int | None]] = {}
 
     def find(self) -> bool:
-        """Follow what one block writes and another reads; False where they disagree."""
+        """Match the axes of blocks that write and read the same buffer; return False if they disagree."""
         for _ in range(2 * len(self.nests)):
             before = sum(map(len, self.of_block.values()))
             if not all(self._link(nest) for nest in self.nests):
@@ -141,7 +141,7 @@ class _Places:
         return True
 
     def _complete(self, nest: Nest) -> bool:
-        """Give variables that no other block tells anything of the axes that are left, in order."""
+        """Give the remaining axes, in order, to variables about which no other block tells anything."""
         places = self.of_block[nest.block]
         for axis in nest.axes:
             if axis.extent > 1 and axis.var not in places:
@@ -175,13 +175,13 @@ def _make_pass(sch: s_tir.Schedule, nest: Nest, places: _Places) -> Pass | None:
     own = isinstance(total, tvm.ir.TensorLoad) and total.source.same_as(store.buffer)
     if not own or any(load.buffer.same_as(store.buffer) for load in collect(summand).loads):
         return None
-    if collect(block.init.value).loads:  # it begins with more than nothing, and would once in each lane
+    if collect(block.init.value).loads:  # each lane would begin with this value
         return None
     return Pass(axes, idle, store, summand, True, kind, block.init.value, nest.bits, nest.calls)
 
 
 def _order(axes: Sequence[Axis], reference: Nest, passes: tuple[Pass, ...]) -> Rows | None:
-    """Order the axes as the tensor lies in memory that the first reduction reads."""
+    """Order the axes as in the memory of the tensor that the first reduction reads."""
     strides = {number: _stride(axis, reference) for number, axis in enumerate(axes)}
     vector = next((number for number, stride in strides.items() if stride == 1), None)
     if vector is None:

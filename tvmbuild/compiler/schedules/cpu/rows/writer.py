@@ -1,4 +1,4 @@
-"""What writing vectors along a row and across rows has in common."""
+"""The common base for writing vectors along a row and across rows."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tvmbuild.compiler.schedules.access import collect
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows
 
 MAX_SUMS = 4
-"""Vectors of partial sums: as many as hide the time that one addition takes."""
+"""The most vectors of partial sums; this many hide the latency of an addition."""
 _REPEATABLE = (tirx.Max, tirx.Min)
 """Reductions that an element may enter twice."""
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Where a vector begins, how long it is, and how many of its first elements another has computed."""
+    """A vector: its beginning, its length, and how many of its first elements another one has computed."""
 
     start: Any
     lanes: int
     done: int = 0
     slot: int = 0
-    """Which vector of partial results it enters."""
+    """The vector of partial results that it enters."""
 
 
 class Writer(ABC):
-    """Writes the loops of one function."""
+    """A writer of one function's loops."""
 
     def __init__(self, rows: Rows, parameters: Sequence[Any], machine: Machine) -> None:
         self.rows, self.machine = rows, machine
@@ -69,34 +69,34 @@ class Writer(ABC):
 
     @abstractmethod
     def choose_width(self) -> int:
-        """Return how many partial results a reduction has."""
+        """Return the number of partial results of a reduction."""
 
     @abstractmethod
     def size(self, each: Pass) -> int:
-        """Return how many elements of what the pass makes are kept for one block of rows."""
+        """Return the number of a pass's values that are kept for one block of rows."""
 
     @abstractmethod
     def count_blocks(self) -> int:
-        """Return into how many blocks the rows are divided."""
+        """Return the number of blocks that the rows are divided into."""
 
     @abstractmethod
     def place_block(self, index: Any) -> Place:
-        """Return where the block of that number lies."""
+        """Return the place of the block with that number."""
 
     @abstractmethod
     def write_group(self, group: Sequence[Pass], place: Place) -> list[Any]:
-        """Return what a group of passes does to a block of rows."""
+        """Return the statements of a group of passes for a block of rows."""
 
     @abstractmethod
     def index_kept(self, each: Pass, place: Place) -> Any:
-        """Return the index of what the pass made at a place among what is kept."""
+        """Return the index of the pass's value at a place among the kept values."""
 
     def write_block(self, place: Place) -> Any:
-        """Return what all passes do to a block of rows."""
+        """Return the statements of all passes for a block of rows."""
         return sequence([each for group in self.list_groups() for each in self.write_group(group, place)])
 
     def list_groups(self) -> list[list[Pass]]:
-        """Return what goes through a row together, in order: nothing in it needs what only all of it gives."""
+        """Return the groups of passes that share a loop, in order; no pass needs a result of the whole loop."""
         groups: list[list[Pass]] = []
         for each in self.rows.passes:
             reads = {load.buffer for load in collect(each.value).loads}
@@ -129,14 +129,14 @@ class Writer(ABC):
         return put(tvm_ffi.structural_map(each.value, [(tvm.ir.TensorLoad, on_load)]), each, place)
 
     def write_value(self, each: Pass, value: Any, place: Place) -> Any:
-        """Return the statement that writes a value of the pass to where it belongs."""
+        """Return the statement that stores a value of the pass."""
         made = self.kept.get(each.store.buffer)
         if made is not None:
             return tirx.BufferStore(made, value, [self.index_kept(each, place)])
         return tirx.BufferStore(each.store.buffer, value, [put(index, each, place) for index in each.store.indices])
 
     def step(self, group: Sequence[Pass], vector: Vector, place: Place) -> Any:
-        """Return one vector of all passes of the group."""
+        """Return the statements of the group's passes for one vector."""
 
         def at(lane: Any) -> Any:
             here = {**place, self.rows.vector: vector.start + lane}
@@ -155,7 +155,7 @@ class Writer(ABC):
         return tirx.BufferStore(partial, each.combine(partial[slot], value), [slot])
 
     def start(self, group: Sequence[Pass], vectors: int) -> list[Any]:
-        """Return what the group's reductions begin with."""
+        """Return the statements that initialise the group's reductions."""
 
         def begin(each: Pass, slot: int) -> Any:
             partial = self.partial[each.store.buffer]
@@ -166,14 +166,14 @@ class Writer(ABC):
         return [begin(each, slot) for each in group if each.combine for slot in range(vectors)]
 
 
-# Loops and places in them.
+# Loops, and places within them.
 
 Place = Mapping[int, Any]
-"""Axis → index."""
+"""The index along each axis."""
 
 
 def put(expr: Any, each: Pass, place: Place) -> Any:
-    """Return the expression with the place in its variables' stead; those of one turn are 0."""
+    """Replace the expression's variables by the place; those of one turn are 0."""
 
     def on_var(var: Any) -> Any:
         if var in each.axes:
@@ -192,7 +192,7 @@ def fold(rows: Rows, place: Place) -> Any:
 
 
 def unfold(rows: Rows, axes: Sequence[int], index: Any) -> dict[int, Any]:
-    """Return the place of which ``index`` is the number."""
+    """Return the place with the number ``index``."""
     place: dict[int, Any] = {}
     for axis in reversed(axes):
         place[axis] = index % rows.extents[axis]
@@ -223,15 +223,15 @@ def vectorized(lanes: int, body: Callable[[Any], Any]) -> Any:
 
 
 def sequence(statements: Sequence[Any]) -> Any:
-    """Return the statements as one."""
+    """Return the statements as one statement."""
     return tirx.SeqStmt(list(statements)) if len(statements) > 1 else statements[0]
 
 
 def local(size: int, like: Any) -> Any:
-    """Return a buffer of the function's own, of the other's type."""
+    """Return a buffer that is local to the function, with the type of ``like``."""
     return tirx.decl_buffer((int64(size),), str(like.dtype), str(like.name))
 
 
 def variable(name: str) -> Any:
-    """Return a variable for indices."""
+    """Return an index variable."""
     return tirx.Var(name, "int64")
