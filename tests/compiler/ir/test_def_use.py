@@ -1,4 +1,4 @@
-"""What variables of a graph are bound to, and what uses them."""
+"""The definitions and the uses of a graph's variables."""
 
 from __future__ import annotations
 

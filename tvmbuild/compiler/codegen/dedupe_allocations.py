@@ -1,6 +1,7 @@
-"""Tensors of the same place and shape made once a call of ``main``, not once for each operator that writes them.
+"""One tensor for equal place and shape in each call of ``main``, not one for each operator that writes it.
 
-A tensor takes the virtual machine 85 ns: as long as a small operator. A reshape of one is another at its place.
+A tensor costs the virtual machine 85 ns, as much as a small operator. A reshape of a tensor is another one at its
+place.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _ALLOCATION, _RESHAPE = "relax.memory.alloc_tensor", "relax.reshape"
 
 
 def dedupe_allocations(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module, its memory planned, with one ``alloc_tensor`` for equal ones; before objects are killed.
+    """Let equal ``alloc_tensor`` calls share one tensor; the module's memory is planned, and no object is killed yet.
 
     A ``main`` with branches, or with shapes that are found at run time, stays as it is.
     """

@@ -1,7 +1,8 @@
-"""Kernels that do not depend on each other launched one after the other: between them Vulkan needs no barrier.
+"""Independent kernels, launched one after the other: Vulkan needs no barrier between them.
 
-A barrier takes longer than many a kernel, and what lies between two runs side by side. So ``main``'s calls are sorted
-by their level, one more than the highest of what they read: there are then as many barriers as levels.
+A barrier takes longer than many kernels, and the kernels between two barriers run side by side. The calls of ``main``
+are therefore sorted by level (list scheduling): a call's level is one more than the highest level that it reads, and
+there are as many barriers as levels.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _FIRST, _THEN, _LAST = range(3)
 
 
 def group_independent_kernels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module with ``main``'s calls sorted by level, allocations explicit and their memory not yet planned.
+    """Sort the calls of ``main`` by level; allocations are explicit, and their memory is not planned yet.
 
-    What a level writes is allocated before its first kernel, so that none of it takes the place of what another of its
-    kernels still reads. A ``main`` that holds anything but kernels, tensors and views of them stays as it is.
+    The outputs of a level are allocated before its first kernel, so that none of them takes the memory that another
+    kernel of the level still reads. A ``main`` with anything besides kernels, tensors and views of them stays as it is.
     """
     main = mod["main"]
     bindings = [each for block in main.body.blocks for each in block.bindings]

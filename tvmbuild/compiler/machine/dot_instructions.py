@@ -34,9 +34,9 @@ class DotInstruction:
     """The type that replaces uint8 data: uint8 itself, int8 (128 less), or int16."""
     llvm: str
     steps: int = 1
-    """Groups that a use of it goes through, at most: their data lie in one register, whose elements it can take."""
+    """The most groups of one use; their data lie in one register, whose elements the instruction can index."""
     halves: str = ""
-    """LLVM's name of the one beside it that adds pairs of 8 bits in 16: exact for data of 4 bits, not of 8."""
+    """LLVM's name of the instruction that adds pairs of bytes in 16 bits: exact for data of 4 bits, not of 8."""
 
     @property
     def intrinsic(self) -> str:
@@ -103,7 +103,7 @@ INSTRUCTIONS = (
     DotInstruction("dot_dotprod", "aarch64", "dotprod", 4, 4, "int8", "llvm.aarch64.neon.sdot.v4i32.v16i8", 4),
     DotInstruction("dot_neon", "aarch64", "neon", 8, 2, "int8", "llvm.aarch64.neon.saddlp.v4i32.v8i16", 4),
 )
-"""The quickest first. All are exact: the one that adds pairs of 8 bits in 16 (vpmaddubsw) is so of ``halves`` alone."""
+"""The dot instructions, fastest first. All are exact; vpmaddubsw is exact for half bytes only (``halves``)."""
 
 
 def list_intrinsics() -> list[DotInstruction]:

@@ -59,7 +59,7 @@ class DotProducts(ABC):
 
     @property
     def rows(self) -> int:
-        """The number of constants of a column: its scale, the sum of its bytes, the excess of its weights over a byte."""
+        """The number of constants of a column: its scale, the sum of its bytes, the weights' excess over a byte."""
         return 3 if self.has_moved else 2
 
     @property

@@ -1,7 +1,7 @@
-"""Long sums of float16 products: some at a time in float16, as fast as a CPU has it, and what these give in float32.
+"""Long sums of float16 products: partial sums in float16, at the CPU's full speed, are added up in float32.
 
-No instruction multiplies float16 and adds to float32: with each operand converted first a model is slower than it was.
-A sum in float16 alone loses what is small beside it.
+No instruction multiplies float16 and adds to float32: a model whose operands are converted first is slower than it was
+in float32. A sum in float16 alone loses terms that are small beside it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def split_sum(sch: s_tir.Schedule, loops: Sequence[Any]) -> list[Any]:
 
 
 def add_up_halves(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Make the partial sums of the loops that are to."""
+    """Make partial sums in the loops that are annotated for them."""
     return map_prim_funcs(mod, _rewrite)
 
 

@@ -1,4 +1,4 @@
-"""Tiles that do not divide what they tile: the last one begins early enough to end where the others do.
+"""Tiles that do not divide an axis: the last tile begins early enough to end with the axis.
 
 It computes some elements once more, to the same values, and needs neither a branch nor a loop of its own.
 """
@@ -31,7 +31,7 @@ def allow_overlap(sch: s_tir.Schedule, blocks: Iterable[Any]) -> None:
 
 
 def overlap_tiles(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Move the last tile of each such block back to where it is whole, and drop the guards."""
+    """Move the last tile of each annotated block back until it is whole, and drop the guards."""
     return map_prim_funcs(mod, _overlap)
 
 

@@ -1,4 +1,4 @@
-"""Loops that are made several, one for each branch inside."""
+"""Loops with branches inside, split into several loops, one for each branch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = (1 << 31) - 1
 
 
 def narrow_partitioned(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Index with 32 bits in functions with such loops: TVM 0.27 leaves loops of 64 bits whole, branch and all."""
+    """Index with 32 bits in functions whose loops are to be split: TVM 0.27 does not split 64-bit loops."""
     narrow = tirx.transform.ForceNarrowIndexToInt32()
 
     def change(function: tirx.PrimFunc, name: str) -> tirx.PrimFunc | None:

@@ -1,6 +1,6 @@
-"""Transposed convolutions whose phases have windows of different sizes: each sums up its own window only.
+"""Transposed convolutions whose phases have windows of different sizes: each phase sums up only its own window.
 
-The rule sees windows as large as the largest, with weights of 0 where a phase has none.
+The rule sees windows as large as the largest one, with weights of 0 where a phase has none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def has_unequal_windows(sch: s_tir.Schedule, block: Any) -> bool:
 
 
 def trim_windows(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Let the loops over a window end where that of the phase does."""
+    """Let the loops over a window end where the phase's window ends."""
     return map_prim_funcs(mod, _trim)
 
 

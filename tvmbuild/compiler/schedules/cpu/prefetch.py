@@ -1,7 +1,7 @@
-"""Weights that come from memory are asked for while the tiles before them are computed.
+"""Prefetch of weights from memory during the tiles before those that read them.
 
-All rows go past a panel of the weights, as wide as a tile. The first tile of rows would wait for each of its lines; so
-the tiles before, those of another panel, ask for some lines every few steps of their sums.
+All rows go past a panel of the weights, as wide as a tile. The first tile of rows would wait for each cache line of the
+panel. The tiles of the panel before it therefore prefetch some lines every few steps of their sums.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def ask_for_prefetch(sch: s_tir.Schedule, summed: Sequence[Any], steps: int) -> 
 
 
 def prefetch_panels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Put the instructions into the loops that ask for them."""
+    """Put the prefetch instructions into the loops that are annotated for them."""
     return map_prim_funcs(mod, _add)
 
 

@@ -1,6 +1,6 @@
-"""Floats that become integers: bounded, then rounded by the instruction that makes integers of them.
+"""Conversion of floats to integers: bounds, then the instruction that rounds to an integer.
 
-TVM rounds to a float, bounds that, and makes an integer of it by another instruction, which would round towards zero.
+TVM rounds to a float, bounds it, and converts it by another instruction, which would round towards zero.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST = 255
 
 
 def round_to_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Return the module with fewer instructions for each number, where the CPU has that one; numbers are the same."""
+    """Round with fewer instructions where the CPU has this one; the results are the same."""
     triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
     return map_prim_funcs(mod, _round) if machine_of(triple) == "x86_64" else mod
 

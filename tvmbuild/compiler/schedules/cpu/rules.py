@@ -1,4 +1,4 @@
-"""A schedule by rule for CPU functions without a record: no search, the same in every process, never a naive nest."""
+"""Schedule rules for CPU functions without a record: no search, the same in every process, never a naive nest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tvmbuild.compiler.schedules.nest import Variant, require_nest, run_parallel
 
 
 def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Schedule every function that no record has scheduled; one that no rule can handle stays as it is."""
+    """Schedule every function that no record has scheduled; a function that no rule can handle stays as it is."""
     machine = describe_machine(target)
     return map_prim_funcs(
         mod, lambda function, _: None if is_scheduled(function) else schedule_function(function, machine)

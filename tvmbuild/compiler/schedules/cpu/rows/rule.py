@@ -1,6 +1,6 @@
-"""The rule: a function that goes row by row is marked, and gets its loops before code is made of it.
+"""The rule for functions that go row by row: it marks the function, and a pass writes its loops before code generation.
 
-Primitives of TVM's schedules cannot write vectors for a row of any length; a record has the mark.
+TVM's schedule primitives cannot write vectors for a row of any length; a record has the mark.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def schedule_rows(sch: s_tir.Schedule, machine: Machine) -> None:
 
 
 def expand_rows(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Return the module with the loops of all functions that are marked."""
+    """Write the loops of all functions that are marked."""
     machine = describe_machine(target)
     return map_prim_funcs(mod, lambda function, _: _expand(function, machine) if _is_marked(function) else None)
 
