@@ -104,7 +104,10 @@ def test_an_input_that_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_mistakes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tvmbuild", "check", "missing.onnx"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "error: there is no file missing.onnx\n  hint: name ONNX files\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: there is no file missing.onnx\n  hint: Name a model's file: .onnx, .tflite, .pt2.\n",
+    )
     wrong = subprocess.run([*command, "--shape", "x=a"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "'x=a' is no NAME=1,3,224,224" in wrong.stderr
     wrong = subprocess.run([*command, "--value", "sr=a"], capture_output=True, text=True, check=False, cwd=tmp_path)

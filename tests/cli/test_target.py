@@ -151,3 +151,17 @@ def test_what_cannot_be_added_is_told_and_nothing_written(
     assert main(["target", "add", *words]) == 1
     assert message in capsys.readouterr().err
     assert (inside / "targets.yaml").read_text() == targets
+
+
+@pytest.mark.parametrize(("word", "device"), [("cuda:sm_87", "none"), ("vulkan:amd-rdna", "none")])
+def test_another_machines_code_has_no_device(word: str, device: str, inside: Path) -> None:
+    (inside / "targets.yaml").write_text(OWN)
+    assert main(["target", "add", word, "--as", "other"]) == 0
+    assert load_targets(inside)["other"]["device"] == device
+
+
+@pytest.mark.parametrize(("word", "near"), [("orin", "jetson-orin"), ("jetson", "jetson-orin"), ("pi6", "pi")])
+def test_a_board_is_suggested(word: str, near: str, inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (inside / "targets.yaml").write_text(OWN)
+    assert main(["target", "add", word]) == 1
+    assert f"Did you mean {near}" in capsys.readouterr().err

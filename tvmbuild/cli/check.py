@@ -11,6 +11,7 @@ from typing import Any
 from tvmbuild.base.processes import explain_failure, run_module
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.cli.arguments import add_input_arguments
+from tvmbuild.cli.compile.model_words import explain_absence
 from tvmbuild.cli.inspection import add_dump_arguments, prepare_folder
 from tvmbuild.errors import TvmbuildError
 
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
     if not path.is_file():
-        raise TvmbuildError(f"there is no file {path}", "name ONNX files")
+        raise explain_absence(path)
     dump = None if args.dump_ir is None else prepare_folder(args.dump_ir / path.stem)
     asked = {"path": str(path.absolute()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
     passes = {"dump": None if dump is None else str(dump), "passes": args.print_passes}

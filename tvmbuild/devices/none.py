@@ -27,7 +27,7 @@ class Nowhere(DeviceKind[NoDevice]):
 
     def explain(self, _spec: NoDevice, _code: Code, _capabilities: Capabilities) -> str | None:
         """Return the reason that the target has no device."""
-        return "the target has no device; give it `device: local` on a machine that runs its code"
+        return "the target has no device; say `device: {ssh: user@board}`, or `local` where its code runs"
 
     def describe_use(self, _spec: NoDevice, _target: TargetSpec) -> str:
         """Return the word for no hardware."""

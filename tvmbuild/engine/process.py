@@ -230,12 +230,17 @@ def _open_log(path: Path) -> Iterator[IO[str] | None]:
             log.close()
 
 
+def _end(hint: str) -> str:
+    """Return the hint with a full stop."""
+    return hint if hint.endswith((".", "!", "?")) else f"{hint}."
+
+
 def _explain(step: AnyStep, ending: _Ending) -> TvmbuildError:
     log = f"Log: {Layout(step.root).log(step.id)}"
     if ending.report:
         report = json.loads(ending.report)
         hint, kind = report["hint"], VerdictError if report["kept"] else TvmbuildError
-        return kind(report["message"], f"{hint} {log}" if hint else f"{_SAYS_MORE} {log}")
+        return kind(report["message"], f"{_end(hint)} {log}" if hint else f"{_SAYS_MORE} {log}")
     if ending.status == -signal.SIGKILL:
         return TvmbuildError(
             "its process was killed (SIGKILL), most likely because memory ran out",

@@ -22,6 +22,7 @@ _NAMES = frozenset({LIBRARY, PARAMS, METADATA})
 MAX_BYTES = 4 << 30
 """The size limit of a package, which is read whole."""
 MAX_METADATA_BYTES = 64 << 20
+_MODELS = frozenset({".onnx", ".pt2", ".tflite"})
 _REMEDY = "if it is a package, copy it or build it again"
 
 
@@ -115,6 +116,8 @@ def _damaged(path: Path, reason: str) -> TvmbuildError:
     kind = recognise_wrapping(path)
     if kind is not None:
         return TvmbuildError(f"{path.name} is no package: it is {kind.name}", kind.remedy)
+    if path.suffix in _MODELS:
+        return TvmbuildError(f"{path.name} is a model, not a package", "`tvmbuild compile` makes a package of it.")
     return TvmbuildError(f"{path.name} is damaged: {reason}", _REMEDY)
 
 

@@ -57,7 +57,7 @@ def find_model(text: str, args: argparse.Namespace) -> ModelWords:
     """Return the model that ``text`` and the options describe; TvmbuildError if there is no such file."""
     path = _fetch_from_hub(text) if text.startswith(HUB_PREFIX) else Path(text)
     if not path.is_file():
-        raise _explain_absence(path)
+        raise explain_absence(path)
     if args.labels is not None and not args.labels.is_file():
         raise TvmbuildError(f"there is no file {args.labels}", "Correct --labels.")
     inputs: dict[str, dict[str, Any]] = {}
@@ -117,7 +117,8 @@ def state_shapes(model: ModelWords) -> dict[str, Any]:
     return {"inputs": inputs} if inputs else {}
 
 
-def _explain_absence(path: Path) -> TvmbuildError:
+def explain_absence(path: Path) -> TvmbuildError:
+    """Return the error that no model has that path, with the nearest name beside it."""
     if path.is_dir():
         return TvmbuildError(f"{path} is a folder", f"Name a model's file: {', '.join(MODEL_SUFFIXES)}.")
     folder = path.parent

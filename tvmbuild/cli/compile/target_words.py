@@ -91,8 +91,10 @@ def _explain(text: str, known: list[str]) -> TvmbuildError:
     if colon and kind == "cuda":
         hint = "Write cuda: and the card's compute capability, such as cuda:sm_87."
         return TvmbuildError(f"{device} is no architecture of NVIDIA's cards", hint)
-    near = find_nearest(text, [*known, *TARGETS, *(f"vulkan:{each}" for each in TARGETS["vulkan"].families)])
-    return TvmbuildError(f"there is no target {text}", f"{suggest(near)}--target takes {FORMS}.")
+    boards = (board for board in list_boards() if text in board or board in text)
+    words = [*known, *TARGETS, *(f"vulkan:{each}" for each in TARGETS["vulkan"].families)]
+    near = next(boards, None) or find_nearest(text, words)
+    return TvmbuildError(f"there is no target {text}", f"{suggest(near)}A target is {FORMS}.")
 
 
 def _as_name(text: str) -> str:

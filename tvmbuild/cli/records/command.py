@@ -7,7 +7,7 @@ import importlib
 
 from tvmbuild.cli.arguments import add_actions
 
-HELP = "list, show, prune, verify, merge, import and export measured schedules"
+HELP = "ls, show, prune, verify, merge, import and export measured schedules"
 
 ACTIONS: dict[str, tuple[str, str]] = {
     "ls": ("tvmbuild.cli.records.list", "list the records of each target and device class"),

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from tvmbuild.base.files import write_text
 from tvmbuild.base.layout import TARGETS_YAML
+from tvmbuild.base.specs import Attributes
 from tvmbuild.cli.compile.project import targets_text
 from tvmbuild.cli.compile.target_words import find_target
 from tvmbuild.cli.target.boards import find_board_text, list_boards
 from tvmbuild.config.load import load_targets
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.planning.detection import detect_capabilities
+from tvmbuild.targets.table import target_kind
 
+_HERE = frozenset({"cuda", "vulkan"})
+"""Words for this machine's own card."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
@@ -52,9 +59,16 @@ def _write_block(word: str, new_name: str | None) -> tuple[str, str]:
         name, _, rest = find_board_text(word).partition(":")
         return new_name or name, f"{new_name or name}:{rest}"
     target = find_target(word)
-    named = replace(target, name=new_name or target.name)
+    data = target.data if word in _HERE or _runs_here(target.data) else {**target.data, "device": "none"}
+    named = replace(target, name=new_name or target.name, data=data)
     block = targets_text(named).partition("targets:\n")[2]
     return named.name, "".join(line[2:] for line in block.splitlines(keepends=True))
+
+
+def _runs_here(data: Mapping[str, Any]) -> bool:
+    """Return whether this machine's CPU runs the target's code; False for GPUs, which the words describe unseen."""
+    cpu = Attributes({key: data[key] for key in ("mcpu", "mtriple", "num-cores") if key in data})
+    return data["kind"] == "llvm" and target_kind("llvm").explain_here(cpu, detect_capabilities()) is None
 
 
 def _find_end(text: str) -> tuple[int, int]:
