@@ -68,7 +68,8 @@ def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
     """Return numbers of which about half come twice or more."""
     random = np.random.default_rng(seed)
     if np.dtype(dtype).kind == "f":
-        return random.integers(-int(np.prod(shape)), int(np.prod(shape)), shape).astype(dtype)
+        most = min(int(np.prod(shape)), 60_000)  # float16 has no more
+        return random.integers(-most, most, shape).astype(dtype)
     limits = np.iinfo(dtype)
     data = random.integers(limits.min, limits.max, shape, dtype, endpoint=True)
     data.flat[:: max(1, data.size // 5)] = random.choice([limits.min, limits.max])
@@ -92,10 +93,10 @@ class TestOnGpus:
         check(draw((1, 8400), "float32"), k)
 
     def test_more_runs_than_one_round_merges(self) -> None:
-        check(draw((1, (FAN + 1) * CHUNK + 7), "float32"), 200)
+        check(draw((1, FAN * CHUNK + 7), "float32"), 200)
 
     def test_a_long_row_sorted_whole(self) -> None:
-        check(draw((2, (FAN + 1) * CHUNK + 7), "int32"), (FAN + 1) * CHUNK + 7, largest=0)
+        check(draw((2, FAN * CHUNK + 7), "int32"), FAN * CHUNK + 7, largest=0)
 
     @pytest.mark.parametrize("axis", [0, 1, -1])
     def test_every_axis(self, axis: int) -> None:
