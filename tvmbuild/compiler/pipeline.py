@@ -47,6 +47,7 @@ from tvmbuild.compiler.pass_manager import (
 )
 from tvmbuild.compiler.passes.attention.fuse_attention import fuse_attention
 from tvmbuild.compiler.passes.block_prefix_sums import block_prefix_sums
+from tvmbuild.compiler.passes.block_top_k import block_top_k
 from tvmbuild.compiler.passes.canonicalize_var_names import canonicalize_var_names
 from tvmbuild.compiler.passes.convert_each_layout import convert_each_layout
 from tvmbuild.compiler.passes.drop_empty_tensors import drop_empty_tensors
@@ -188,6 +189,12 @@ OPERATORS = Phase(
             after={"FuseAttention": "it moves the reshapes that FuseAttention looks for"},
         ),
         of_module("BlockPrefixSums", block_prefix_sums, on_gpu),
+        of_target(
+            "BlockTopK",
+            block_top_k,
+            on_gpu,
+            after={"DecomposeAndFold": "it folds a TopK of constants by the importer's function, which the host runs"},
+        ),
         of_target(
             "PadMatmulColumns",
             pad_matmul_columns,

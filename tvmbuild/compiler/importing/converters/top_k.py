@@ -18,7 +18,9 @@ _K_AS_INPUT = 10
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class Sizes:
+    """Rows, their length, and how many elements of each are wanted."""
+
     rows: int
     length: int
     k: int
@@ -32,9 +34,9 @@ def convert_top_k(call: NodeCall) -> relax.Expr:
         raise TvmbuildError(f"it asks for {k} of {shape[axis]} elements", "correct its `k`")
     others = [number for number in range(len(shape)) if number != axis]
     last = call.data if axis == len(shape) - 1 else call.emit(relax.op.permute_dims, call.data, [*others, axis])
-    sizes = _Sizes(int(np.prod([shape[each] for each in others], dtype=np.int64)), shape[axis], k)
+    sizes = Sizes(int(np.prod([shape[each] for each in others], dtype=np.int64)), shape[axis], k)
     rows = call.emit(relax.op.reshape, last, (sizes.rows, sizes.length))
-    function = call.builder.add_func(_write(sizes, call.dtype, bool(call.attributes.get("largest", 1))), "topk")
+    function = call.builder.add_func(write_top_k(sizes, call.dtype, bool(call.attributes.get("largest", 1))), "topk")
     types = [relax.TensorType((sizes.rows, k), dtype) for dtype in (call.dtype, "int64")]
     found = call.builder.emit(relax.call_tir(function, [rows], types))
     back = np.argsort([*others, axis]).tolist()
@@ -54,7 +56,7 @@ def _find_k(call: NodeCall) -> int:
     return int(values.reshape(-1)[0])
 
 
-def _write(sizes: _Sizes, dtype: str, largest: bool) -> tirx.PrimFunc:
+def write_top_k(sizes: Sizes, dtype: str, largest: bool) -> tirx.PrimFunc:
     """Return the insertion sort from [rows, length] to values and indices, both [rows, k]."""
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("topk")
@@ -72,7 +74,7 @@ def _write(sizes: _Sizes, dtype: str, largest: bool) -> tirx.PrimFunc:
     return builder.get()
 
 
-def _insert(sizes: _Sizes, buffers: tuple[Any, Any, Any, Any], at: tuple[Any, Any], largest: bool) -> None:
+def _insert(sizes: Sizes, buffers: tuple[Any, Any, Any, Any], at: tuple[Any, Any], largest: bool) -> None:
     data, values, indices, place = buffers
     row, index = at
 
