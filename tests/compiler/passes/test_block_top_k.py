@@ -58,7 +58,7 @@ def check(data: np.ndarray, k: int, **attributes: int) -> None:
 
 
 def expect(data: np.ndarray, k: int, **attributes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return what ONNX Runtime gives, in order even where none is asked for."""
+    """Return the result of ONNX Runtime, in order even if the node asks for none."""
     model = make_model(data, k, **{**attributes, "sorted": 1})
     values, indices = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": data})
     return values, indices

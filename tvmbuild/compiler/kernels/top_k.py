@@ -32,7 +32,7 @@ TYPES = (*_NARROW, "int64", "uint32")
 
 @dataclass(frozen=True)
 class TopK:
-    """The request: the ``k`` largest or smallest elements, in order, of each of ``rows`` rows of ``length`` elements."""
+    """The sizes: the ``k`` largest or smallest elements, in order, of each of ``rows`` rows of ``length`` elements."""
 
     rows: int
     length: int
