@@ -115,7 +115,7 @@ class Layout:
 
 
 def choices_folder(records: Path) -> Path:
-    """Return the folder, below `records/<target>`, of the target's measured choices: one JSON file a graph."""
+    """Return `records/<target>/choices`: one JSON file per graph with the measured choices."""
     return records / "choices"
 
 

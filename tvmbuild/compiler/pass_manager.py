@@ -171,7 +171,7 @@ class PassRun:
     after: tvm.ir.IRModule
     seconds: float
     missed: Mapping[str, int]
-    """The reasons why its rewrites left operators as they were → how often."""
+    """Reason → the number of operators that the pass left alone for it."""
 
 
 Observer = Callable[[PassRun], None]

@@ -70,10 +70,10 @@ class Configured(Named[Spec]):
 
     @abstractmethod
     def parse(self, value: Any, /) -> Spec:
-        """Return the spec of a value in targets.yaml. ``value`` fits the schema."""
+        """Return the device that a value of targets.yaml describes. ``value`` fits the schema."""
 
     def read(self, _text: str, /) -> Spec | None:
-        """Return the spec of the text behind the name and a colon in `--device`. None: it does not fit the form."""
+        """Return the device of `--device NAME:TEXT`, from the text. None: the text does not fit the form."""
         return None
 
 

@@ -22,7 +22,7 @@ class Nowhere(DeviceKind[NoDevice]):
     runs = False
 
     def parse(self, _value: Any) -> NoDevice:
-        """Return the spec."""
+        """Return the device `none`."""
         return NoDevice()
 
     def explain(self, _spec: NoDevice, _code: Code, _capabilities: Capabilities) -> str | None:

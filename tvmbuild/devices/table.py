@@ -32,7 +32,7 @@ def device_kind(spec: DeviceSpec) -> DeviceKind[Any]:
 
 
 def parse_device(data: str | dict[str, Any]) -> DeviceSpec:
-    """Return the spec of a device in targets.yaml. ``data`` fits the schema."""
+    """Return the device that targets.yaml describes. ``data`` fits the schema."""
     name, value = (data, None) if isinstance(data, str) else next(iter(data.items()))
     spec: DeviceSpec = DEVICES[name].parse(value)
     return spec

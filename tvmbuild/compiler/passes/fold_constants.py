@@ -19,7 +19,7 @@ _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "sq
 
 
 def decompose_and_fold(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Decompose operators for inference, and compute constant expressions."""
+    """Replace operators such as batch_norm by their inference form, and compute constant expressions."""
     decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
     return keep_if_same(mod, relax.transform.DeadCodeElimination()(fold_constants(decomposed)))
 

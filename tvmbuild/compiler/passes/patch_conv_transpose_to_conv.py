@@ -20,7 +20,7 @@ from tvmbuild.compiler.remarks import is_missed
 
 
 def patch_conv_transpose_to_conv(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Rewrite transposed convolutions with constant weights whose windows do not overlap, for a graph in NHWC.
+    """Replace transposed convolutions with constant weights whose windows do not overlap by 1 x 1 convolutions in NHWC.
 
     The new convolution has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.
     """

@@ -85,7 +85,7 @@ class _Split:
         self._mod, self._most = mod, most
         self._builder = relax.BlockBuilder(mod)
         self._taken: set[relax.Var] = set()
-        """The variables that were in a wide function, or are fused with it."""
+        """The variables that are already written out: those of wide functions, and those fused with them."""
 
     def run(self) -> tvm.ir.IRModule:
         main = self._mod["main"]

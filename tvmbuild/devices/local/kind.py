@@ -34,11 +34,11 @@ class Local(DeviceKind[LocalDevice]):
     form = "local"
 
     def parse(self, _value: Any) -> LocalDevice:
-        """Return the spec."""
+        """Return the device `local`."""
         return LocalDevice()
 
     def read(self, text: str) -> LocalDevice | None:
-        """Return the spec if no text follows the name."""
+        """Return the device `local` if no text follows the name."""
         return None if text else LocalDevice()
 
     def explain(self, _spec: LocalDevice, code: Code, capabilities: Capabilities) -> str | None:

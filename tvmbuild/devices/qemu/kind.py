@@ -28,11 +28,11 @@ class Qemu(DeviceKind[QemuDevice]):
     no_times = "runs on an emulated board, where times mean nothing"
 
     def parse(self, value: Any) -> QemuDevice:
-        """Return the spec of the architecture."""
+        """Return the device that `qemu: ARCHITECTURE` names."""
         return QemuDevice(value)
 
     def read(self, text: str) -> QemuDevice | None:
-        """Return the spec of a known architecture."""
+        """Return the device that `qemu:ARCHITECTURE` names; None for an unknown architecture."""
         return QemuDevice(text) if text in ARCHITECTURES else None
 
     def explain(self, spec: QemuDevice, code: Code, capabilities: Capabilities) -> str | None:

@@ -56,12 +56,12 @@ class Rpc(DeviceKind[RpcDevice]):
     form = "rpc:HOST:PORT/KEY"
 
     def parse(self, value: Any) -> RpcDevice:
-        """Return the spec of the map."""
+        """Return the device of `{rpc: {tracker: …, key: …}}`."""
         limits = {name: float(value[name]) for name in LIMITS if name in value}
         return RpcDevice(value["tracker"], value["key"], **limits)
 
     def read(self, text: str) -> RpcDevice | None:
-        """Return the spec of HOST:PORT/KEY."""
+        """Return the device of `rpc:HOST:PORT/KEY`."""
         tracker, _, key = text.partition("/")
         host, _, port = tracker.rpartition(":")
         return RpcDevice(tracker, key) if host and port.isdigit() and key else None

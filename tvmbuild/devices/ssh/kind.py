@@ -30,11 +30,11 @@ class Ssh(DeviceKind[SshDevice]):
     form = "ssh:USER@HOST"
 
     def parse(self, value: Any) -> SshDevice:
-        """Return the spec of the address."""
+        """Return the device of `{ssh: ADDRESS}`."""
         return SshDevice(value)
 
     def read(self, text: str) -> SshDevice | None:
-        """Return the spec of the address, which only ssh checks."""
+        """Return the device of `ssh:ADDRESS`; only ssh checks the address."""
         return SshDevice(text) if text else None
 
     def explain(self, _spec: SshDevice, code: Code, capabilities: Capabilities) -> str | None:

@@ -20,7 +20,7 @@ _BIASES, _STATE = 3, 5
 
 
 def convert_recurrence(call: NodeCall) -> relax.Expr:
-    """Return all outputs of a node that the rules of `recurrent_kernels` leave to this converter."""
+    """Convert an LSTM, GRU or RNN that `recurrent_kernels` left whole; return its outputs."""
     first, second = call.values(1), call.values(2)
     if first is None or second is None:
         raise TvmbuildError("its weights are not known when the package is built")

@@ -40,9 +40,9 @@ def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Targe
 
 
 def multiply(product: MatrixProduct, tile: WarpTile, bind: bool = True) -> s_tir.Schedule:
-    """Schedule a product, summed up in float32, with that tile.
+    """Return the schedule of a matrix product with the warp tile; it sums in float32.
 
-    Without ``bind`` threads and fragments are loops, which a CPU can run.
+    ``bind=False`` turns threads and fragments into plain loops, so that a CPU can run it.
     """
     return _Multiplying(product, tile, bind).schedule()
 

@@ -53,7 +53,7 @@ class CardClock:
         self._host.note(function, name, before, result, *arguments)
 
     def finish(self, runs: int) -> GraphTime | None:
-        """Stop, and return the time of the CUDA graph in the last ``runs``, or None without a graph."""
+        """Stop recording; return the CUDA graph's time over the last ``runs`` runs, or None without a graph."""
         for kind in self._kinds:
             self._cupti.activity_disable(kind)
         return summarize_graph(self._runs[-runs:])

@@ -19,7 +19,7 @@ _TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
 
 
 def as_opset_3(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a TreeEnsembleRegressor; a set of members becomes a chain of comparisons."""
+    """Convert an opset-5 TreeEnsemble's attributes to a TreeEnsembleRegressor's; a set test becomes comparisons."""
     writer = _Writer(attributes)
     for tree, root in enumerate(attributes["tree_roots"]):
         writer.add_tree(tree, root)
