@@ -45,9 +45,9 @@ def _publish(step: Step[TuneStep], tuned: Tuned) -> None:
     uncovered = [task for task in tasks if task.key not in schedule.traces]
     if uncovered and step.refuses_uncovered:
         raise TvmbuildError(
-            f"{step.subject}: {len(uncovered)} of {len(tasks)} Tasks have no record: "
+            f"{len(uncovered)} of {len(tasks)} Tasks have no record: "
             + ", ".join(sorted(task.name for task in uncovered)),
-            "tune them (tune=missing, on a machine that has the device), or drop strict=1",
+            "Tune them (tune=missing, on a machine that has the device) and commit records/, or drop strict=1.",
         )
     write_tasks(step.output("tasks"), name_tasks(tasks), extracted.graph)
     write_json(

@@ -104,7 +104,7 @@ def tune(step: AnyStep) -> None:
     schedule = elect_all(read_applicable_files(records, (task.key for task in TASKS), target), options.measured_on)
     uncovered = [task for task in TASKS if task.key not in schedule.traces]
     if uncovered and step.refuses_uncovered:
-        raise TvmbuildError(f"{step.subject}: {len(uncovered)} of {len(TASKS)} Tasks have no record", "tune them")
+        raise TvmbuildError(f"{len(uncovered)} of {len(TASKS)} Tasks have no record", "tune them")
     write_tasks(step.output("tasks"), TASKS)
     told = {"tasks": len(TASKS), "covered": len(TASKS) - len(uncovered), "measured_now": 2 * len(searched)}
     names = [{"key": task.key, "name": task.name} for task in uncovered]
