@@ -177,3 +177,26 @@ def test_what_is_missing_for_a_model_is_told(
     assert main(["init", *words, "--target", "x86-64-v3"] if "--model" in words else ["init", *words, "new"]) == 1
     assert said in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
+
+
+def test_files_of_the_folder_are_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_open(tmp_path / "net.onnx", 1, 8)
+    (tmp_path / "new/models").mkdir(parents=True)
+    (tmp_path / "new/models/net.onnx").write_bytes(b"mine")
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--model", "net.onnx", "--target", "x86-64-v3", "new"]) == 1
+    assert "has a models/net.onnx\n" in capsys.readouterr().err
+    assert (tmp_path / "new/models/net.onnx").read_bytes() == b"mine"
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["models"]
+
+
+def test_a_model_from_the_folder_above_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_open(tmp_path / "net.onnx", 1, 8)
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir(tmp_path / "new")
+    assert main(["init", "--model", "../net.onnx", "--target", "x86-64-v3"]) == 0
+    (model,) = load_project(tmp_path / "new").models
+    assert model.source.location == "models/net.onnx"
+    assert (tmp_path / "new/models/net.onnx").is_file()

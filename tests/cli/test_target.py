@@ -165,3 +165,34 @@ def test_a_board_is_suggested(word: str, near: str, inside: Path, capsys: pytest
     (inside / "targets.yaml").write_text(OWN)
     assert main(["target", "add", word]) == 1
     assert f"Did you mean {near}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "    tune: *t\n",
+        "    tune: *t\n    measured_on: emeraldrapids\n",
+        "    tune: {trials: 3} # few\n",
+        "    mattr:\n    - +avx2\n",
+        "    mcpu: >-\n      x86-64-v3\ncache: {path: build/cache}\n",
+    ],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_targets_before_stay_as_they_are(last: str, newline: str, inside: Path) -> None:
+    common = "    kind: llvm\n    mtriple: x86_64-linux-gnu\n    num-cores: 2\n"
+    first = f"  a:\n    mcpu: x86-64-v2\n{common}    tune: &t {{trials: 60}}\n    measured_on: haswell\n"
+    mcpu = "" if "mcpu" in last else "    mcpu: x86-64-v3\n"
+    text = f"targets:\n{first}  b:\n{mcpu}{common}{last}".replace("\n", newline)
+    (inside / "targets.yaml").write_bytes(text.encode())
+    before = load_targets(inside)
+    assert main(["target", "add", "pi5"]) == 0
+    assert load_targets(inside) == before | {"pi5": list_boards()["pi5"]}
+    written = (inside / "targets.yaml").read_bytes().decode()
+    assert set(text.splitlines()) <= set(written.splitlines())
+    assert written.count("\r\n") == (written.count("\n") if newline == "\r\n" else 0)
+
+
+def test_a_project_without_targets_is_told(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (inside / "targets.yaml").unlink()
+    assert main(["target", "add", "pi5"]) == 1
+    assert "targets.yaml" in capsys.readouterr().err

@@ -88,13 +88,17 @@ def write_for(folder: Path, model: ModelWords, target: TargetWords) -> list[Path
     """
     texts = {name: (_template() / kept).read_text(encoding="utf-8") for kept, name in RENAMED.items()}
     texts |= {f"schemas/{name}.schema.json": schema_text(name) for name in SCHEMAS}
-    present = [name for name in (MODELS_YAML, TARGETS_YAML, *texts) if (folder / name).exists()]
+    model = replace(model, path=_resolve(model.path), labels=_resolve(model.labels) if model.labels else None)
+    given = [model.path, *([model.labels] if model.labels else [])]
+    copies = {name: source for path in given for name, source in _list_copies(path, folder.resolve()).items()}
+    present = [name for name in (MODELS_YAML, TARGETS_YAML, *texts, *copies) if (folder / name).exists()]
     if present:
         raise TvmbuildError(f"{folder.resolve()} has a {present[0]}", "Name another folder: nothing is overwritten.")
     folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()
-    given = [model.path, *([model.labels] if model.labels else [])]
-    copied = [name for path in given for name in _bring(path, folder)]
+    for name, source in copies.items():
+        with publish(folder / name) as temporary:
+            shutil.copyfile(source, temporary)
     model = replace(
         model, path=_find_in(model.path, folder), labels=_find_in(model.labels, folder) if model.labels else None
     )
@@ -105,19 +109,20 @@ def write_for(folder: Path, model: ModelWords, target: TargetWords) -> list[Path
         )
     for name, text in texts.items():
         write_text(folder / name, text)
-    return sorted(Path(name) for name in (*texts, *copied))
+    return sorted(Path(name) for name in (*texts, *copies))
 
 
-def _bring(path: Path, folder: Path) -> list[str]:
-    """Copy a file from outside the folder, with its external data, into `models/`; return the new files there."""
+def _resolve(path: Path) -> Path:
+    """Return the absolute path without `..`; a link keeps its own name."""
+    return path.parent.resolve() / path.name
+
+
+def _list_copies(path: Path, folder: Path) -> dict[str, Path]:
+    """Return the copies in `models/` of a file from outside the folder, with its external data: name → source."""
     if path.is_relative_to(folder):
-        return []
+        return {}
     data = list_external_data(path) if path.suffix == ".onnx" else []
-    names = {f"models/{name}": path.parent / name for name in (path.name, *data)}
-    for name, source in names.items():
-        with publish(folder / name) as temporary:
-            shutil.copyfile(source, temporary)
-    return list(names)
+    return {f"models/{name}": path.parent / name for name in (path.name, *data)}
 
 
 def _find_in(path: Path, folder: Path) -> Path:

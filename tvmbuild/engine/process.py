@@ -205,7 +205,10 @@ def _copy_output(stream: IO[bytes], step: AnyStep, show: Callable[[str], None], 
         for raw in stream:
             line = raw.decode(errors="replace").rstrip("\n")
             if line.startswith(PREFIX):
-                show(line.removeprefix(PREFIX))
+                with contextlib.suppress(
+                    OSError, ValueError
+                ):  # a closed or an ASCII terminal must not stop the reading
+                    show(line.removeprefix(PREFIX))
                 line = line.removeprefix("::")
             else:
                 tail.append(line)

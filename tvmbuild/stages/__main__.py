@@ -20,6 +20,8 @@ from tvmbuild.base.steps import AnyStep, Step
 from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.stages.table import STAGES
 
+_LONGEST = 4000
+"""The most characters of a message or a hint: a pipe takes 64 KiB, and the parent reads it at the end."""
 CONDITIONS = {
     errno.ENOSPC: "Make room on that disk, then run doit again.",
     errno.EDQUOT: "Make room within the quota, then run doit again.",
@@ -64,7 +66,8 @@ def _crash_at_once() -> None:
 
 def _report(fd: int, error: TvmbuildError) -> int:
     print(f"error: {error}")
-    report = {"message": error.message, "hint": error.hint, "kept": isinstance(error, VerdictError)}
+    kept = isinstance(error, VerdictError)
+    report = {"message": error.message[:_LONGEST], "hint": error.hint and error.hint[:_LONGEST], "kept": kept}
     os.write(fd, json.dumps(report).encode())
     return 1
 

@@ -108,7 +108,7 @@ def _cpu_target(cpu: Mapping[str, AttributeValue]) -> dict[str, Any]:
 def _cuda_target(arch: str) -> dict[str, Any]:
     if not arch:
         return {"kind": "cuda", **_plain(describe_device("cuda", 0)), "host": _this_host(), **_rest()}
-    mcpu = HOSTS.get(arch)
+    mcpu = HOSTS.get(arch.rstrip("af"))
     host = {"mcpu": mcpu, "mtriple": TRIPLES["aarch64"], "num-cores": _OTHER_CORES} if mcpu else _usual_host()
     return {"kind": "cuda", "arch": arch, **CARD, "host": host, **_rest()}
 

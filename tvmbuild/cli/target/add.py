@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tvmbuild.base.files import write_text
+from tvmbuild.base.files import write_bytes
 from tvmbuild.base.layout import TARGETS_YAML
 from tvmbuild.base.specs import Attributes
 from tvmbuild.cli.compile.project import targets_text
@@ -23,6 +23,7 @@ from tvmbuild.targets.table import target_kind
 
 _HERE = frozenset({"cuda", "vulkan"})
 """Words for this machine's own card."""
+_BY_HAND = "Add the target by hand."
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
@@ -32,23 +33,32 @@ def add_target(root: Path, word: str, new_name: str | None = None) -> str:
     ``word`` is a board's name, or anything that `--target` takes. Raise TvmbuildError, with nothing written, where
     the file has a target of that name or is not laid out in block style.
     """
-    path = root / TARGETS_YAML
-    text, present = path.read_text(encoding="utf-8"), load_targets(root)
+    path, present = root / TARGETS_YAML, load_targets(root)
+    before = path.read_bytes()
     name, block = _write_block(word, new_name)
     if name in present:
         raise TvmbuildError(f"targets.yaml has a target {name}", "Name the new one by `--as NEW`.")
+    text = before.decode("utf-8-sig")
     line, indent = _find_end(text)
-    lines = text.splitlines(keepends=True)
-    if lines[line - 1 : line] and not lines[line - 1].endswith("\n"):
-        lines[line - 1] += "\n"
     shifted = "".join(" " * indent + each if each.strip() else each for each in block.splitlines(keepends=True))
-    write_text(path, "".join([*lines[:line], "\n", shifted, *lines[line:]]))
+    write_bytes(path, _insert(text, line, shifted).encode())
     try:
-        load_targets(root)
+        others = {each: data for each, data in load_targets(root).items() if each != name}
     except TvmbuildError:
-        write_text(path, text)
-        raise
+        others = {}
+    if others != present:
+        write_bytes(path, before)
+        raise TvmbuildError(
+            f"targets.yaml is written in a way that `target add` cannot extend; add\n{shifted}", _BY_HAND
+        )
     return f"wrote {TARGETS_YAML}: {name}\n{shifted}next: doit '*@{name}'"
+
+
+def _insert(text: str, line: int, block: str) -> str:
+    """Return the text with the block after that many lines, in the line ends of the text."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    lines = [each.rstrip("\r\n") for each in text.splitlines(keepends=True)]
+    return end.join([*lines[:line], "", *block.splitlines(), *lines[line:], ""])
 
 
 def _write_block(word: str, new_name: str | None) -> tuple[str, str]:
@@ -73,12 +83,25 @@ def _runs_here(data: Mapping[str, Any]) -> bool:
 
 def _find_end(text: str) -> tuple[int, int]:
     """Return the number of lines up to the end of `targets:`, and the column of its names."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    pairs = root.value if isinstance(root, yaml.MappingNode) else []
-    targets = next((value for key, value in pairs if key.value == "targets"), None)
-    if not isinstance(targets, yaml.MappingNode) or targets.flow_style or not targets.value:
-        raise TvmbuildError("`targets:` in targets.yaml is not in block style", "Add the target by hand.")
-    last: yaml.Node = targets
-    while isinstance(last, (yaml.MappingNode, yaml.SequenceNode)) and not last.flow_style and last.value:
-        last = last.value[-1][1] if isinstance(last, yaml.MappingNode) else last.value[-1]
-    return last.end_mark.line + 1, targets.value[0][0].start_mark.column
+    depth, is_key, key, inside = 0, True, "", False
+    marks: list[tuple[int, int, int]] = []  # (line, column at the end, column at the start) of what `targets:` holds
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+            if inside and depth == 1:
+                break
+        start, end = event.start_mark, event.end_mark
+        # A block collection ends where the next token begins; aliases and flow collections end where they are written.
+        if inside and not isinstance(event, yaml.CollectionStartEvent) and start and end and end.index > start.index:
+            marks.append((end.line, end.column, start.column))
+        if depth == 1 and isinstance(event, yaml.NodeEvent):
+            is_block = isinstance(event, yaml.MappingStartEvent) and not event.flow_style
+            inside = not is_key and key == "targets" and is_block
+            key = str(getattr(event, "value", "")) if is_key else key
+            is_key = not is_key
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+    if not marks:
+        raise TvmbuildError("`targets:` in targets.yaml is not in block style", _BY_HAND)
+    line, column, _ = marks[-1]
+    return line + (column > 0), marks[0][2]

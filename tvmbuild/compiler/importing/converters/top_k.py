@@ -30,7 +30,7 @@ def convert_top_k(call: NodeCall) -> relax.Expr:
     """Return the k largest or smallest values along an axis and their indices, in order; the first of equals wins."""
     shape, axis = call.shape, call.attributes.get("axis", -1) % len(call.shape)
     k = _find_k(call)
-    if not 0 <= k <= shape[axis]:
+    if not 1 <= k <= shape[axis]:
         raise TvmbuildError(f"it asks for {k} of {shape[axis]} elements", "correct its `k`")
     others = [number for number in range(len(shape)) if number != axis]
     last = call.data if axis == len(shape) - 1 else call.emit(relax.op.permute_dims, call.data, [*others, axis])
