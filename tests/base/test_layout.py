@@ -51,7 +51,9 @@ def test_a_project_is_planned_without_a_home(tmp_path: Path) -> None:
         "from tvmbuild.cli import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
+    project = tmp_path / "project"  # the runtime folder beside it is called tvmbuild, as the module
+    project.mkdir()
     for arguments in (["init"], ["plan"]):
         command = [sys.executable, "-c", code, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
