@@ -29,15 +29,16 @@ from tvmbuild.compiler.pass_manager import (
 )
 from tvmbuild.compiler.pipeline import PHASES, lower
 from tvmbuild.compiler.remarks import missed
+from tvmbuild.compiler.schedules.cpu.tir_passes import TIR_PASSES
 from tvmbuild.errors import TvmbuildError
 
 SaveModel = Callable[..., Path]
 EMPTY = tvm.ir.IRModule({})
-NAMES = [each.name for phase in PHASES for each in phase.passes]
+PASSES = [each for phase in (*PHASES, TIR_PASSES) for each in phase.passes]
+NAMES = [each.name for each in PASSES]
 ORDERS = [
     pytest.param(first, second, id=f"{first}-{second}")
-    for phase in PHASES
-    for each in phase.passes
+    for each in PASSES
     for first, second in [*((other, each.name) for other in each.after), *((each.name, other) for other in each.before)]
 ]
 
@@ -61,8 +62,7 @@ def test_a_pass_has_a_name_of_its_own() -> None:
 
 
 def test_every_reason_is_a_sentence() -> None:
-    rows = [each for phase in PHASES for each in phase.passes]
-    assert all(len(why.split()) > 2 for each in rows for why in [*each.after.values(), *each.before.values()])
+    assert all(len(why.split()) > 2 for each in PASSES for why in [*each.after.values(), *each.before.values()])
 
 
 def test_passes_run_in_order_where_they_apply(lowering: Lowering) -> None:

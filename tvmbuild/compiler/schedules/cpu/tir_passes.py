@@ -18,11 +18,20 @@ TIR_PASSES = Phase(
     (
         of_module("OverlapTiles", overlap_tiles, on_cpu),
         of_target("ExpandRows", expand_rows, on_cpu),
-        of_module("NarrowPartitionedLoops", narrow_partitioned, on_cpu),
         of_target("RoundToIntegers", round_to_integers, on_cpu),
         of_module("PrefetchPanels", prefetch_panels, on_cpu),
         of_module("AddUpHalves", add_up_halves, on_cpu),
         of_module("TrimWindows", trim_windows, on_cpu),
+        of_module(
+            "NarrowPartitionedLoops",
+            narrow_partitioned,
+            on_cpu,
+            after={
+                "ExpandRows": "it writes 64-bit indices",
+                "PrefetchPanels": "it writes 64-bit indices",
+                "TrimWindows": "it writes 64-bit ends of loops",
+            },
+        ),
     ),
 )
 """The passes for whole tiles, loops of rows, and indices that can be taken apart; a GPU's functions stay unchanged."""
