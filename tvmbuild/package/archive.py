@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import pretty_json, write_bytes
+from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import FileEntry, PackageInfo
 
@@ -22,7 +23,6 @@ _NAMES = frozenset({LIBRARY, PARAMS, METADATA})
 MAX_BYTES = 4 << 30
 """The size limit of a package, which is read whole."""
 MAX_METADATA_BYTES = 64 << 20
-_MODELS = frozenset({".onnx", ".pt2", ".tflite"})
 _REMEDY = "if it is a package, copy it or build it again"
 
 
@@ -116,7 +116,7 @@ def _damaged(path: Path, reason: str) -> TvmbuildError:
     kind = recognise_wrapping(path)
     if kind is not None:
         return TvmbuildError(f"{path.name} is no package: it is {kind.name}", kind.remedy)
-    if path.suffix in _MODELS:
+    if path.suffix in MODEL_SUFFIXES:
         return TvmbuildError(f"{path.name} is a model, not a package", "`tvmbuild compile` makes a package of it.")
     return TvmbuildError(f"{path.name} is damaged: {reason}", _REMEDY)
 

@@ -18,6 +18,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import OPAQUE, int32, int64, wide
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
+from tvmbuild.compiler.kernels.buffers import flatten, whole
 
 CHUNK = 1024
 """Elements that a block sorts: 12 kB of shared memory with keys of 64 bits, and every Vulkan device has 16."""
@@ -32,7 +33,7 @@ TYPES = (*_NARROW, "int64", "uint32")
 
 @dataclass(frozen=True)
 class TopK:
-    """The sizes: the ``k`` largest or smallest elements, in order, of each of ``rows`` rows of ``length`` elements."""
+    """A TopK: the ``k`` largest or smallest elements, in order, of each of ``rows`` rows of ``length`` elements."""
 
     rows: int
     length: int
@@ -241,14 +242,6 @@ def _begin(
             for place, (shape, dtype) in enumerate(forms)
         ]
         with T.sblock("root"):
-            whole = [each[tuple(slice(0, extent) for extent in each.shape)] for each in arguments]
-            T.reads(*whole[: len(inputs)])
-            T.writes(*whole[len(inputs) :])
-            yield builder, [_flatten(each) for each in arguments]
-
-
-def _flatten(buffer: Any) -> Any:
-    count = 1
-    for extent in buffer.shape:
-        count *= int(extent)
-    return T.decl_buffer(wide(count), buffer.dtype, data=buffer.data, layout=None)
+            T.reads(*map(whole, arguments[: len(inputs)]))
+            T.writes(*map(whole, arguments[len(inputs) :]))
+            yield builder, list(map(flatten, arguments))

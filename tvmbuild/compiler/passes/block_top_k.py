@@ -11,7 +11,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-from tvmbuild.compiler.importing.converters.top_k import Sizes, write_top_k
+from tvmbuild.compiler.importing.converters.top_k import write_top_k
 from tvmbuild.compiler.ir.calls import called_functions, is_call
 from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_calls
 from tvmbuild.compiler.kernels.top_k import TYPES, Merge, TopK, write_merge, write_sort
@@ -46,10 +46,10 @@ def _find_form(function: tirx.PrimFunc) -> TopK | None:
     if not all(len(shape) == 2 for shape in shapes):
         return None
     (rows, length), (_, k), _ = shapes
-    sizes, dtype = Sizes(rows, length, k), str(function.params[0].ty.dtype)
     for largest in (True, False):
-        if tvm_ffi.structural_equal(write_top_k(sizes, dtype, largest), function, map_free_vars=True):
-            return _accept(TopK(rows, length, k, dtype, largest))
+        form = TopK(rows, length, k, str(function.params[0].ty.dtype), largest)
+        if tvm_ffi.structural_equal(write_top_k(form), function, map_free_vars=True):
+            return _accept(form)
     return None
 
 

@@ -13,6 +13,7 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.obstacles import list_layouts
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.passes.split_conv_transpose_by_phase import Emit
 from tvmbuild.compiler.remarks import is_missed, missed
@@ -67,9 +68,7 @@ def _slice_depth(emit: Emit, grouped: relax.Expr, first: int, stride: int, count
 
 def _list_obstacles(call: relax.Call, weights: Shape) -> Iterator[str]:
     types = sorted({str(each.ty.dtype) for each in (*call.args, call)})
-    layouts = (call.attrs.data_layout, call.attrs.kernel_layout)
-    if layouts != ("NCDHW", "OIDHW"):
-        yield f"its layout is {layouts[0]} with weights in {layouts[1]}"
+    yield from list_layouts(call, "NCDHW", "OIDHW")
     if weights[1] == 1 and int(call.attrs.groups) > 1:
         yield "it is depthwise: each output is of few products"
     if not all("float" in each for each in types):

@@ -17,6 +17,7 @@ from tvm import relax, te, topi
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant, int64, static_shape, wide
+from tvmbuild.compiler.ir.obstacles import list_computed_weights, list_layouts, list_mixed_types
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.machine.target import is_gpu
@@ -61,17 +62,12 @@ def is_interleaved(call: relax.Call, target: tvm.target.Target) -> bool:
 def _list_obstacles(call: relax.Call, target: tvm.target.Target) -> Iterator[str]:
     attributes, (data, weights) = call.attrs, call.args
     shape = static_shape(weights)
-    if not isinstance(weights, tvm.ir.GenericConst):
-        yield "its weights are computed, not constant"
+    yield from list_computed_weights(call)
     if static_shape(data) is None or shape is None:
         yield "its shape is not known"
         return
-    types = sorted({str(each.ty.dtype) for each in (data, weights)})
-    if len(types) > 1 or not all("float" in each for each in (*types, str(call.ty.dtype))):
-        yield f"it is of {' and '.join(types)}, not of one type of floats"
-    layouts = (attributes.data_layout, attributes.out_layout, attributes.kernel_layout)
-    if layouts != ("NCHW", "NCHW", "IOHW"):
-        yield f"its layout is {layouts[0]} with weights in {layouts[2]}"
+    yield from list_mixed_types(call)
+    yield from list_layouts(call, "NCHW", "IOHW", out="NCHW")
     strides, dilations = ([int(each) for each in some] for some in (attributes.strides, attributes.dilation))
     inputs, own, *kernel = shape
     if max(strides) == 1:

@@ -9,7 +9,6 @@ rewritten here, too: it reads the picture in the layout of the input.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.def_use import resolve
-from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
+from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant
+from tvmbuild.compiler.ir.obstacles import explain_full, list_nhwc_obstacles
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.machine.machine import Machine, describe_machine, divisors, power_of_two_divisor
 from tvmbuild.compiler.passes.winograd.choices import keep_choices, read_choices
@@ -59,13 +59,6 @@ def padded_channels(channels: int, lanes: int) -> int:
     return padded if padded // lanes < channels // power_of_two_divisor(channels, lanes) else channels
 
 
-def say_full(count: int, what: str, lanes: int) -> str:
-    """Return a remark that more channels, columns or the like would not need fewer vectors."""
-    if count % lanes == 0:
-        return f"{count} {what} already fill whole vectors of {lanes}"
-    return f"{what} filled up from {count} would be in no fewer vectors of {lanes}"
-
-
 @mutator
 class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, machine: Machine) -> None:
@@ -74,14 +67,14 @@ class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
         self.padded: list[tuple[tvm.runtime.Tensor, tvm.runtime.Tensor]] = []
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        if not is_float_convolution(call) or int(call.attrs.groups) > 1 or is_missed(list_obstacles(call)):
+        if not is_float_convolution(call) or int(call.attrs.groups) > 1 or is_missed(list_nhwc_obstacles(call)):
             return super().visit_call_(call)
         data, weights = self.visit_expr(call.args[0]), call.args[1]
         picture = self._find_picture(data)
         values = _padded_weights(weights.value.numpy(), self._machine.lanes(32))
         more = _more_pixels(call, self._machine)
         if values is None and picture is None and not any(more):
-            missed(say_full(int(weights.value.shape[3]), "channels", self._machine.lanes(32)))
+            missed(explain_full(int(weights.value.shape[3]), "channels", self._machine.lanes(32)))
             return super().visit_call_(call)
         if values is not None:
             weights = constant(values)
@@ -102,17 +95,6 @@ class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
 def is_float_convolution(call: relax.Call) -> bool:
     """Return whether the call is a convolution in float32."""
     return is_call(call, "relax.nn.conv2d") and {str(call.args[0].ty.dtype), str(call.ty.dtype)} == {"float32"}
-
-
-def list_obstacles(call: relax.Call) -> Iterator[str]:
-    """Yield the reasons why a convolution is not one in NHWC, of known shape, with constant weights."""
-    attributes, (data, weights) = call.attrs, call.args
-    if (attributes.data_layout, attributes.kernel_layout) != ("NHWC", "HWIO"):
-        yield f"its layout is {attributes.data_layout} with weights in {attributes.kernel_layout}"
-    if not isinstance(weights, tvm.ir.GenericConst):
-        yield "its weights are computed, not constant"
-    if static_shape(data) is None:
-        yield "its shape is not known"
 
 
 def _padded_weights(values: Weights, lanes: int) -> Weights | None:

@@ -16,9 +16,10 @@ from tvm import relax, te, tirx
 
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
+from tvmbuild.compiler.ir.obstacles import explain_full, list_computed_weights
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.machine import describe_machine, power_of_two_divisor
-from tvmbuild.compiler.passes.pad_conv_channels import padded_channels, say_full
+from tvmbuild.compiler.passes.pad_conv_channels import padded_channels
 from tvmbuild.compiler.remarks import is_missed, missed
 
 LARGE = 1 << 18
@@ -37,7 +38,7 @@ def _pad(lanes: int, builder: relax.BlockBuilder, call: relax.Call) -> relax.Exp
     columns = int(call.args[1].value.shape[1])
     more = padded_channels(columns, lanes) - columns
     if not more:
-        return missed(say_full(columns, "columns", lanes))
+        return missed(explain_full(columns, "columns", lanes))
     if _is_row(call) and not _is_slow(call.args[1].value.shape, lanes):
         return missed(f"a single row reads its weights of {columns} columns about as fast as they are")
     weights = constant(np.pad(call.args[1].value.numpy(), ((0, 0), (0, more))))
@@ -55,8 +56,7 @@ def _is_of_floats(call: relax.Call) -> bool:
 
 
 def _list_obstacles(call: relax.Call) -> Iterator[str]:
-    if not isinstance(call.args[1], tvm.ir.GenericConst):
-        yield "its weights are computed, not constant"
+    yield from list_computed_weights(call)
     if len(call.args[1].value.shape) != 2:
         yield f"its weights are matrices in {len(call.args[1].value.shape)} axes, not one"
     if not all(static_shape(each) for each in (call.args[0], call)):

@@ -14,6 +14,7 @@ from tvm import relax
 
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.obstacles import list_computed_weights, list_layouts, list_mixed_types
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.passes.convert_each_layout import TO_NCHW, TO_NHWC
 from tvmbuild.compiler.remarks import is_missed
@@ -48,16 +49,11 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
 
 def _list_obstacles(call: relax.Call) -> Iterator[str]:
     attributes, (data, weights) = call.attrs, call.args
-    if not isinstance(weights, tvm.ir.GenericConst):
-        yield "its weights are computed, not constant"
-    types = sorted({str(each.ty.dtype) for each in (data, weights)})
-    if len(types) > 1 or not all("float" in each for each in (*types, str(call.ty.dtype))):
-        yield f"it is of {' and '.join(types)}, not of one type of floats"
+    yield from list_computed_weights(call)
+    yield from list_mixed_types(call)
     if static_shape(data) is None:
         yield "its shape is not known"
-    layouts = (attributes.data_layout, attributes.out_layout, attributes.kernel_layout)
-    if layouts != ("NCHW", "NCHW", "IOHW"):
-        yield f"its layout is {layouts[0]} with weights in {layouts[2]}"
+    yield from list_layouts(call, "NCHW", "IOHW", out="NCHW")
     kernel, strides = ([int(each) for each in some] for some in (weights.ty.shape.values[2:], attributes.strides))
     if kernel != strides:
         yield f"its kernel is {' x '.join(map(str, kernel))} with strides of {' x '.join(map(str, strides))}"

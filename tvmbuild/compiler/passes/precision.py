@@ -62,8 +62,7 @@ def reduce_precision(
     `fp32` returns the model as it is. `tf32` lets tensor cores multiply the float32 products.
     `int8` returns a quantised model as it is, and raises TvmbuildError for another model, which it calls ``name``.
     GPUs add up in float32. CPUs do so for sums of more than LONGEST_SUM products; a tile of such a sum may be split
-    into
-    float16 sums of that many products (`cpu/halves.py`).
+    into float16 sums of that many products (`cpu/halves.py`).
     """
     if precision == "int8":
         _require_quantised(imported, name or "the model")

@@ -29,9 +29,8 @@ def make_scalar_constants(mod: tvm.ir.IRModule, *, quantised: bool) -> tvm.ir.IR
     """Turn constant operands of one element into scalars, where that changes no shape.
 
     A division of floats by a scalar becomes a multiplication by its reciprocal. The last bit of the result may differ,
-    and
-    therefore a division stays where a later operator turns that bit into another number. Roundings to bytes count there
-    unless the model is ``quantised``.
+    and therefore a division stays where a later operator turns that bit into another number. Roundings to bytes count
+    there unless the model is ``quantised``.
     """
     return rewrite_main(mod, _ScalarConstants(mod, find_rounded(mod["main"], quantised=quantised)))
 

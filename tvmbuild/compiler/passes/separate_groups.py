@@ -13,9 +13,10 @@ import tvm
 from tvm import relax, te, tirx, topi
 
 from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
+from tvmbuild.compiler.ir.obstacles import list_nhwc_obstacles
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.machine import describe_machine
-from tvmbuild.compiler.passes.pad_conv_channels import is_float_convolution, list_obstacles, padded_channels
+from tvmbuild.compiler.passes.pad_conv_channels import is_float_convolution, padded_channels
 from tvmbuild.compiler.remarks import is_missed
 
 _NAME = "conv2d_groups"
@@ -26,7 +27,7 @@ def separate_groups(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.I
     lanes = describe_machine(target).lanes(32)
 
     def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
-        if not _is_grouped(call) or is_missed(list_obstacles(call)):
+        if not _is_grouped(call) or is_missed(list_nhwc_obstacles(call)):
             return None
         weights = constant(_separate(call.args[1].value.numpy(), int(call.attrs.groups), lanes))
         return relax.call_tir(builder.add_func(_make_function(call, weights), _NAME), [call.args[0], weights], call.ty)

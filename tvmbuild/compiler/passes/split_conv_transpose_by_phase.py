@@ -16,6 +16,7 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.obstacles import list_layouts, list_mixed_types
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.remarks import is_missed, missed
 
@@ -111,13 +112,9 @@ def _widen(way: Direction, inputs: int) -> Direction:
 
 def _list_obstacles(call: relax.Call, weights: Sequence[int]) -> Iterator[str]:
     attributes = call.attrs
-    types = sorted({str(call.args[0].ty.dtype), str(call.args[1].ty.dtype)})
     order = "DHW"[3 - len(weights) + 2 :]
-    layouts = (attributes.data_layout, attributes.kernel_layout)
-    if len(types) > 1 or not all("float" in each for each in (*types, str(call.ty.dtype))):
-        yield f"it is of {' and '.join(types)}, not of one type of floats"
-    if layouts != (f"NC{order}", f"IO{order}"):
-        yield f"its layout is {layouts[0]} with weights in {layouts[1]}"
+    yield from list_mixed_types(call)
+    yield from list_layouts(call, f"NC{order}", f"IO{order}")
     if (
         len(weights) == 4
         and isinstance(call.args[1], tvm.ir.GenericConst)

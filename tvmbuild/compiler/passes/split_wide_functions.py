@@ -70,8 +70,7 @@ def split_wide_functions(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm
     """Split each function with more tensors than the target allows, after FuseOps.
 
     Each piece has one result; values between its operators are not stored in memory. FuseOps also stops after a number
-    of
-    operators: slices that it left before such a function are fused with a piece, too.
+    of operators: slices that it left before such a function are fused with a piece, too.
     """
     calls = (binding.value for block in mod["main"].body.blocks for binding in block.bindings)
     most = most_tensors(target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,18 +11,10 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.ir.expressions import OPAQUE
+from tvmbuild.compiler.kernels.top_k import TopK
 from tvmbuild.errors import TvmbuildError
 
 _K_AS_INPUT = 10
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Rows, their length, and how many elements of each are wanted."""
-
-    rows: int
-    length: int
-    k: int
 
 
 def convert_top_k(call: NodeCall) -> relax.Expr:
@@ -34,10 +25,11 @@ def convert_top_k(call: NodeCall) -> relax.Expr:
         raise TvmbuildError(f"it asks for {k} of {shape[axis]} elements", "correct its `k`")
     others = [number for number in range(len(shape)) if number != axis]
     last = call.data if axis == len(shape) - 1 else call.emit(relax.op.permute_dims, call.data, [*others, axis])
-    sizes = Sizes(int(np.prod([shape[each] for each in others], dtype=np.int64)), shape[axis], k)
-    rows = call.emit(relax.op.reshape, last, (sizes.rows, sizes.length))
-    function = call.builder.add_func(write_top_k(sizes, call.dtype, bool(call.attributes.get("largest", 1))), "topk")
-    types = [relax.TensorType((sizes.rows, k), dtype) for dtype in (call.dtype, "int64")]
+    count = int(np.prod([shape[each] for each in others], dtype=np.int64))
+    form = TopK(count, shape[axis], k, call.dtype, bool(call.attributes.get("largest", 1)))
+    rows = call.emit(relax.op.reshape, last, (form.rows, form.length))
+    function = call.builder.add_func(write_top_k(form), "topk")
+    types = [relax.TensorType((form.rows, k), dtype) for dtype in (form.dtype, "int64")]
     found = call.builder.emit(relax.call_tir(function, [rows], types))
     back = np.argsort([*others, axis]).tolist()
     parts = (call.builder.emit(relax.TupleGetItem(found, index)) for index in range(2))
@@ -56,33 +48,33 @@ def _find_k(call: NodeCall) -> int:
     return int(values.reshape(-1)[0])
 
 
-def write_top_k(sizes: Sizes, dtype: str, largest: bool) -> tirx.PrimFunc:
+def write_top_k(form: TopK) -> tirx.PrimFunc:
     """Return the insertion sort from [rows, length] to values and indices, both [rows, k]."""
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("topk")
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
-        data = T.arg("data", T.buffer((sizes.rows, sizes.length), dtype, layout=None))
-        values = T.arg("values", T.buffer((sizes.rows, sizes.k), dtype, layout=None))
-        indices = T.arg("indices", T.buffer((sizes.rows, sizes.k), "int64", layout=None))
-        with T.serial(sizes.rows) as number, T.sblock("topk"):
-            row = T.axis.spatial(sizes.rows, number)
-            T.reads(data[row, 0 : sizes.length])
-            T.writes(values[row, 0 : sizes.k], indices[row, 0 : sizes.k])
+        data = T.arg("data", T.buffer((form.rows, form.length), form.dtype, layout=None))
+        values = T.arg("values", T.buffer((form.rows, form.k), form.dtype, layout=None))
+        indices = T.arg("indices", T.buffer((form.rows, form.k), "int64", layout=None))
+        with T.serial(form.rows) as number, T.sblock("topk"):
+            row = T.axis.spatial(form.rows, number)
+            T.reads(data[row, 0 : form.length])
+            T.writes(values[row, 0 : form.k], indices[row, 0 : form.k])
             place = T.sblock_alloc_buffer((1,), "int32", scope="local", layout=None)
-            with T.serial(sizes.length) as index:
-                _insert(sizes, (data, values, indices, place), (row, index), largest)
+            with T.serial(form.length) as index:
+                _insert(form, (data, values, indices, place), (row, index))
     return builder.get()
 
 
-def _insert(sizes: Sizes, buffers: tuple[Any, Any, Any, Any], at: tuple[Any, Any], largest: bool) -> None:
+def _insert(form: TopK, buffers: tuple[Any, Any, Any, Any], at: tuple[Any, Any]) -> None:
     data, values, indices, place = buffers
     row, index = at
 
     def goes_before(slot: Any) -> Any:
-        return data[row, index] > values[row, slot] if largest else data[row, index] < values[row, slot]
+        return data[row, index] > values[row, slot] if form.largest else data[row, index] < values[row, slot]
 
-    with T.If(tirx.any(index < sizes.k, goes_before(sizes.k - 1))), T.Then():
-        T.buffer_store(place, tirx.min(index, sizes.k - 1), [0])
+    with T.If(tirx.any(index < form.k, goes_before(form.k - 1))), T.Then():
+        T.buffer_store(place, tirx.min(index, form.k - 1), [0])
         before = tirx.max(place[0] - 1, 0)  # the first slot has no predecessor
         with T.While(tirx.all(place[0] > 0, goes_before(before))):
             T.buffer_store(values, values[row, before], [row, place[0]])

@@ -14,6 +14,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import OPAQUE, int64, wide
 from tvmbuild.compiler.kernels.attention.views import View
+from tvmbuild.compiler.kernels.buffers import flatten, whole
 
 # The places of one head's numbers.
 
@@ -221,15 +222,6 @@ def begin_function(form: Attention) -> Iterator[tuple[IRBuilder, list[Any], Any]
         ]
         out = T.arg("out", T.buffer(wide(*form.output_shape), form.dtype, layout=None))
         with T.sblock("root"):
-            T.reads(*(_whole(each) for each in arguments))
-            T.writes(_whole(out))
-            flat = [
-                T.decl_buffer(wide(math.prod(each.shape)), each.dtype, data=argument.data, layout=None)
-                for argument, each in zip(arguments, form.inputs, strict=True)
-            ]
-            made = T.decl_buffer(wide(math.prod(form.output_shape)), form.dtype, data=out.data, layout=None)
-            yield builder, flat, made
-
-
-def _whole(buffer: Any) -> Any:
-    return buffer[tuple(slice(0, extent) for extent in buffer.shape)]
+            T.reads(*map(whole, arguments))
+            T.writes(whole(out))
+            yield builder, list(map(flatten, arguments)), flatten(out)

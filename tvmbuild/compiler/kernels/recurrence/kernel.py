@@ -6,7 +6,6 @@ What the data adds to the gates (``projected``) is one product for all steps, ma
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import OPAQUE, int64, wide
+from tvmbuild.compiler.kernels.buffers import flatten, whole
 from tvmbuild.compiler.kernels.recurrence.dot_products import DotProducts
 from tvmbuild.compiler.kernels.recurrence.form import FORM, LANES, Kind, Recurrence
 from tvmbuild.compiler.kernels.recurrence.rounding import Rounded, round_state
@@ -79,14 +79,14 @@ def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.
 @contextmanager
 def _begin_function(form: Recurrence, dots: DotProducts | None) -> Iterator[tuple[IRBuilder, list[Any], list[Any]]]:
     """Yield the builder, the inputs and the outputs, flat; the builder has the function once that is left."""
-    whole = (form.directions, form.batch, form.hidden)
+    state = (form.directions, form.batch, form.hidden)
     of_weights: tuple[int, ...] = (form.directions * form.width * form.hidden,)
     beside: tuple[int, ...] = (form.directions, form.width if form.is_quantized else form.padded)
     if dots is not None:
         of_weights, beside = dots.shapes
-    given = [(form.steps, form.batch, form.directions * form.width), of_weights, beside, *[whole] * form.states]
+    given = [(form.steps, form.batch, form.directions * form.width), of_weights, beside, *[state] * form.states]
     types = ["float32", form.weights if dots is None else "int8", *["float32"] * (1 + form.states)]
-    made = [(form.steps, *whole), *[whole] * form.states]
+    made = [(form.steps, *state), *[state] * form.states]
     work = 2 * form.steps * form.batch * form.directions * form.gates * form.hidden**2
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name(form.kind.lower())
@@ -98,20 +98,11 @@ def _begin_function(form: Recurrence, dots: DotProducts | None) -> Iterator[tupl
         ]
         results = [T.arg(f"out{i}", T.buffer(wide(*each), layout=None)) for i, each in enumerate(made)]
         with T.sblock("root"):
-            T.reads(*(_whole(each) for each in arguments))
-            T.writes(*(_whole(each) for each in results))
-            inputs = list(map(_flatten, arguments))
-            outputs = list(map(_flatten, results))
+            T.reads(*(whole(each) for each in arguments))
+            T.writes(*(whole(each) for each in results))
+            inputs = list(map(flatten, arguments))
+            outputs = list(map(flatten, results))
             yield builder, inputs, outputs
-
-
-def _whole(buffer: Any) -> Any:
-    return buffer[tuple(slice(0, extent) for extent in buffer.shape)]
-
-
-def _flatten(buffer: Any) -> Any:
-    size = math.prod(int(extent) for extent in buffer.shape)
-    return T.decl_buffer(wide(size), str(buffer.dtype), data=buffer.data, layout=None)
 
 
 def _find_time(form: Recurrence, step: Any, direction: Any) -> Any:

@@ -11,6 +11,7 @@ from tvm import relax
 
 from tvmbuild.compiler.byte_matrices import Bytes, multiply_matrices, suits
 from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.obstacles import list_layouts
 from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
 from tvmbuild.compiler.passes.int8.quant_params import (
     MAX_OF_BIAS,
@@ -308,8 +309,7 @@ def _list_obstacles(call: relax.Call, weights: QuantizedConstant) -> Iterator[st
         yield "its weights have scales along another axis than its outputs'"
     if int(call.attrs.groups) > 1 or any(int(each) != 1 for each in call.attrs.dilation):
         yield "it has groups or a dilation"
-    if (call.attrs.data_layout, call.attrs.kernel_layout) != ("NCHW", "IOHW"):
-        yield f"its layout is {call.attrs.data_layout} with weights in {call.attrs.kernel_layout}"
+    yield from list_layouts(call, "NCHW", "IOHW")
 
 
 def _gather(values: np.ndarray[Any, Any], ways: list[Direction]) -> np.ndarray[Any, Any]:

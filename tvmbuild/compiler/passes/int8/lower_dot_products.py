@@ -19,6 +19,7 @@ from tvmbuild.compiler.byte_matrices import add_up, are_paired
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import constant, shift, static_shape
+from tvmbuild.compiler.ir.obstacles import list_nhwc_obstacles
 from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_main
 from tvmbuild.compiler.kernels.int8.depthwise_dot import choose_window, pack_window, write_windows
 from tvmbuild.compiler.kernels.int8.dot_kernels import (
@@ -35,7 +36,6 @@ from tvmbuild.compiler.machine.dot_instructions import DotInstruction, find_inst
 from tvmbuild.compiler.passes.convert_each_layout import TO_NHWC
 from tvmbuild.compiler.passes.int8.accumulators import is_depthwise
 from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED
-from tvmbuild.compiler.passes.pad_conv_channels import list_obstacles
 from tvmbuild.compiler.remarks import is_missed, missed
 
 _BYTES = frozenset({"uint8", "int8"})
@@ -64,7 +64,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
             return taken
         if _is_product_of_integers(call) and str(call.args[0].ty.dtype) in _BYTES:
             return self._pack_product(call) if _is_constant(call.args[1]) else self._pack_matrices(call)
-        if not is_call(call, "relax.nn.conv2d") or not _is_of_integers(call) or is_missed(list_obstacles(call)):
+        if not is_call(call, "relax.nn.conv2d") or not _is_of_integers(call) or is_missed(list_nhwc_obstacles(call)):
             return call
         padded, groups = self._find_padding(call), int(call.attrs.groups)
         is_of_bytes = str(padded.source.ty.dtype) in _BYTES

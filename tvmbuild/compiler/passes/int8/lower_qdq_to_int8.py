@@ -24,8 +24,7 @@ def lower_qdq_to_int8(mod: tvm.ir.IRModule, *, signed: bool = False, plain: bool
 
     ``signed``: products and dense convolutions take their data as int8, for the target's dot instruction.
     ``plain``: the target has no dot instruction; groups of several channels, transposed convolutions and products of
-    two
-    activations then stay in floats, which have tiles for them.
+    two activations then stay in floats, which have tiles for them.
     """
     if not operator_calls(mod, "relax.dequantize"):
         return mod

@@ -10,7 +10,7 @@ from tvm import relax
 
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.expressions import constant
-from tvmbuild.compiler.ir.rewrite import rewrite_calls
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_calls
 from tvmbuild.compiler.kernels.recurrence.dot_products import choose_products
 from tvmbuild.compiler.kernels.recurrence.form import Recurrence
 from tvmbuild.compiler.kernels.recurrence.kernel import write_recurrence
@@ -38,4 +38,4 @@ def lower_recurrences(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir
         arguments = relax.Tuple([data, constant(packed), constant(constants), *states])
         return relax.Call(call.op, [function, arguments, *call.args[2:]], call.attrs, call.ty_args)
 
-    return relax.transform.DeadCodeElimination()(rewrite_calls(mod, rule))
+    return rewrite_calls(mod, rule, DROP_UNUSED)

@@ -26,6 +26,7 @@ from tvmbuild.compiler.ir.expressions import (
     static_shape,
     wide,
 )
+from tvmbuild.compiler.ir.obstacles import list_computed_weights, list_layouts
 from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_main
 from tvmbuild.compiler.kernels.int8.dot_kernels import CONVOLUTION, PRODUCT
 from tvmbuild.compiler.machine.target import multiplies_bytes
@@ -33,7 +34,6 @@ from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED
 from tvmbuild.compiler.remarks import is_missed, missed
 
 _PACK = "pack_bytes"
-_LAYOUTS = ("NCHW", "OIHW")
 _OF_ZEROS = int(np.full(BYTES, -UNSIGNED, np.int8).view(np.int32)[0])
 """A word of four uint8 zeros after their shift to int8."""
 
@@ -182,12 +182,9 @@ def _is_of_bytes(call: relax.Call) -> bool:
 
 
 def _list_obstacles(call: relax.Call) -> Iterator[str]:
-    layouts, groups = (call.attrs.data_layout, call.attrs.kernel_layout), int(call.attrs.groups)
-    if layouts != _LAYOUTS:
-        yield f"its layout is {layouts[0]} with weights in {layouts[1]}"
-    if not isinstance(call.args[1], tvm.ir.GenericConst):
-        yield "its weights are computed, not constant"
-    inputs = int(call.args[1].ty.shape.values[1])
+    yield from list_layouts(call, "NCHW", "OIHW")
+    yield from list_computed_weights(call)
+    groups, inputs = int(call.attrs.groups), int(call.args[1].ty.shape.values[1])
     if groups > 1 and inputs % BYTES:
         yield f"the {inputs} channels of a group are no whole words of {BYTES}"
 

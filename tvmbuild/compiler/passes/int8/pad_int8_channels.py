@@ -15,10 +15,11 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.ir.calls import operator_calls, operator_name
 from tvmbuild.compiler.ir.def_use import find_origin
 from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.obstacles import explain_full, list_nhwc_obstacles
 from tvmbuild.compiler.ir.op_sets import CHANNEL_FILLING
 from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.machine.machine import describe_machine
-from tvmbuild.compiler.passes.pad_conv_channels import list_obstacles, padded_channels, say_full
+from tvmbuild.compiler.passes.pad_conv_channels import padded_channels
 from tvmbuild.compiler.remarks import is_missed, missed
 
 
@@ -75,7 +76,7 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
         return None if wide is None else relax.Call(call.op, [wide, *call.args[1:]], call.attrs)
 
     def _fill_convolution(self, call: relax.Call) -> relax.Expr | None:
-        if str(call.ty.dtype) != "int32" or is_missed(list_obstacles(call)):
+        if str(call.ty.dtype) != "int32" or is_missed(list_nhwc_obstacles(call)):
             return None
         weights, groups = call.args[1].value.numpy(), int(call.attrs.groups)
         inputs, outputs = weights.shape[2:]
@@ -89,7 +90,7 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
         read = int(data.ty.shape.values[-1])
         more = (0 if groups > 1 else read - inputs, (read if groups > 1 else wanted) - outputs)
         if not any(more):
-            return missed(say_full(outputs, "channels", self._lanes))
+            return missed(explain_full(outputs, "channels", self._lanes))
         filled = constant(np.pad(weights, ((0, 0), (0, 0), (0, more[0]), (0, more[1]))))
         return relax.op.nn.conv2d(
             data,

@@ -10,6 +10,7 @@ from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.obstacles import list_nhwc_obstacles
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.kernels.winograd.input_transform import make_input_transform
 from tvmbuild.compiler.kernels.winograd.rows import make_rows, pays_in_rows
@@ -20,7 +21,7 @@ from tvmbuild.compiler.kernels.winograd.transforms import (
     transform_weights,
 )
 from tvmbuild.compiler.machine.machine import describe_machine, power_of_two_divisor
-from tvmbuild.compiler.passes.pad_conv_channels import is_float_convolution, list_obstacles, padded_channels
+from tvmbuild.compiler.passes.pad_conv_channels import is_float_convolution, padded_channels
 from tvmbuild.compiler.passes.winograd.choices import keep_choices, read_choices
 from tvmbuild.compiler.remarks import is_missed, missed
 
@@ -75,7 +76,7 @@ def _is_pointwise(call: relax.Call) -> bool:
 
 
 def _list_obstacles(call: relax.Call) -> Iterator[str]:
-    yield from list_obstacles(call)
+    yield from list_nhwc_obstacles(call)
     (rows, columns, inputs, outputs), output = static_shape(call.args[1]) or (), static_shape(call)
     if str(call.args[1].ty.dtype) != "float32":
         yield f"its weights are of {call.args[1].ty.dtype}"

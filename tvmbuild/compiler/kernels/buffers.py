@@ -1,0 +1,21 @@
+"""The buffers of a kernel's arguments, as kernels read and write them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
+
+from tvmbuild.compiler.ir.expressions import wide
+
+
+def whole(buffer: Any) -> Any:
+    """Return the region of all elements, for what a block reads or writes."""
+    return buffer[tuple(slice(0, extent) for extent in buffer.shape)]
+
+
+def flatten(buffer: Any) -> Any:
+    """Declare a view of the buffer with one axis."""
+    size = math.prod(int(extent) for extent in buffer.shape)
+    return T.decl_buffer(wide(size), str(buffer.dtype), data=buffer.data, layout=None)
