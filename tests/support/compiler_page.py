@@ -77,9 +77,9 @@ def _write_pass(each: Pass) -> Iterator[str]:
     assert module is not None
     place = Path(inspect.getfile(function)).relative_to(ROOT)
     yield from _quote(f"`{place}`, `{function.__name__}`.{_say_when(each)}{_say_order(each)}")
-    yield from _quote(inspect.getdoc(function) or "")
+    yield from _quote((inspect.getdoc(function) or "").split("\n\n")[0])
     if len([each for phase in LISTED for each in phase.passes if _is_in(each, module.__name__)]) == 1:
-        yield from _quote(inspect.getdoc(module) or "")
+        yield from _quote((inspect.getdoc(module) or "").partition("\n\n")[2])
     if each.name in EXAMPLES:
         yield from _write_example(each)
 
@@ -99,9 +99,9 @@ def _say_order(each: Pass) -> str:
 
 
 def _quote(text: str) -> Iterator[str]:
-    for paragraph in text.split("\n\n"):
+    for paragraph in filter(None, text.split("\n\n")):
         text = " ".join(paragraph.split()).replace("``", "`")
-        for sentence in re.split(r"(?<=[.:;]) (?=[A-Z`a-z])", text):
+        for sentence in re.split(r"(?<=[.]) (?=[A-Z`])", text):
             yield from textwrap.wrap(sentence, WIDTH, break_long_words=False)
         yield ""
 

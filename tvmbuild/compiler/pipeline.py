@@ -111,6 +111,7 @@ def _fuse_attention(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule
 
 
 def _check_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Refuse the layout if an operator has no code in NHWC; the lowering then tries the next layout."""
     left = sorted({call.op.name for call in operator_calls(mod, "relax.nn.")})
     if left:
         raise LayoutUnsupported(f"no NHWC code for {', '.join(left)}")
@@ -118,6 +119,7 @@ def _check_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 
 def _check_runtime_calls(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Refuse a module that calls functions that the runtime does not have."""
     check_runtime_calls(mod)
     return mod
 

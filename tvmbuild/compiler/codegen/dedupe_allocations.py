@@ -1,6 +1,6 @@
-"""One tensor for equal place and shape in each call of ``main``, not one for each operator that writes it.
+"""One tensor for all writes of one shape to one place in memory, in each call of ``main``.
 
-A tensor costs the virtual machine 85 ns, as much as a small operator. A reshape of a tensor is another one at its
+A tensor costs the virtual machine 85 ns, as much as a small operator. A reshaped tensor is a second tensor at the same
 place.
 """
 

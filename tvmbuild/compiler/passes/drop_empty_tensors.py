@@ -1,7 +1,7 @@
 """Splits and concatenations without their empty parts.
 
-ONNX's RotaryEmbedding of whole heads splits nothing off and puts it back. The empty loops keep TVM from fusing the
-operators around them, and TVM refuses a split whose first part is empty.
+ONNX's RotaryEmbedding of whole heads splits an empty part off and concatenates it again. The empty loops keep TVM from
+fusing the operators around them, and TVM refuses a split whose first part is empty.
 """
 
 from __future__ import annotations

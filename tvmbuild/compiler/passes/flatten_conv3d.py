@@ -1,8 +1,8 @@
 """Three-dimensional convolutions as two-dimensional ones: the slices under a window become channels.
 
-They then run in NHWC, in tiles, with packed weights, as all others do. In NCDHW a schedule has vectors along a row of
-pixels, and with a stride it has no vectors at all. Each slice is copied as often as the kernel is deep, which takes
-little time beside the sums.
+Two-dimensional convolutions run in NHWC, in register tiles, with packed weights. In NCDHW a schedule has vectors along
+a row of pixels, and with a stride it has no vectors at all. Each slice is copied as often as the kernel is deep, which
+takes little time beside the sums.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Convolutions with output channels padded to whole vectors of the target.
 
-TVM computes vectors whose length is no power of two one element at a time: 58 channels would be done two by two, 255
-one by one. The weights are padded with zeros when the package is built, and the additional outputs are dropped. Rows
-of pixels that no register tile divides are padded in the same way (508 is 4 times 127). The first convolution is
-rewritten here, too: it reads the picture in the layout of the input.
+TVM scalarizes vectors whose length is not a power of two: 58 channels would run in vectors of two, 255 in scalars. The
+weights are padded with zeros when the package is built, and the additional outputs are dropped. Rows of pixels that no
+register tile divides are padded in the same way (508 is 4 times 127). The first convolution is rewritten here, too: it
+reads the picture in the layout of the input.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Products with constant weights whose columns are padded to whole vectors of the target.
 
-197 columns would be done one by one, 1001 too. The weights are padded with zeros when the package is built, as those
-of convolutions are, so that they can be packed for tiles; the additional outputs are dropped.
+Without padding, the loops over 197 or 1001 columns have no vectors. The weights are padded with zeros when the package
+is built, as those of convolutions are, so that they can be packed for tiles; the additional outputs are dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One-dimensional convolutions and pooling as two-dimensional ones of pictures with one row.
 
-They then run in NHWC, in tiles, with packed weights, as all others do. TVM converts no layout of one-dimensional
-operators, and in NCW it sums up each output element alone.
+Two-dimensional convolutions run in NHWC, in register tiles, with packed weights. TVM converts no layout of
+one-dimensional operators, and in NCW it sums up each output element alone.
 """
 
 from __future__ import annotations

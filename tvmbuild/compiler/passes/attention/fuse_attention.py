@@ -29,7 +29,7 @@ Write = Callable[[Attention], tirx.PrimFunc | None]
 
 
 def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
-    """Replace each attention by a call of the function that ``write`` makes.
+    """Replace each attention by a call of one fused function.
 
     A module without attention stays as it is.
     """

@@ -1,6 +1,6 @@
 """The pass that follows quantised tensors from a dequantisation to the next quantisation.
 
-The float32 operators between them stay in the graph where another operator needs them, and are removed elsewhere.
+The float32 operators between the two stay in the graph only if another operator needs them.
 """
 
 from __future__ import annotations

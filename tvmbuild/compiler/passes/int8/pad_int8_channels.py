@@ -1,6 +1,6 @@
 """Channels padded to whole vectors between integer convolutions.
 
-58 channels would be rounded two by two; the padding costs less, and no convolution reads it.
+Without padding, 58 channels are rounded in vectors of two. No convolution reads the padding.
 """
 
 from __future__ import annotations

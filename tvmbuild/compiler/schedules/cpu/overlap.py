@@ -1,6 +1,6 @@
 """Tiles that do not divide an axis: the last tile begins early enough to end with the axis.
 
-It computes some elements once more, to the same values, and needs neither a branch nor a loop of its own.
+The last tile computes some elements a second time, with the same values. It needs no branch and no remainder loop.
 """
 
 from __future__ import annotations

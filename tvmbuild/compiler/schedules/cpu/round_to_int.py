@@ -26,7 +26,7 @@ _MOST = 255
 
 
 def round_to_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Round with fewer instructions where the CPU has this one; the results are the same."""
+    """Round by one instruction (`cvtps2dq`) on x86; the results are the same."""
     triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
     return map_prim_funcs(mod, _round) if machine_of(triple) == "x86_64" else mod
 

@@ -38,7 +38,7 @@ def schedule_rows(sch: s_tir.Schedule, machine: Machine) -> None:
 
 
 def expand_rows(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Write the loops of all functions that are marked."""
+    """Write the loops of the functions that the row rule has marked."""
     machine = describe_machine(target)
     return map_prim_funcs(mod, lambda function, _: _expand(function, machine) if _is_marked(function) else None)
 
