@@ -34,7 +34,8 @@ USUAL = {
 }
 """The core seconds of one wanted trial of a CPU's Task, by the most expensive word of its name.
 
-`docs/how-to/plan.md` gives the source. A Task that runs out of candidates early takes less for each.
+The source is `docs/notebook/by-hand.md` ("Minutes of tuning"). A Task that runs out of candidates early takes less for
+each.
 """
 OTHERS = 0.08
 """The core seconds of a trial of Tasks that only move or change single elements: they have few candidates."""
