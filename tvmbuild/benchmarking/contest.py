@@ -25,8 +25,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
 from tvmbuild.package.metadata import PackageInfo, default_threads
 from tvmbuild.package.profile import Profile
-from tvmbuild.preparing.compare import Comparison, compare
-from tvmbuild.preparing.reference import Reference, make_inputs, read_reference, write_reference
+from tvmbuild.preparing.compare import Comparison
+from tvmbuild.preparing.reference import Reference, explain_difference, make_inputs, read_reference, write_reference
 from tvmbuild.preparing.specials import find_special_problem
 
 OURS = "tvm"
@@ -124,7 +124,7 @@ def _run_once(trial: Trial) -> Result:
         max_abs_error=comparison.max_abs_error,
         max_rel_error=comparison.max_rel_error,
         peak_memory_mb=None if memory is None else round(memory, 1),
-        warnings=(*_list_warnings(field, measured), *profile.remarks),
+        warnings=(*comparison.list_warnings(), *_list_warnings(field, measured), *profile.remarks),
         operators=profile.rows,
         accuracy=agreement,
     )
@@ -147,17 +147,13 @@ def check_numbers(trial: Trial, worker: Worker, stage: str = "benchmark") -> Com
     """Compare the outputs with the reference's, also for special inputs. Raises TvmbuildError in the stage's name."""
     report_progress("comparing the outputs with the reference")
     reference = read_reference(trial.reference)
-    allowed = reference.allow(trial.tolerance)
-    comparison = compare(worker.outputs(), reference.outputs, allowed)
+    comparison = reference.compare(worker.outputs(), trial.tolerance)
     if comparison.problem is not None:
         raise TvmbuildError(
             f"{stage}:{trial.subject}: the package computes wrong numbers: {comparison.problem}",
-            f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative; if that "
-            "is good enough for this model, raise its `tolerance:` in models.yaml"
-            if comparison.comparable
-            else "no tolerance helps: rewrite or replace in the model what makes this output",
+            explain_difference(comparison, reference),
         )
-    problem = find_special_problem(reference, worker.run, allowed)
+    problem = find_special_problem(reference, worker.run, reference.allow(trial.tolerance))
     if problem is not None:
         raise TvmbuildError(
             f"{stage}:{trial.subject}: with zeros, infinities and NaN among the inputs the package computes "
@@ -170,7 +166,7 @@ def check_numbers(trial: Trial, worker: Worker, stage: str = "benchmark") -> Com
 def _start_others(trial: Trial, field: _Field, stack: ExitStack) -> None:
     """Start the contenders, check their numbers too, and leave them paused."""
     reference = read_reference(trial.reference)
-    want, allowed = reference.outputs, reference.allow(trial.tolerance)
+    want = reference.outputs
     for name, contender in tuple(field.contenders.items()):
         report_progress(f"loading {name}")
         try:
@@ -184,7 +180,7 @@ def _start_others(trial: Trial, field: _Field, stack: ExitStack) -> None:
             continue
         worker.pause()
         field.workers[name] = worker
-        problem = compare({key: got[key] for key in want if key in got}, want, allowed).problem
+        problem = reference.compare({key: got[key] for key in want if key in got}, trial.tolerance).problem
         if problem is not None:
             field.warnings.append(f"{name} computes other numbers: {problem}")
 

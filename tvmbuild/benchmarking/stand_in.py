@@ -1,4 +1,4 @@
-"""A check of one package's numbers on a device of this machine that is not the target's. Nothing is timed."""
+"""A check of a package's outputs on this machine's device instead of the target's own device. Nothing is timed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from tvmbuild.targets.table import target_kind
 
 
 class CannotRunError(TvmbuildError):
-    """The device lacks something that the package needs."""
+    """The error of a device that cannot load or run the package, for example because it lacks a feature."""
 
 
 def run_package(trial: Trial) -> Validated:
-    """Run the package. Raises CannotRunError if it does not run here, TvmbuildError if its numbers are wrong."""
+    """Run the package on this machine's device and check its outputs.
+
+    Raises CannotRunError if the package cannot run here, and TvmbuildError if its outputs are wrong.
+    """
     report_progress("loading the package on this machine's device")
     with LOCAL.hold(exclusive=False), ExitStack() as stack:
         try:
@@ -30,4 +33,6 @@ def run_package(trial: Trial) -> Validated:
         comparison = check_numbers(trial, worker, "validate")
         accuracy = trial.judge(worker.run) if trial.judge else None
     name = target_kind(read_metadata(trial.package).target.kind).find_device_class()
-    return Validated(comparison.max_abs_error, comparison.max_rel_error, name, accuracy=accuracy)
+    return Validated(
+        comparison.max_abs_error, comparison.max_rel_error, name, accuracy=accuracy, unjudged=comparison.unjudged
+    )

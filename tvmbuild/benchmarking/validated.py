@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tvmbuild.benchmarking.agreement import Agreement, read_agreement
 
 FORMAT = 1
+_TEXTS = ("device", "note", "unjudged")
+"""The optional fields with a text."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,12 @@ class Validated:
     """The reason why no device ran it although one exists."""
     accuracy: Agreement | None = None
     """None: the model names no real inputs."""
+    unjudged: str | None = None
+    """The outputs with elements that rounding moves so far that their numbers prove nothing; None if none has."""
 
     def to_json(self) -> dict[str, object]:
         """Return the value of `validated.json`."""
-        told = {name: value for name in ("device", "note") if (value := getattr(self, name)) is not None}
+        told = {name: value for name in _TEXTS if (value := getattr(self, name)) is not None}
         judged = {} if self.accuracy is None else {"accuracy": self.accuracy.to_json()}
         errors = {"max_abs_error": self.max_abs_error, "max_rel_error": self.max_rel_error}
         return {"format": FORMAT, **errors, **told, **judged}
@@ -38,15 +42,16 @@ class Validated:
         absolute, relative = value.get("max_abs_error"), value.get("max_rel_error")
         if not isinstance(absolute, float) or not isinstance(relative, float):
             return None
-        device, note = (text if isinstance(text := value.get(name), str) else None for name in ("device", "note"))
+        device, note, unjudged = (text if isinstance(text := value.get(name), str) else None for name in _TEXTS)
         try:
             accuracy = read_agreement(value["accuracy"]) if "accuracy" in value else None
         except (KeyError, TypeError):
             return None
-        return cls(absolute, relative, device, note, accuracy)
+        return cls(absolute, relative, device, note, accuracy, unjudged)
 
     def describe(self) -> str:
         """Return the place where the numbers were checked."""
+        left = "" if self.unjudged is None else f", but for {self.unjudged}, which rounding alone changes"
         if self.device is not None:
-            return f"numbers checked on {self.device}"
-        return "numbers checked on the CPU" if self.note is None else f"numbers checked on the CPU, for {self.note}"
+            return f"numbers checked on {self.device}{left}"
+        return f"numbers checked on the CPU{left}" + ("" if self.note is None else f", for {self.note}")

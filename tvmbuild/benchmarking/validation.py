@@ -25,8 +25,8 @@ from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
-from tvmbuild.preparing.compare import Comparison, compare
-from tvmbuild.preparing.reference import Reference
+from tvmbuild.preparing.compare import Comparison
+from tvmbuild.preparing.reference import Reference, explain_difference
 from tvmbuild.preparing.specials import find_special_problem
 from tvmbuild.records.schedule import NO_RECORDS, Schedule
 
@@ -66,10 +66,12 @@ def validate(model: LoweredModel, reference: Reference, tolerance: Tolerance, ju
     if comparison.problem is not None:
         raise TvmbuildError(
             f"validate:{model.cell}: computed on this CPU, the model gives wrong numbers: {comparison.problem}",
-            f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative",
+            explain_difference(comparison, reference),
         )
     accuracy = judge(compute) if judge else None
-    return Validated(comparison.max_abs_error, comparison.max_rel_error, accuracy=accuracy)
+    return Validated(
+        comparison.max_abs_error, comparison.max_rel_error, accuracy=accuracy, unjudged=comparison.unjudged
+    )
 
 
 def _without_foreign_code(model: LoweredModel) -> Lowered:
@@ -81,7 +83,7 @@ def _without_foreign_code(model: LoweredModel) -> Lowered:
 
 
 def _compare(compute: Run, reference: Reference, tolerance: Tolerance) -> Comparison:
-    allowed = reference.allow(tolerance)
     report_progress("computing")
-    comparison = compare(compute(reference.inputs), reference.outputs, allowed)
-    return replace(comparison, problem=comparison.problem or find_special_problem(reference, compute, allowed))
+    comparison = reference.compare(compute(reference.inputs), tolerance)
+    special = find_special_problem(reference, compute, reference.allow(tolerance))
+    return replace(comparison, problem=comparison.problem or special)

@@ -1,6 +1,7 @@
-"""Lower a model file to its Tasks and print findings as JSON: ``python -m tvmbuild.building.examine REQUEST``.
+"""The program of `tvmbuild check`: it lowers a model file to its Tasks and prints facts about the model as JSON.
 
-It runs in its own process, because a model may crash its reader. It builds and writes nothing.
+It is started as ``python -m tvmbuild.building.examine REQUEST`` in its own process, because a model may crash the
+libraries that read it. It builds no package. It writes files only for a dump of the passes.
 """
 
 from __future__ import annotations
@@ -23,46 +24,56 @@ from tvmbuild.errors import TvmbuildError
 
 @dataclass(frozen=True)
 class Examined:
-    """The facts about a model, and the reason if it cannot be built."""
+    """The facts about a model, and the reason if it cannot be built. Facts that are unknown keep their defaults."""
 
     opset: int = 0
     nodes: int = 0
+    """The number of nodes of the ONNX graph in the file."""
     inputs: tuple[str, ...] = ()
-    """``data float32[1, 3, 224, 224]``."""
+    """A text for each input: ``data float32[1, 3, 224, 224]``."""
     names: tuple[str, ...] = ()
     """The names of all inputs, also for a model that cannot be built."""
     tasks: int = 0
+    """The number of Tasks."""
     constants: int = 0
-    """Bytes."""
+    """The size of the model's constants (its weights) in bytes."""
     flops: int = 0
+    """The number of floating-point operations of one run."""
     slow: tuple[str, ...] = ()
+    """The Tasks with reductions that would stay plain loops without records, each with its share of ``flops``."""
     notes: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
-    """`128 stands for sequence`: assumed sizes in place of missing ones, on which the other facts depend."""
+    """A text for each size that was assumed in place of a missing one, for example `128 stands for sequence`.
+
+    The other facts hold for these sizes.
+    """
     also: tuple[str, ...] = ()
-    """Other obstacles, as far as the assumed sizes show them."""
+    """Messages about further obstacles that were found with the assumed sizes, in addition to ``problem``."""
     passes: tuple[str, ...] = ()
     """The lines of a table of the passes that ran."""
     problem: str | None = None
+    """The reason why the model cannot be built. None if it can be built."""
     hint: str | None = None
+    """The remedy for ``problem``."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """The options of an examination: the CPU, and the recordings."""
+    """The options of an examination: the CPU, and the recording of passes."""
 
     cpu: str | None = None
-    """LLVM's name of the CPU that the model would be built for. None: this machine's."""
+    """LLVM's name of the CPU that the model would be built for. None means this machine's CPU."""
     dump: Path | None = None
-    """The folder that gets the module after each pass."""
+    """The folder in which the module is written after each pass that changes it. None if there is no dump."""
     passes: bool = False
-    """Whether a table of the passes is wanted."""
+    """Whether the result contains a table of the passes."""
 
 
 def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:
-    """Lower the model to its Tasks for an llvm target.
+    """Lower the model in the file ``path`` to its Tasks for a CPU, and return the facts about it.
 
-    Entries of ``inputs`` that the model lacks belong to other models. If the model cannot be built, that is a finding.
+    Entries of ``inputs`` that are not inputs of this model are ignored. If the model cannot be built, this raises
+    nothing: the result has the reason.
     """
     from tvmbuild.preparing.model_file import read_model  # noqa: PLC0415 - all of it is the child's, and slow to import
     from tvmbuild.preparing.onnx_graph import graph_inputs  # noqa: PLC0415
@@ -85,7 +96,7 @@ def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:
 
 
 def _look(proto: Any, given: tuple[InputSpec, ...], name: str, wish: Wish) -> Examined:
-    """Return the facts of a model whose shapes are given. Raises TvmbuildError if it cannot be built."""
+    """Return the facts about a model whose open sizes ``given`` fixes. Raises TvmbuildError if it cannot be built."""
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
     from tvmbuild.preparing.onnx_graph import set_output_shapes  # noqa: PLC0415
     from tvmbuild.preparing.onnxsim_process import simplify_in_process  # noqa: PLC0415
@@ -103,7 +114,10 @@ def _look(proto: Any, given: tuple[InputSpec, ...], name: str, wish: Wish) -> Ex
 
 
 def _look_by_stand_ins(proto: Any, name: str, given: tuple[InputSpec, ...], question: Question, wish: Wish) -> Examined:
-    """Return the facts that are known without the missing sizes: all, with assumed sizes, or only those of the file."""
+    """Return the facts about a model with missing sizes, which are replaced by the assumed sizes of ``question``.
+
+    If the model cannot be built with these sizes, only the facts in the file are returned, and the obstacles.
+    """
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
     from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs  # noqa: PLC0415
     from tvmbuild.preparing.open_inputs import describe_input  # noqa: PLC0415
@@ -128,7 +142,7 @@ def _look_by_stand_ins(proto: Any, name: str, given: tuple[InputSpec, ...], ques
 
 
 def say_without_project(error: TvmbuildError) -> TvmbuildError:
-    """Return the error in words for somebody who has no models.yaml."""
+    """Return the error with options of the command line in place of entries of models.yaml, which may not exist."""
     hint = re.sub(r"`inputs: \{(\S+): \{value: …\}\}`", r"`--value \1=…`", error.hint or "")
     hint = hint.replace("correct `shape:` in models.yaml", "correct --shape")
     hint = re.sub(r"([Cc])orrect `inputs:` in models\.yaml", r"\1orrect --shape or --value", hint)
@@ -136,8 +150,10 @@ def say_without_project(error: TvmbuildError) -> TvmbuildError:
         hint = f"fix them with {shaped[2]}, or in models.yaml by {shaped[1]};{shaped[3]}"
     elif "--value" in hint:
         hint = hint.replace("in models.yaml", "with --shape")
-    elif "models.yaml" in hint or "`source:`" in hint:
-        hint = "give an ONNX file, whole"
+    elif "`source:`" in hint:
+        hint = "give a complete ONNX file"
+    elif "models.yaml" in hint:
+        hint = f"in a project, which `tvmbuild init` makes: {hint}"
     return TvmbuildError(error.message.replace("models.yaml", "--shape"), hint or None)
 
 
@@ -180,7 +196,7 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
 
 
 def main(request: str) -> None:
-    """Print the findings."""
+    """Examine the model that the ``request`` (JSON) names, and print the fields of `Examined` as one line of JSON."""
     asked = json.loads(request)
     shapes, values = asked["shapes"], asked["values"]
     inputs = tuple(

@@ -12,6 +12,11 @@ from tvmbuild.base.specs import Tolerance
 
 Arrays = Mapping[str, np.ndarray]
 
+ROUNDINGS = 8.0
+"""The number of times by which an error may exceed the movement of an element under rounding errors."""
+_JUDGED = 0.1
+"""The largest error that is allowed for rounding, over the output's largest number, at which an element is judged."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -23,15 +28,26 @@ class Comparison:
     problem: str | None
     comparable: bool = True
     """Whether names, types and shapes are the same, so that numbers were compared."""
+    unjudged: str | None = None
+    """The outputs with elements that rounding moves so far that their numbers prove nothing; None if none has."""
+
+    def list_warnings(self) -> tuple[str, ...]:
+        """Return what a report says about the elements that are not judged."""
+        if self.unjudged is None:
+            return ()
+        return (f"not compared, because rounding alone changes them by a tenth of the largest value: {self.unjudged}",)
 
 
-def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
+def compare(got: Arrays, want: Arrays, tolerance: Tolerance, rounding: Arrays | None = None) -> Comparison:
     """Compare by name: same names, dtypes, shapes, and |got - want| <= atol + rtol * |want|.
 
     A share of the output's largest magnitude may be added to atol. NaN and infinity match themselves. Integers and
-    booleans must be equal, unless the tolerance is wider than the default one.
+    booleans must be equal, unless the tolerance is wider than the default one. ``rounding``, in the outputs' shapes,
+    has the movement of each element under rounding errors; `ROUNDINGS` times as much is allowed.
     """
+    rounding = rounding or {}
     problems: list[str] = []
+    unjudged: list[str] = []
     largest_abs = largest_rel = 0.0
     comparable = set(got) == set(want)
     if not comparable:
@@ -48,12 +64,17 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
         if want[name].size == 0:
             continue
         allowed = tolerance.of_integers() if want[name].dtype.kind in "iub" else tolerance
-        absolute, relative, problem = _compare_one(name, widen(got[name]), widen(want[name]), allowed)
+        wide = widen(want[name])
+        limits, moved = find_allowed(wide, allowed), rounding.get(name)
+        if moved is not None:
+            limits = np.maximum(limits, ROUNDINGS * moved.astype(np.float64))
+            unjudged += _list_unjudged(name, wide, limits)
+        absolute, relative, problem = _compare_one(name, widen(got[name]), wide, limits, _find_floor(wide, allowed))
         largest_abs = max(largest_abs, absolute)
         largest_rel = max(largest_rel, relative)
         if problem is not None:
             problems.append(problem)
-    return Comparison(largest_abs, largest_rel, "; ".join(problems) or None, comparable)
+    return Comparison(largest_abs, largest_rel, "; ".join(problems) or None, comparable, "; ".join(unjudged) or None)
 
 
 def find_error(got: Arrays, want: Arrays) -> float:
@@ -78,14 +99,32 @@ def widen(array: np.ndarray) -> np.ndarray:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def _compare_one(name: str, got: np.ndarray, want: np.ndarray, tolerance: Tolerance) -> tuple[float, float, str | None]:
+def find_allowed(want: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    """Return the error that the tolerance allows for each element."""
+    allowed: np.ndarray = _find_floor(want, tolerance) + tolerance.rtol * np.abs(want)
+    return allowed
+
+
+def _find_floor(want: np.ndarray, tolerance: Tolerance) -> float:
+    return tolerance.atol + (tolerance.of_largest * _find_largest(want) if tolerance.of_largest else 0.0)
+
+
+def _find_largest(values: np.ndarray) -> float:
+    return float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0))
+
+
+def _list_unjudged(name: str, want: np.ndarray, allowed: np.ndarray) -> list[str]:
+    count = int(np.count_nonzero(allowed > _JUDGED * _find_largest(want)))
+    return [f"{count} of {want.size} elements of {name}"] if count else []
+
+
+def _compare_one(
+    name: str, got: np.ndarray, want: np.ndarray, allowed: np.ndarray, floor: float
+) -> tuple[float, float, str | None]:
+    """Return the largest absolute error, the largest relative one of elements above ``floor``, and the first fault."""
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore"):
         error = np.where(same, 0.0, np.abs(got - want))
-    floor = tolerance.atol
-    if tolerance.of_largest:
-        floor += tolerance.of_largest * float(np.max(np.abs(want), where=np.isfinite(want), initial=0.0))
-    allowed = floor + tolerance.rtol * np.abs(want)
     finite = np.isfinite(error)
     wrong = ~same & ~(finite & np.isfinite(allowed) & (error <= allowed))
     relevant = finite & (np.abs(want) > floor) & np.isfinite(want)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.onnx_graph import MAX_BYTES, find_precision, fix_inputs, graph_inputs
 from tvmbuild.preparing.open_inputs import take_batch
 from tvmbuild.preparing.rebatch import rebatch
-from tvmbuild.preparing.reference import Reference, make_inputs, make_references, run_onnx
+from tvmbuild.preparing.reference import Reference, make_inputs, make_references, open_onnx, run_onnx
+from tvmbuild.preparing.rounding import measure_rounding
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,14 @@ class Original:
         data, what = _serialize(self.single, self.name), f"{self.name}'s original model"
         way = [self.batch.apart] if self.batch else []
         return make_references(data, feeds, find_precision(self.proto), what, *way)
+
+    def measure_rounding(self, reference: Reference) -> Reference:
+        """Return the reference with the movement of its outputs under rounding errors, if the model is in float32."""
+        if reference.precision != "fp32":
+            return reference
+        data, what = _serialize(self.proto, self.name), f"{self.name} with changed inputs"
+        load = partial(open_onnx, what=what, optimized=True)
+        return replace(reference, rounding=measure_rounding(data, reference.inputs, reference.outputs, load))
 
     def check(self, reference: Reference, tolerance: Tolerance) -> None:
         """Raise TvmbuildError, naming the node, if the graph of a batch gives other numbers than each sample alone."""

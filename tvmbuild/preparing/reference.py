@@ -6,7 +6,7 @@ import math
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from tvmbuild.base.files import publish
 from tvmbuild.base.specs import InputSpec, Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
-from tvmbuild.preparing.compare import find_error
+from tvmbuild.preparing.compare import Arrays, Comparison, compare, find_error
 from tvmbuild.preparing.exact_integers import use_exact_integers
 
 ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtNotImplemented, RuntimeException)
@@ -61,10 +61,30 @@ class Reference:
     Equally right are ONNX Runtime's optimised numbers, and its own after a rounding error in the weights' scales.
     """
 
+    rounding: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """The movement of each element under rounding errors, of outputs that they move beyond the default tolerance."""
+
+    def compare(self, got: Arrays, tolerance: Tolerance) -> Comparison:
+        """Compare other numbers for the same inputs with the outputs."""
+        return compare(got, self.outputs, self.allow(tolerance), self.rounding)
+
     def allow(self, tolerance: Tolerance) -> Tolerance:
         """Return the tolerance for other numbers, at least ``tolerance``."""
         allowed = tolerance.at_least(self.precision)
         return replace(allowed, of_largest=max(allowed.of_largest, SPREADS * self.spread))
+
+
+def explain_difference(comparison: Comparison, reference: Reference) -> str:
+    """Return the remedies for numbers that differ from the reference's."""
+    if not comparison.comparable:
+        return "no tolerance helps: rewrite or replace in the model what makes this output"
+    moved = max((float(each.max()) for each in reference.rounding.values()), default=0.0)
+    rounds = f"; rounding errors alone change the outputs by up to {moved:.3g}" if moved else ""
+    errors = f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative"
+    return (
+        f"{errors}{rounds}; if the model is made for other inputs than random numbers in [-1, 1), state their `range:` "
+        "in models.yaml, and if this error is good enough for the model, raise its `tolerance:` there"
+    )
 
 
 def make_inputs(tensors: Sequence[TensorInfo], specs: Sequence[InputSpec], seed: int) -> dict[str, np.ndarray]:
@@ -164,12 +184,13 @@ def make_references(
 
 
 def write_reference(path: Path, reference: Reference) -> None:
-    """Publish the .npz: ``input:<name>``, ``output:<name>``, a reduced ``precision``. Equal arrays are equal bytes."""
+    """Publish the .npz: ``input:<name>``, ``output:<name>``, and the other fields. Equal arrays are equal bytes."""
     arrays = {f"input:{name}": value for name, value in reference.inputs.items()}
     arrays |= {f"output:{name}": value for name, value in reference.outputs.items()}
     if reference.specials:
         arrays |= {f"special input:{name}": value for name, value in reference.specials.inputs.items()}
         arrays |= {f"special output:{name}": value for name, value in reference.specials.outputs.items()}
+    arrays |= {f"rounding:{name}": value for name, value in reference.rounding.items()}
     if reference.spread:
         arrays[_SPREAD] = np.float64(reference.spread)
     if reference.precision != "fp32":
@@ -183,13 +204,14 @@ def write_reference(path: Path, reference: Reference) -> None:
 def read_reference(path: Path) -> Reference:
     """Read a file of :func:`write_reference`."""
     with np.load(path, allow_pickle=False) as arrays:
-        inputs, outputs, given, found = (
+        inputs, outputs, given, found, rounding = (
             {name.removeprefix(role): arrays[name] for name in arrays.files if name.startswith(role)}
-            for role in ("input:", "output:", "special input:", "special output:")
+            for role in ("input:", "output:", "special input:", "special output:", "rounding:")
         )
         precision = arrays[_PRECISION].tobytes().decode() if _PRECISION in arrays.files else "fp32"
         spread = float(arrays[_SPREAD]) if _SPREAD in arrays.files else 0.0
-    return Reference(inputs, outputs, precision, Reference(given, found, precision) if found else None, spread)
+    specials = Reference(given, found, precision) if found else None
+    return Reference(inputs, outputs, precision, specials, spread, rounding)
 
 
 # A quantised model summed in another way, so that the rounding of a sum may decide otherwise.

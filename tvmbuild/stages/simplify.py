@@ -1,10 +1,13 @@
-"""simplify:M — fetch and check the source, fix shapes, simplify, and prove that the numbers stayed."""
+"""simplify:M — fetch and check the source, fix shapes, simplify, prove that the numbers stayed, check the operators."""
 
 from __future__ import annotations
 
 from tvmbuild.base.files import sha256_file, write_bytes, write_json
+from tvmbuild.base.progress import report_progress
 from tvmbuild.base.steps import SimplifyStep, Step
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.devices.lock import device_lock
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.reference import write_reference
 from tvmbuild.preparing.simplify import simplify
 from tvmbuild.sources.export import obtain_model
@@ -16,6 +19,16 @@ def run(step: Step[SimplifyStep]) -> None:
     with obtain_model(options.source, step.root) as path, device_lock("local", exclusive=False):
         source_sha256 = sha256_file(path)
         simplified = simplify(path, options.inputs, options.simplify, options.model)
+        _check_operators(simplified.model, options.model)
     write_bytes(step.output("model"), simplified.model)
     write_reference(step.output("reference"), simplified.reference)
     write_json(step.output("info"), {**simplified.to_json(), "source_sha256": source_sha256})
+
+
+def _check_operators(model: bytes, name: str) -> None:
+    """Raise TvmbuildError if the model has operators that no target can build: once, not for each of its cells."""
+    report_progress("looking for operators that cannot be built")
+    try:
+        import_onnx(model, name)
+    except TvmbuildError:
+        import_onnx(model, name, for_gpu=True)

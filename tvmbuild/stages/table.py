@@ -32,7 +32,7 @@ class Stage:
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="simplify",
-        version=7,
+        version=8,
         scope="model",
         inputs=("source", "export"),
         outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}),

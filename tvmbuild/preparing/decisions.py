@@ -1,0 +1,75 @@
+"""Operators that decide: a rounding error in their scores may change the result by a whole step or by a whole row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper
+
+_DECIDED_BY: Mapping[str, int] = {
+    **dict.fromkeys(("TopK", "ArgMax", "ArgMin", "Hardmax", "Floor", "Ceil", "Round", "Sign", "Cast"), 0),
+    **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), 0),
+    "NonMaxSuppression": 1,
+}
+"""Operator → the input with the scores."""
+_INTEGERS = frozenset(
+    {
+        *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
+        *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
+    }
+)
+
+
+@dataclass(frozen=True)
+class WatchedModel:
+    """A model that returns the scores of its decisions, and takes a change of each."""
+
+    model: bytes
+    scores: tuple[str, ...]
+    """The names of the scores; they are outputs of the model."""
+
+
+def watch_decisions(model: bytes) -> WatchedModel:
+    """Return the model with the float32 scores of its decisions as outputs, each changeable by an additional input.
+
+    Scores in the bodies of loops and branches, constants, and inputs of the model are left out.
+    """
+    proto = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(model))
+    graph = proto.graph
+    floats = {each.name for each in graph.value_info if each.type.tensor_type.elem_type == TensorProto.FLOAT}
+    shown = {each.name: each for each in graph.output}
+    floats |= {name for name, each in shown.items() if each.type.tensor_type.elem_type == TensorProto.FLOAT}
+    places = {name: place for place, node in enumerate(graph.node) for name in node.output}
+    decisions = [(node, at) for node, at in _list_decisions(graph) if node.input[at] in floats & places.keys()]
+    scores = tuple(dict.fromkeys(node.input[at] for node, at in decisions))
+    for node, at in decisions:
+        node.input[at] = _changed(node.input[at])
+    for score in sorted(scores, key=lambda name: places[name], reverse=True):
+        addition = helper.make_node("Add", [score, name_change(score)], [_changed(score)])
+        graph.node.insert(places[score] + 1, addition)
+        graph.input.append(helper.make_tensor_value_info(name_change(score), TensorProto.FLOAT, None))
+        if score not in shown:
+            graph.output.append(helper.make_tensor_value_info(score, TensorProto.FLOAT, None))
+    return WatchedModel(proto.SerializeToString(), scores)
+
+
+def _list_decisions(graph: Any) -> Iterator[tuple[Any, int]]:
+    for node in graph.node:
+        at = _DECIDED_BY.get(node.op_type)
+        if at is None or node.domain not in {"", "ai.onnx"} or len(node.input) <= at:
+            continue
+        if node.op_type == "Cast" and next(each.i for each in node.attribute if each.name == "to") not in _INTEGERS:
+            continue
+        yield node, at
+
+
+def name_change(score: str) -> str:
+    """Return the name of the input that is added to the score before the decision: float32, of any shape that fits."""
+    return f"change of {score}"
+
+
+def _changed(score: str) -> str:
+    return f"changed {score}"

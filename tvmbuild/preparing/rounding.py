@@ -1,0 +1,87 @@
+"""The effect of rounding on a model's outputs: how far equally right numbers may be apart.
+
+Two right implementations add up in different orders. Most networks damp the difference. Some amplify it at single
+elements, and a TopK returns two scores that are almost equal in either order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tvmbuild.base.specs import Tolerance
+from tvmbuild.preparing.compare import ROUNDINGS, Arrays, find_allowed, widen
+from tvmbuild.preparing.decisions import name_change, watch_decisions
+
+Run = Callable[[Arrays], dict[str, np.ndarray]]
+
+SHAKES = (1e-7, 1e-7, 1e-6, 1e-6)
+"""The relative changes of the inputs, one run for each: a rounding error of float32, and that of a long sum."""
+DECISIONS = 2
+"""The number of pairs of runs with changed scores: two scores that are almost equal change places in one of a pair."""
+MARGIN = 4.0
+"""The change of a score over its movement under `SHAKES`, because another implementation may round more."""
+
+
+@dataclass
+class _Movements:
+    """The largest distance of each element from its place, over all runs so far."""
+
+    places: Arrays
+    found: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def add(self, values: Arrays) -> None:
+        for name, place in self.places.items():
+            with np.errstate(invalid="ignore"):
+                distance = np.abs(widen(values[name]) - widen(place))
+            distance = np.where(np.isfinite(distance), distance, 0.0)
+            self.found[name] = np.maximum(distance, self.found.get(name, 0.0))
+
+
+def measure_rounding(
+    model: bytes, inputs: Arrays, outputs: Arrays, load: Callable[[bytes], Run]
+) -> dict[str, np.ndarray]:
+    """Return how far rounding moves each element, for the outputs that it may move beyond the default tolerance.
+
+    ``outputs`` are the numbers of a float32 model for ``inputs``; ``load`` returns the function that runs a model. The
+    results are float32 arrays in the outputs' shapes.
+    """
+    watched = watch_decisions(model)
+    run, random = load(watched.model), np.random.RandomState(0)
+    still = {name_change(score): np.zeros((), np.float32) for score in watched.scores}
+    base = run({**inputs, **still})
+    ends, scores = _Movements(outputs), _Movements({score: base[score] for score in watched.scores})
+    ends.add(base)
+    for relative in SHAKES:
+        shaken = run({**_shake(inputs, relative, random), **still})
+        ends.add(shaken)
+        scores.add(shaken)
+    for _ in range(DECISIONS if watched.scores else 0):
+        changes = {name_change(score): _draw_change(moved, random) for score, moved in scores.found.items()}
+        ends.add(run({**inputs, **changes}))
+        ends.add(run({**inputs, **{name: np.negative(change, out=change) for name, change in changes.items()}}))
+    return {
+        name: moved.astype(np.float32)
+        for name, moved in ends.found.items()
+        if (ROUNDINGS * moved > find_allowed(widen(outputs[name]), Tolerance())).any()
+    }
+
+
+def _shake(inputs: Arrays, relative: float, random: np.random.RandomState) -> dict[str, np.ndarray]:
+    """Return the inputs with each float changed by a random share of itself; whole numbers may be counts, and stay."""
+    return {
+        name: np.asarray(value * (1 + random.uniform(-relative, relative, value.shape)), value.dtype)
+        if value.dtype.kind == "f" and (value != np.round(value)).any()
+        else value
+        for name, value in inputs.items()
+    }
+
+
+def _draw_change(moved: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+    """Return a random change of each score that rounding moves: an exact score, such as a mask's, stays exact."""
+    moves = moved > 0
+    typical = float(moved[moves].mean()) if moves.any() else 0.0
+    change = random.uniform(-MARGIN, MARGIN, moved.shape) * np.where(moves, np.maximum(moved, typical), 0.0)
+    return np.asarray(change, np.float32)
