@@ -17,6 +17,12 @@ import_tvm_ffi()
 
 
 def load(path: Path | str, threads: int | None = None) -> Session:
-    """Load a package to run it; what that needs is imported now: NumPy, Pillow and TVM's runtime, not its compiler."""
+    """Load a package and return a session that runs it.
+
+    ``threads`` is the number of threads of one call. The default is TVM_NUM_THREADS in the environment, or else the
+    number of cores that the package was tuned for, at most the available cores. Raises TvmbuildError if the package is
+    damaged or this machine cannot run it. NumPy, Pillow and TVM's runtime (not its compiler) are imported only at the
+    first call.
+    """
     session: Session = importlib.import_module("tvmbuild.package.runtime.session").Session(path, threads)
     return session

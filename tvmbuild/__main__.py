@@ -1,4 +1,4 @@
-"""`python -m tvmbuild`: the same as `tvmbuild`."""
+"""The entry point of `python -m tvmbuild`, which is the same as the command `tvmbuild`."""
 
 import sys
 

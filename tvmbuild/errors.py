@@ -1,4 +1,4 @@
-"""The one exception that users see: the problem and its remedy."""
+"""The exceptions that users see. Each names the problem and its remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TvmbuildError(Exception):
         super().__init__(self.message)
 
     def __reduce__(self) -> tuple[type[TvmbuildError], tuple[str, str | None]]:
-        """Keep both parts when an error crosses a process boundary (``doit -n 2``)."""
+        """Pickle message and hint, so that both survive a process boundary (``doit -n 2``)."""
         return (TvmbuildError, (self.message, self.hint))
 
     def __str__(self) -> str:
@@ -26,8 +26,8 @@ class TvmbuildError(Exception):
 
 
 class VerdictError(TvmbuildError):
-    """A step wrote a correct output that fails the build, so its outputs stay."""
+    """An error of a step that wrote complete outputs, but the contents fail the build. The outputs stay on disk."""
 
     def __reduce__(self) -> tuple[type[TvmbuildError], tuple[str, str | None]]:
-        """Keep the class when the error crosses a process boundary."""
+        """Pickle the error as a VerdictError, so that its class survives a process boundary."""
         return (VerdictError, (self.message, self.hint))

@@ -89,7 +89,7 @@ def test_a_models_bytes(project: DoitProject, capsys: pytest.CaptureFixture[str]
         "before it:",
         "  simplify:first: would run",
         f"    - {change}",
-        "it runs too if one of them changes an input of it; with equal bytes it does not",
+        "it also runs if one of them changes its inputs, and not if their bytes stay equal",
         "Tasks to tune: not known before simplify and tune have run",
         "inputs:",
         "  model: build/models/first/model.onnx",
@@ -212,7 +212,7 @@ def test_a_winning_record(project: DoitProject, capsys: pytest.CaptureFixture[st
         "before it:",
         "  tune:first@v3: would run",
         f"    - other records win now: conv2d_add_relu ({CONV}): 2 us on {here()} -> 1.5 us on {here()}",
-        "it runs too if one of them changes an input of it; with equal bytes it does not",
+        "it also runs if one of them changes its inputs, and not if their bytes stay equal",
     ]
     assert _reasons(capsys, "tune:second@v3") == ["tune:second@v3: up to date"]
 
@@ -277,7 +277,7 @@ def test_an_added_target_and_an_added_model(project: DoitProject, capsys: pytest
     project.edit("models.yaml", "include: [v3]", "include: [v2]")
     assert _reasons(capsys, "compile:second@v2", NEVER) == [
         "compile:second@v2: would run",
-        "it has not finished before",
+        "it has never run to its end",
     ]
 
 

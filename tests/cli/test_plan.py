@@ -71,12 +71,12 @@ def test_the_price_of_two_tasks(project: DoitProject, capsys: pytest.CaptureFixt
     put(project, task_file(CONV_TASK, options, [2e-6], searched=16))
     put(project, task_file(SHARED_TASK, options, [2e-6], searched=60))
     lines = _show(capsys, "*@v3")
-    lacks = "2 of 3 Tasks lack records: conv2d_add_relu, conv2d_add"
+    lacks = "2 of 3 Tasks are not fully searched: conv2d_add_relu, conv2d_add"
     assert lines == [
         "up to date   simplify:first",
         "up to date   simplify:second",
         f"would run    tune:first@v3        {lacks}",
-        "would run    tune:second@v3       1 of 1 Tasks lack records: conv2d_add",
+        "would run    tune:second@v3       1 of 1 Tasks are not fully searched: conv2d_add",
         "may run      compile:first@v3     if tune:first@v3 changes what it reads",
         "may run      compile:second@v3    if tune:second@v3 changes what it reads",
         "may run      benchmark:first@v3   if compile:first@v3 changes what it reads",

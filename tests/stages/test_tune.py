@@ -72,7 +72,7 @@ def test_missing_measures_once_and_never_takes_what_is_there(step: Step[TuneStep
 
     options = step.options
     raised = replace(step, options=replace(options, tune=replace(options.tune, trials_per_task=6)))
-    assert find_outdated(raised) == Outdated(f"1 of {info['tasks']} Tasks lack records: matmul_add")
+    assert find_outdated(raised) == Outdated(f"1 of {info['tasks']} Tasks are not fully searched: matmul_add")
     leftover = record.with_name(f".{record.name}.killed.tmp")
     leftover.touch()
     tune.run(raised)

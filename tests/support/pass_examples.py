@@ -153,6 +153,16 @@ class FlattenConv3d:
 
 
 @I.ir_module
+class DropPaddedTaps:
+    @R.function
+    def main(x: R.Tensor((1, 4, 8, 8), "float32"), w: R.Tensor((8, 4, 3, 3), "float32")):
+        with R.dataflow():
+            y = R.nn.conv2d(x, w, padding=[12, 12, 12, 12], dilation=[12, 12])
+            R.output(y)
+        return y
+
+
+@I.ir_module
 class SplitConvTransposeByPhase:
     @R.function
     def main(x: R.Tensor((1, 4, 8, 8), "float32"), w: R.Tensor((4, 8, 4, 4), "float32")):

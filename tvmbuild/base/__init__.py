@@ -1,1 +1,1 @@
-"""Modules that every other folder may use: values, files, errors, words."""
+"""Modules that every other folder may import: values, files, processes, facts about machines, wording."""

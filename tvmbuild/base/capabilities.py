@@ -1,4 +1,4 @@
-"""The abilities of a machine and its installation of TVM to build, link and run code: a value for the planner."""
+"""A value that lists what a machine and its installation of TVM can build, link and run. The planner reads it."""
 
 from __future__ import annotations
 
@@ -26,54 +26,61 @@ TOOLS = (
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The abilities of this machine. An empty tuple or None means that it lacks the ability."""
+    """The abilities of one machine and its installation of TVM.
+
+    An empty tuple or None means that the machine lacks the ability, except in ``vulkan_missing`` and
+    ``vulkan_refusal``, which name obstacles.
+    """
 
     codegens: tuple[str, ...] = ()
-    """The kinds that this TVM generates code for: llvm, cuda, vulkan."""
+    """The target kinds (llvm, cuda, vulkan) for which this installation can generate code."""
     runtimes: tuple[str, ...] = ()
-    """The kinds whose device runtime is in this TVM."""
+    """The target kinds for which this installation has a device runtime."""
     devices: tuple[str, ...] = ()
-    """The kinds that have a device which answered; llvm always has one."""
+    """The target kinds for which a device of this machine answered. llvm is always among them."""
     vulkan_backend: str | None = None
-    """The origin of Vulkan's code generator and runtime: tvmbuild, or tvm if TVM was built with them."""
+    """The origin of Vulkan's code generator and runtime: `tvmbuild`, or `tvm` if TVM was built with them."""
     vulkan_devices: tuple[str, ...] = ()
-    """The names of the devices that Vulkan's driver finds, independent of TVM's abilities."""
+    """The names of the devices that the Vulkan driver lists, whether or not TVM can use them."""
     vulkan_missing: str | None = None
-    """The missing part of the driver: loader, driver, device. None: a device answers."""
+    """The first missing part of the Vulkan driver: `loader`, `driver` or `device`. None if a device answers."""
     vulkan_refusal: str | None = None
-    """Another obstacle: a setting that disables tvmbuild's runtime, or the reason why that runtime refuses it."""
+    """Another obstacle to Vulkan, or None.
+
+    It is a setting that disables tvmbuild's runtime, or the reason why that runtime accepts none of the devices.
+    """
     nvcc: str | None = None
     nvrtc: str | None = None
-    """The versions of the CUDA compilers."""
+    """The versions of the CUDA compilers nvcc and NVRTC. None means that the compiler is not installed."""
     llvm: str | None = None
     machine: str = ""
-    """platform.machine(): x86_64, aarch64."""
+    """The machine as `platform.machine()` names it: x86_64, aarch64 …"""
     cores: int = 0
-    """The number of cores that this process may use. 0: not asked."""
+    """The number of cores that this process may use, or 0 if nobody has counted them."""
     host_cpu: str = ""
-    """LLVM's name of this CPU."""
+    """LLVM's name of this machine's CPU, for example znver4."""
     cpu_features: tuple[str, ...] = ()
     """LLVM's names of this CPU's instruction sets."""
     runnable_cpus: tuple[str, ...] = ()
-    """LLVM's mcpu names whose instruction sets this CPU has."""
+    """The CPUs, by LLVM's mcpu names, whose code runs here because this CPU has all their instruction sets."""
     versions: FrozenMap[str, str] = FrozenMap()
-    """Distribution → version of the installed tools."""
+    """The version of each installed tool of TOOLS, by the name of its distribution."""
     linkers: FrozenMap[str, str] = FrozenMap()
-    """Command → version of the named compilers that exist here."""
+    """The version of each compiler that exists here and that a target names as its linker, by its command."""
     emulators: tuple[str, ...] = ()
-    """The architectures of the existing emulated boards."""
+    """The architectures of the emulated boards that exist on this machine."""
 
     def find_missing(self, extra: Extra) -> str | None:
-        """Return the first distribution of the extra that is not installed. None: all are."""
+        """Return the first distribution of the extra that is not installed, or None if all are installed."""
         return next((name for name in extra.distributions if self.version(name) is None), None)
 
     def version(self, distribution: str) -> str | None:
-        """Return the installed version, or None."""
+        """Return the installed version of the distribution, or None if it is not installed."""
         return self.versions.get(distribution)
 
 
 def installed_version(distribution: str) -> str | None:
-    """Return the distribution's version from its metadata, without importing it."""
+    """Return the version in the distribution's metadata, without importing it, or None if it is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -1,8 +1,8 @@
-"""Instruction sets by LLVM's names and the kernel's."""
+"""The names of instruction sets in LLVM and in the Linux kernel's /proc/cpuinfo."""
 
 from __future__ import annotations
 
-# LLVM's names of the instruction sets that change code, with the kernel's names. LLVM's list of a CPU also holds tuning
+# LLVM's name → the kernel's name, of each instruction set that changes code. LLVM's list of a CPU also has tuning
 # hints (`slow-3ops-lea`), which any CPU runs.
 X86_FEATURES = {
     "sse3": "pni",
@@ -75,4 +75,4 @@ _V2 = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})
 _V3 = _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 X86_LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
-"""The psABI's levels by the kernel's names (abm is lzcnt)."""
+"""The x86-64 levels of the psABI, each as a set of the kernel's names (abm is lzcnt)."""

@@ -1,4 +1,4 @@
-"""The devices on which a target's packages run, as targets.yaml names them: one class for each kind."""
+"""The devices on which a target's packages run, as targets.yaml states them. Each kind of device has one class."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 
 
 class DeviceSpec:
-    """A device on which a target's packages run. Each class below is a kind of `devices/table.py`."""
+    """A device on which a target's packages run. Each subclass belongs to one row of `devices/table.py`."""
 
     kind: ClassVar[str]
-    """The key of its row there."""
+    """The key of the device kind's row in `devices/table.py`."""
     is_timed: ClassVar[bool] = False
-    """Whether candidates can be timed on it. The times of an emulator mean nothing."""
+    """Whether the tuner can time candidates on the device. The times of an emulator mean nothing."""
 
 
 @dataclass(frozen=True)
@@ -39,30 +39,30 @@ class RpcDevice(DeviceSpec):
     kind: ClassVar = "rpc"
     is_timed: ClassVar = True
     tracker: str
-    """host:port."""
+    """The tracker's address, host:port."""
     key: str
-    """The tracker's name of the boards."""
+    """The key under which the boards are registered at the tracker."""
     timeout_s: float = 60.0
-    """The time without a sign of life after which a board is lost, in seconds."""
+    """The time without a sign of life after which a board counts as lost, in seconds."""
     wait_s: float = field(default=600.0, metadata=OMIT_WHEN_DEFAULT)
     """The time limit for waiting until a busy board is free, in seconds."""
     session_s: float = field(default=1800.0, metadata=OMIT_WHEN_DEFAULT)
-    """The time after which the board ends a session, in seconds, so that a forgotten session does not hold it."""
+    """The time after which the board ends a session, in seconds. Otherwise a forgotten session would hold the board."""
 
 
 @dataclass(frozen=True)
 class SshDevice(DeviceSpec):
-    """A board without Python."""
+    """A board without Python that the command ssh reaches."""
 
     kind: ClassVar = "ssh"
     host: str = field(metadata=OMIT_WHEN_DEFAULT)
-    """The destination for the command ssh: user@host, a name of its configuration, or ssh://host:port."""
+    """The destination for the command ssh: user@host, a host name of its configuration, or ssh://host:port."""
 
 
 @dataclass(frozen=True)
 class QemuDevice(DeviceSpec):
-    """A board emulated on this machine."""
+    """A board that QEMU emulates on this machine."""
 
     kind: ClassVar = "qemu"
     arch: str
-    """platform.machine() on the board."""
+    """The architecture of the board, as `platform.machine()` returns it there."""

@@ -1,4 +1,4 @@
-"""Suggestions for an unknown word."""
+"""Suggestions of a known word in place of an unknown one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 
 def find_nearest(word: str, valid: Iterable[str]) -> str | None:
-    """Return the valid word that is nearest to the misspelt ``word``, or None."""
+    """Return the valid word that is nearest to the misspelt ``word``, or None if none is near."""
     choices = sorted(valid)
     folded = {choice.casefold().replace("_", "-"): choice for choice in choices}
     found = difflib.get_close_matches(word.casefold().replace("_", "-"), folded, n=1, cutoff=0.6)
@@ -17,19 +17,19 @@ def find_nearest(word: str, valid: Iterable[str]) -> str | None:
 
 
 def suggest(nearest: str | None) -> str:
-    """Return the sentence that begins a hint, with a space after it, or an empty text without a near word."""
+    """Return `Did you mean …? ` as the beginning of a hint, or an empty text if ``nearest`` is None."""
     return f"Did you mean {nearest}? " if nearest else ""
 
 
 def is_pattern(word: str) -> bool:
-    """Return whether the word is a glob."""
+    """Return whether the word is a glob, because it contains `*`, `?` or `[`."""
     return any(character in word for character in "*?[")
 
 
 def find_nearest_pattern(pattern: str, step_ids: Iterable[str]) -> str | None:
-    """Return a glob near ``pattern`` that matches a step, or None.
+    """Return a glob near ``pattern`` that matches a step, or None if there is none.
 
-    Stage, model and target are corrected separately, because the wildcard of one says nothing about the others.
+    Stage, model and target are corrected separately, because a wildcard in one part says nothing about the others.
     """
     ids = list(step_ids)
     wanted = _split(pattern)
@@ -46,5 +46,8 @@ def find_nearest_pattern(pattern: str, step_ids: Iterable[str]) -> str | None:
 
 
 def _split(step_id: str) -> list[str]:
-    """Split `stage:model@target`. Each separator begins the part after it: only ids of one form compare."""
+    """Split `stage:model@target` into its parts, each with the separator before it.
+
+    A part `:model` is therefore never compared with a part `@target`.
+    """
     return re.split("(?=[:@])", step_id)

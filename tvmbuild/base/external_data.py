@@ -8,14 +8,15 @@ from pathlib import Path, PurePath
 from tvmbuild.errors import TvmbuildError
 
 _MAX_LINKS = 40
-"""The number of links that the kernel follows."""
+"""The largest number of links to follow: the kernel's limit."""
 
 
 def locate_external(model: Path, location: str) -> Path:
-    """Return the weight file beside the ONNX file or, if that is a link, beside its destination. It may be missing.
+    """Return the path of the weight file that an ONNX file names as ``location``. The weight file may be missing.
 
-    In Hugging Face's cache both are links to files with other names. A user's link may lead anywhere. A location in the
-    ONNX file must stay inside its folder and must be a possible file name, or TvmbuildError is raised.
+    It is beside the ONNX file or, if the ONNX file is a link, beside the link's destination. In Hugging Face's cache
+    both files are links to files with other names, and a user's link may lead anywhere. Raises TvmbuildError if
+    ``location`` leaves the folder of the ONNX file, or is an impossible file name.
     """
     shown = repr(location if len(location) <= 60 else f"{location[:57]}…")
     # Paths are compared as text, as ONNX does: `a/../weights` stays inside.

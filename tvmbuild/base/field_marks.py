@@ -1,8 +1,8 @@
-"""Marks that tell whether a field of a spec or of a step's options is in fingerprints."""
+"""Marks of fields, in specs and in a step's options, that fingerprints leave out."""
 
 from __future__ import annotations
 
 OMIT_WHEN_DEFAULT = {"later": True}
-"""Marks a field that older packages lack. Its default is in no fingerprint, so that no package is built again."""
+"""The mark of a field that was added later. Its default is in no fingerprint, so that no package is built again."""
 NOT_FINGERPRINTED = {"told": True}
-"""Marks a field outside the fingerprint: another part of the fingerprint covers it, or no output depends on it."""
+"""The mark of a field that is in no fingerprint, because another part covers it or no output depends on it."""

@@ -1,4 +1,4 @@
-"""Recognition of wrong files by their first bytes, with a remedy."""
+"""The kinds of files that users give by mistake, recognised by their first bytes, with a remedy for each kind."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ _HEAD = 4096
 
 @dataclass(frozen=True)
 class FileKind:
-    """The kind of a file, with its article, and the remedy."""
+    """The kind of a file that was given by mistake, and the remedy."""
 
     name: str
+    """The kind with its article, for messages: `an HTML page`."""
     remedy: str
+    """The remedy, a sentence."""
     is_sure: bool = True
-    """False if other contents, for example weights, may begin with the same bytes by accident."""
+    """Whether no other contents can begin with the same bytes by accident. Weights, for example, can."""
 
 
 def recognise(path: Path) -> FileKind | None:
-    """Return the kind of a file that was given as a model or its weights. None: not known."""
+    """Return the kind of a file that was given as a model or its weights, or None if the kind is not known."""
     return _recognise(path, (_find_pointer, _find_page, _find_compressed, _find_archive, _find_model, _find_other))
 
 
 def recognise_wrapping(path: Path) -> FileKind | None:
-    """Return the pointer, page or compression that stands in place of any file. None: not known."""
+    """Return the kind of the file if it is a pointer, a page or a compressed file in place of another, else None."""
     return _recognise(path, (_find_pointer, _find_page, _find_compressed))
 
 
 def is_exported_program(path: Path) -> bool:
-    """Return whether `torch.export.save` wrote the file, independent of its name."""
+    """Return whether `torch.export.save` wrote the file, whatever the file's name is."""
     try:
         with path.open("rb") as stream:
             if stream.read(2) != b"PK":
@@ -76,7 +78,10 @@ def _find_pointer(path: Path, head: bytes, size: int) -> FileKind | None:
 
 
 def _within_repository(path: Path) -> str:
-    """Return the path from the root of its git repository, as `--include` requires."""
+    """Return the path relative to the root of its git repository, as `git lfs pull --include` requires it.
+
+    Outside a repository, return the file's name.
+    """
     path = path.absolute()
     for folder in path.parents:
         if (folder / ".git").exists():
@@ -122,7 +127,7 @@ def _find_archive(path: Path, head: bytes, _size: int) -> FileKind | None:
 
 
 _ACCIDENT = 4
-"""The number of magic bytes that may well begin a weight."""
+"""The largest number of magic bytes that may be the beginning of weights by accident."""
 _COMPRESSED = (
     (b"\x1f\x8b", "gzip", "gunzip"),
     (b"\xfd7zXZ\x00", "xz", "unxz"),
@@ -198,7 +203,7 @@ _MODELS = (
 
 
 def _find_tensorflow(path: Path, head: bytes) -> FileKind | None:
-    if head.startswith(b"\x08\x01\x12") and head[3:4] >= b"\x80":  # ONNX has a short name there
+    if head.startswith(b"\x08\x01\x12") and head[3:4] >= b"\x80":  # in an ONNX file a short name stands there
         command = f"python -m tf2onnx.convert --saved-model {shlex.quote(str(path.parent))} --output NEW.onnx"
         return FileKind("a SavedModel of TensorFlow", f"Convert it to ONNX first: `{command}`.", is_sure=False)
     if head[:1] == b"\x0a" and any(name in head for name in (b"\x12\x0bPlaceholder", b"\x12\x05Const")):

@@ -17,9 +17,10 @@ from tvmbuild.base.frozen_map import FrozenMap
 
 @contextmanager
 def publish(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in ``path``'s folder. On success it replaces ``path``, else it is removed.
+    """Yield a temporary path beside ``path``, and replace ``path`` by the temporary file at the end.
 
-    A reader never sees half a file, and an interrupted writer leaves ``path`` as it was.
+    If an exception ends the context, the temporary file is removed. A reader never sees half a file, and an interrupted
+    writer leaves ``path`` as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -39,7 +40,7 @@ def remove_leftovers(path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-@functools.cache  # reading the mask sets it for all threads: once is safe enough
+@functools.cache  # the mask can only be read by setting it for all threads, so it is read once
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -47,13 +48,13 @@ def _umask() -> int:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Publish ``data`` as ``path``."""
+    """Write ``data`` to ``path`` by `publish`."""
     with publish(path) as temporary:
         temporary.write_bytes(data)
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has the file and its name: a power failure after this loses neither."""
+    """Wait until the file and its name are on disk, so that a power failure loses neither."""
     for name in (path, path.parent):
         handle = os.open(name, os.O_RDONLY)
         try:
@@ -63,17 +64,17 @@ def sync(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Publish ``text`` as ``path`` in UTF-8."""
+    """Write ``text`` in UTF-8 to ``path`` by `publish`."""
     write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: object) -> None:
-    """Publish ``value`` as pretty, sorted JSON with a final newline. Equal values give equal bytes."""
+    """Write ``value`` to ``path`` by `publish`, in the form of `pretty_json`. Equal values give equal bytes."""
     write_text(path, pretty_json(value))
 
 
 def pretty_json(value: object) -> str:
-    """Return ``value`` as indented JSON with sorted keys."""
+    """Return ``value`` as indented JSON with sorted keys and a final newline."""
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
 
 
@@ -98,17 +99,20 @@ def sha256_file(path: Path) -> str:
 
 
 def identify(path: Path) -> tuple[int, ...]:
-    """Return the file's identity, which changes with it: inode, size, and times of modification and change in ns.
+    """Return the file's identity, which changes with the file: inode, size, modification time and change time in ns.
 
-    A program that replaces a file may keep its size and its time stamp (`rsync -t`, `cp -p`, tar, Nix, git-lfs), but no
-    tool can keep inode and change time.
+    A program that replaces a file may keep its size and its modification time (`rsync -t`, `cp -p`, tar, Nix, git-lfs),
+    but no tool can keep inode and change time.
     """
     status = path.stat()
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def is_racy(identity: tuple[int, ...]) -> bool:
-    """Return whether the file changed just now. Two changes within a tick of the clock would look like one."""
+    """Return whether the file changed within the last 2 s, so that its identity may miss another change.
+
+    Two changes within one tick of the file system's clock have the same time.
+    """
     return time.time_ns() - identity[3] < _RACY_NS
 
 

@@ -8,7 +8,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: `wrong` breaks builds, `missing` only narrows the set of possible builds."""
+    """One line of the doctor's output: the subject, its state, and the remedy.
+
+    The state `wrong` breaks builds. The state `missing` only makes some builds impossible.
+    """
 
     state: Literal["ok", "missing", "wrong"]
     what: str

@@ -10,7 +10,10 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class FrozenMap(Mapping[K, V_co]):
-    """A hashable Mapping, made of a mapping or of pairs. It keeps their order, and equals any equal Mapping."""
+    """A hashable Mapping, made of a mapping or of pairs.
+
+    It keeps their order. It equals every Mapping with the same items, in any order.
+    """
 
     __slots__ = ("_items",)
     _items: dict[K, V_co]

@@ -1,4 +1,7 @@
-"""The CPU of this machine as the kernel describes it. Standard library only, because packages use it where they run."""
+"""The CPU of this machine as the kernel describes it.
+
+This module uses the standard library only, because packages import it on the machines that run them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def cpu_flags() -> frozenset[str]:
 
 
 def cpu_name() -> str:
-    """Return the CPU's model name, or at least its architecture."""
+    """Return the model name of this machine's CPU, or its architecture if the kernel gives no name."""
     return find_cpu_name(_read_text()) or platform.processor() or platform.machine()
 
 
@@ -29,7 +32,10 @@ def find_cpu_name(cpuinfo: str) -> str:
 
 
 def machine_of(triple: str) -> str:
-    """Return the machine of LLVM's triple as platform.machine() names it on Linux. A machine's name stays as it is."""
+    """Return the machine that an LLVM triple begins with, under one name for all spellings.
+
+    For example, `amd64-linux-gnu` and the bare machine name `x86_64` both give `x86_64`.
+    """
     name = triple.partition("-")[0].lower()
     return _MACHINES.get(name, name)
 
@@ -42,7 +48,7 @@ def available_cores() -> int:
 
 
 def cpu_identity() -> str:
-    """Return a text that differs between CPUs that cannot run the same code."""
+    """Return a text that describes this CPU, different for CPUs that cannot run the same code."""
     told = {f"{key}: {value}" for key, value in _entries(_read_text()) if key in (*_FLAGS, "model name", "CPU part")}
     return "\n".join(sorted(told)) or platform.processor()
 

@@ -12,31 +12,31 @@ import platformdirs
 MODELS_YAML = "models.yaml"
 TARGETS_YAML = "targets.yaml"
 LOCK_NAME = ".lock"
-"""The lock file in the build folder, which one doit at a time holds."""
+"""The name of the lock file in the build folder. One doit at a time holds the lock."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of one project. ``root`` is the folder of models.yaml. The class does not touch the disk."""
+    """The paths of one project. ``root`` is the folder of models.yaml. No method touches the disk."""
 
     root: Path
 
     @property
     def build(self) -> Path:
-        """Return the git-ignored folder of all files that can be made again."""
+        """Return the folder of all files that can be made again. git ignores it."""
         return self.root / "build"
 
     @property
     def state(self) -> Path:
-        """Return the folder of doit's state: one file a step."""
+        """Return the folder of doit's state, which has one file for each step."""
         return self.build / ".state"
 
     def digests(self, step_id: str) -> Path:
-        """Return the file that records the identity of a step's files when they were hashed."""
+        """Return the file with the SHA-256 of each of a step's files, and the file's identity when it was hashed."""
         return self.build / ".digests" / f"{step_id.replace(':', '.')}.json"
 
     def log(self, step_id: str) -> Path:
-        """Return the file with all output of a step's last run."""
+        """Return the file with the complete output of a step's last run."""
         return self.build / "logs" / f"{step_id.replace(':', '.')}.log"
 
     def failure(self, step_id: str) -> Path:
@@ -44,29 +44,29 @@ class Layout:
         return self.build / "logs" / f"{step_id.replace(':', '.')}.failed.json"
 
     def model_file(self, model: str, name: str) -> Path:
-        """Return a file of simplify:M (model.onnx, reference.npz, simplify.json)."""
+        """Return a file of the model in the build folder, for example model.onnx, reference.npz or simplify.json."""
         return self.build / "models" / model / name
 
     def validated(self, model: str, digest: str) -> Path:
-        """Return the file with the computed errors of a lowering of the model."""
+        """Return the file with the errors that validation computed for a lowered form of the model, by its digest."""
         return self.build / "models" / model / "validated" / f"{digest}.json"
 
     def cell_file(self, model: str, target: str, name: str) -> Path:
-        """Return a file of one cell (tasks.json, schedule.json, tune.json, result.json)."""
+        """Return a file of one cell in the build folder: tasks.json, schedule.json, tune.json or result.json."""
         return self.build / "cells" / f"{model}@{target}" / name
 
     def package(self, model: str, target: str) -> Path:
-        """Return the archive that a cell ships."""
+        """Return the package of a cell, a tar archive."""
         return self.cell_file(model, target, f"{model}-{target}.tar")
 
     @property
     def report_markdown(self) -> Path:
-        """Return the matrix, for people and git hosts."""
+        """Return the report in Markdown, for people and git hosts."""
         return self.build / "report.md"
 
     @property
     def report_html(self) -> Path:
-        """Return the matrix, self-contained, with the chart."""
+        """Return the report in HTML, one self-contained file."""
         return self.build / "report.html"
 
     @property
@@ -75,33 +75,33 @@ class Layout:
         return self.build / "history.jsonl"
 
     def records(self, target: str) -> Path:
-        """Return the folder of the target's records: one JSON file a Task."""
+        """Return the folder of the target's records, which has one JSON file for each Task."""
         return self.root / "records" / target
 
     def quarantine(self, target: str) -> Path:
-        """Return the folder of the errors that this clone found in the target's records: one JSON file a Task."""
+        """Return the folder of the faults that this clone found in the target's records, one JSON file per Task."""
         return self.build / "quarantine" / target
 
     def verified(self, target: str) -> Path:
-        """Return the folder with the traces that this clone has seen replay on the target: one JSON file a Task."""
+        """Return the folder of the traces that this clone has replayed on the target, one JSON file for each Task."""
         return self.build / "verified" / target
 
     def journal(self, target: str, key: str) -> Path:
-        """Return the file with the measurements of an unfinished search of that Task. Otherwise the file is absent."""
+        """Return the file with the measurements of the Task's unfinished search. A finished search has none."""
         return self.journals / target / f"{key}.jsonl"
 
     @property
     def journals(self) -> Path:
-        """Return the folder of all journals, a folder a target."""
+        """Return the folder of all journals, which has one folder for each target."""
         return self.build / "journal"
 
     def course(self, target: str, key: str) -> Path:
-        """Return the file with the course of that Task's best time in the searches of this clone."""
+        """Return the file with the Task's best time over the measured candidates, in the searches of this clone."""
         return self.build / "courses" / target / f"{key}.json"
 
     @property
     def peaks(self) -> Path:
-        """Return the file with the measured peak rates of machines."""
+        """Return the file with the measured peak rates of machines, in GFLOP/s and GB/s."""
         return self.build / "peaks.json"
 
     @property
@@ -110,12 +110,12 @@ class Layout:
         return self.build / "tuning-rates.json"
 
     def target_lock(self, target: str) -> Path:
-        """Return the file with the resolved attributes of `native` and `from_device`."""
+        """Return the lock of the target: the file with the attributes that replace `native` and `from_device`."""
         return self.records(target) / "target.lock.json"
 
 
 def choices_folder(records: Path) -> Path:
-    """Return `records/<target>/choices`: one JSON file per graph with the measured choices."""
+    """Return `records/<target>/choices`, the folder with one JSON file of measured choices for each graph."""
     return records / "choices"
 
 
@@ -125,15 +125,16 @@ def layout_of_records(folder: Path) -> Layout:
 
 
 def cache_dir() -> Path:
-    """Return the per-user cache: downloads, probes, the linker's own cache. It is safe to delete."""
+    """Return the user's cache folder: downloads, probes, the linker's own cache. It is safe to delete."""
     ensure_home()
     return Path(platformdirs.user_cache_dir("tvmbuild"))
 
 
 def ensure_home() -> None:
-    """Give this process and its children a home if they have none, because TVM cannot be imported without one.
+    """Set HOME to a folder, for this process and its children, if the user has no home.
 
-    `docker run --user 1000` makes such a user: HOME is unset, and /etc/passwd does not know the number.
+    TVM cannot be imported without one. For example, `docker run --user 1000` leaves HOME unset, and /etc/passwd has no
+    entry for that user.
     """
     try:
         Path.home()
@@ -142,17 +143,17 @@ def ensure_home() -> None:
 
 
 def compile_dir() -> Path:
-    """Return the folder of `tvmbuild compile`'s projects, one folder each."""
+    """Return the folder in which `tvmbuild compile` keeps its projects, each in a folder of its own."""
     return cache_dir() / "compile"
 
 
 def downloads_dir() -> Path:
-    """Return the folder of downloaded sources, each under its SHA-256."""
+    """Return the folder of downloaded sources. Each file is named by its SHA-256."""
     return cache_dir() / "downloads"
 
 
 def runtime_dir() -> Path:
-    """Return the per-user folder of device locks, shared by all clones on this machine."""
+    """Return the user's folder of device locks, which all clones on this machine share."""
     with warnings.catch_warnings():  # without a login session it is in the temporary folder, which is good enough
         warnings.simplefilter("ignore")
         return Path(platformdirs.user_runtime_dir("tvmbuild"))

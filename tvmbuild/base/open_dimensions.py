@@ -1,4 +1,7 @@
-"""Dimensions that an exporter left open: recognition of the batch, and the question for the sizes of the others."""
+"""The open dimensions that an exporter left in a model's inputs.
+
+The batch is recognised and set. The user is asked for the sizes of the other open dimensions.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ Shapes = Mapping[str, tuple[Dim, ...]]
 """The shapes of all inputs of a model, by their names."""
 
 PLACEHOLDERS = frozenset({"", "?", "-1", "None", "unknown"})
-"""Exporters' names of dimensions that have nothing in common."""
+"""Names that exporters give to any open dimension: two dimensions with the same one may differ in size."""
 BATCH_TAKEN = "batch taken as "
-"""The beginning of the note about an assumed batch."""
+"""The beginning of the note about an assumed batch size."""
 _BATCH = re.compile(r"n|b|bs|unk__\d+|(.*[_./ ])?batch([_ ]?(size|dim|axis|num))?", re.IGNORECASE)
 _NO_BATCH = re.compile(r"seq|len|time|step|frame|sample|token|height|width|past|audio", re.IGNORECASE)
-"""A part of a name that rules out the batch, even if the dimension is the only open one: size 1 would make no sense."""
+"""A part of a name that rules out the batch, even for the only open dimension, because size 1 would make no sense."""
 _SIZES = (
     (re.compile(r"past|cache", re.IGNORECASE), 16),
     (re.compile(r"sample|audio|wave", re.IGNORECASE), 16000),
@@ -30,22 +33,24 @@ _SIZES = (
 )
 _PICTURE, _USUAL = 224, 128
 _WORDS = re.compile(r"y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
-"""The words that YAML does not read as text."""
+"""Words that YAML 1.1 reads as true, false or null unless they are quoted."""
 
 
 @dataclass(frozen=True)
 class Settled:
-    """Shapes, as far as they are known."""
+    """The shapes of a model's inputs after the sizes of the user and of the batch are filled in."""
 
     shapes: dict[str, tuple[Dim, ...]]
+    """The shape of each input. Dimensions without a known size stay open."""
     batches: tuple[str, ...]
-    """The inputs whose first dimension was taken for the batch."""
+    """The names of the inputs whose first dimension is taken as the batch."""
     batch: int
+    """The batch size."""
     sizes: dict[str, int]
-    """The size of each name that the batch has."""
+    """The batch size, by each name that the inputs give to the batch."""
 
     def describe(self, model: str) -> str | None:
-        """Return the line about the assumed batch, or None without one."""
+        """Return a note about the assumed batch size and its inputs, or None if no batch was assumed."""
         if not self.batches:
             return None
         stem = model.removesuffix(".onnx")
@@ -53,9 +58,10 @@ class Settled:
 
 
 def settle(shapes: Shapes, specs: Sequence[InputSpec]) -> Settled:
-    """Return the shapes with the sizes of ``specs``, and with the batch, which is 1 unless the specs give another.
+    """Fill in the sizes of ``specs``, and the batch size, which is 1 unless the specs give another.
 
-    A name has one size in all inputs. An input that is given as a list of values has the list's shape.
+    A name has one size in all inputs. An input that gets a list of values has the shape of the list, so no batch is
+    assumed for it.
     """
     asked = {spec.name: spec.shape for spec in specs if spec.shape}
     left_out = {spec.name for spec in specs if spec.value is not None and str(spec.value).lstrip().startswith("[")}
@@ -78,7 +84,8 @@ def settle(shapes: Shapes, specs: Sequence[InputSpec]) -> Settled:
 def is_batch(dims: Sequence[Dim], elsewhere: Collection[Dim] = ()) -> bool:
     """Return whether the first dimension is open and is the batch, by its name or because it is the only open one.
 
-    The second rule excludes a name that other inputs have ``elsewhere`` or that has another meaning.
+    The second rule excludes a name that is also in ``elsewhere``, the later dimensions of all inputs, and a name with
+    another meaning, such as `seq`.
     """
     if not dims or isinstance(dims[0], int):
         return False
@@ -89,25 +96,28 @@ def is_batch(dims: Sequence[Dim], elsewhere: Collection[Dim] = ()) -> bool:
 
 
 def list_open(shapes: Shapes) -> dict[str, list[int]]:
-    """Return the open axes of each input that has open ones."""
+    """Return the numbers of the open axes of each input that has any."""
     found = {name: [axis for axis, dim in enumerate(dims) if not isinstance(dim, int)] for name, dims in shapes.items()}
     return {name: axes for name, axes in found.items() if axes}
 
 
 @dataclass(frozen=True)
 class Question:
-    """The question for the sizes that stay open."""
+    """The question to the user for the sizes of dimensions that are still open."""
 
     message: str
     hint: str
     stand_ins: dict[str, tuple[int, ...]]
-    """The shapes of all inputs, with sizes in place of the user's."""
+    """The shapes of all inputs, with example sizes for the open dimensions."""
     stands: tuple[str, ...]
-    """`128 stands for sequence`."""
+    """A text for each example size: `128 stands for sequence`."""
 
 
 def ask_for(shapes: Shapes, model: str) -> Question:
-    """Return the question, with a line of YAML and one of `--shape` to paste. Both name all inputs."""
+    """Return the question for the open sizes of ``shapes``. At least one dimension must be open.
+
+    The hint has a line of YAML and `--shape` options to paste. Both name all inputs that have dimensions.
+    """
     open_axes = list_open(shapes)
     sizes = _draw_sizes(shapes)
     filled = {
@@ -137,7 +147,7 @@ def ask_for(shapes: Shapes, model: str) -> Question:
 
 
 def _bind(shapes: Shapes, given: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return the sizes of names on which the given shapes agree."""
+    """Return the size of each named dimension for which the given shapes agree on one."""
     found: dict[str, set[int]] = {}
     for name, sizes in given.items():
         for dim, size in zip(shapes[name], sizes, strict=True):
@@ -154,7 +164,7 @@ def _apply(shapes: Shapes, sizes: Mapping[str, int]) -> dict[str, tuple[Dim, ...
 
 
 def _draw_sizes(shapes: Shapes) -> dict[str | tuple[str, int], int]:
-    """Return a size for each open dimension, by its name, or by input and axis if it has none."""
+    """Return an example size for each open dimension, by its name, or by (input, axis) if it has no name of its own."""
     sizes: dict[str | tuple[str, int], int] = {}
     for name, dims in shapes.items():
         for axis, dim in enumerate(dims):
@@ -202,6 +212,6 @@ def _call(name: str, axis: int, dim: Dim) -> str:
 
 
 def _quote(name: str) -> str:
-    """Return the name as a key of YAML's braces."""
+    """Return the name as a key of a YAML map in braces, quoted if it must be."""
     is_plain = re.fullmatch(r"[A-Za-z_][\w./-]*", name, re.ASCII) and not _WORDS.fullmatch(name)
     return name if is_plain else json.dumps(name, ensure_ascii=False)

@@ -11,15 +11,16 @@ NEWEST_GLIBC = 39
 
 
 def download_command(folder: Path, *options: str) -> list[str]:
-    """Return the command that puts wheels into the folder. It builds nothing and asks no question."""
+    """Return the pip command that downloads wheels into the folder. It builds nothing and asks no question."""
     fixed = ("--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--dest", str(folder))
     return [sys.executable, "-m", "pip", "download", *fixed, *options]
 
 
 def foreign_options(machine: str, python: str, glibc: int = NEWEST_GLIBC) -> list[str]:
-    """Return pip's options for another machine, its Python (`3.11`) and its newest glibc (36 stands for 2.36).
+    """Return pip's options that select wheels for another machine, its Python (`3.11`) and its glibc.
 
-    pip matches each version of glibc exactly, so the options name all of them, the newest first.
+    ``glibc`` is the machine's minor version: 36 stands for 2.36. pip matches each version of glibc exactly, so the
+    options name all versions that the machine can use, the newest first.
     """
     versions = [f"manylinux_2_{minor}" for minor in range(glibc, OLDEST_GLIBC - 1, -1)]
     platforms = [f"{name}_{machine}" for name in (*versions, "manylinux2014", "manylinux1")]

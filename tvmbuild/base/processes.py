@@ -1,4 +1,4 @@
-"""Common behaviour of all child processes."""
+"""Functions with which processes start child processes, end with their parent, and explain failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the parent dies, also by kill -9. Only Linux does that."""
+    """Let the kernel kill this process when its parent dies, even by kill -9.
+
+    On other systems than Linux this does nothing. If the parent is dead already, the process exits with status 1.
+    """
     if sys.platform != "linux":
         return
     parent = os.getppid()
@@ -26,10 +29,10 @@ def die_with_parent() -> None:
 
 
 def neutral_folder() -> TemporaryDirectory[str]:
-    """Return an empty folder to start ``python -m`` in, removed when the context ends.
+    """Return an empty folder, removed when its context ends, in which to start ``python -m``.
 
-    Python searches modules in its working folder first, and the project's may hold an ``onnx.py``; PYTHONSAFEPATH
-    prevents that from 3.11 on only.
+    Python searches modules in its working folder first, and the project's folder may hold an ``onnx.py``.
+    PYTHONSAFEPATH prevents that only from Python 3.11 on. Raises TvmbuildError if no temporary folder can be made.
     """
     try:
         return TemporaryDirectory(prefix="tvmbuild-empty-", ignore_cleanup_errors=True)
@@ -40,9 +43,10 @@ def neutral_folder() -> TemporaryDirectory[str]:
 
 
 def check_loadable(folder: Path, variable: str = "TMPDIR") -> None:
-    """Refuse a folder from which the kernel loads no library. ``variable`` is the variable that names another folder.
+    """Raise TvmbuildError if the folder is on a disk that is mounted noexec, so that it cannot hold libraries.
 
-    The loader's own words are "failed to map segment from shared object".
+    ``variable`` is the environment variable that names another folder. The loader's own message would be "failed to map
+    segment from shared object".
     """
     try:
         flags = os.statvfs(folder).f_flag
@@ -57,7 +61,7 @@ def check_loadable(folder: Path, variable: str = "TMPDIR") -> None:
 
 
 def explain_failure(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the signal that ended a process of `run_module`, or else the last line of its standard error."""
+    """Return the signal that ended the process, or else the last line of its standard error."""
     if done.returncode < 0:
         return f"signal {-done.returncode}"
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
@@ -65,9 +69,9 @@ def explain_failure(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def run_module(module: str, *arguments: Path | str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m module`` in a neutral folder and return its output, whatever its status. Use absolute paths.
+    """Run ``python -m module`` in an empty folder and return the finished process, whatever its exit status.
 
-    Raises subprocess.TimeoutExpired.
+    Paths among the arguments must be absolute. Raises subprocess.TimeoutExpired.
     """
     command = [sys.executable, "-m", module, *map(str, arguments)]
     with neutral_folder() as folder:

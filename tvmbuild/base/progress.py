@@ -32,7 +32,7 @@ def _print_to(stream: TextIO, text: str) -> None:
 
 @contextmanager
 def progress_shown_by(show: Callable[[str], None]) -> Iterator[None]:
-    """Pass progress to ``show`` in the context, for a command that does a stage's work in its own process."""
+    """Pass progress messages to ``show`` in the context, for a command that does a stage's work in its own process."""
     _shown_by.append(show)
     try:
         yield
@@ -42,7 +42,7 @@ def progress_shown_by(show: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def only_progress_printed() -> Iterator[None]:
-    """Discard printed text in the context, for libraries that cannot be quiet. Progress is shown as before."""
+    """Discard printed text in the context, for libraries that cannot be quiet. Progress is still shown."""
     show = _shown_by[-1] if _shown_by else partial(_print_to, sys.stdout)
     with progress_shown_by(show), redirect_stdout(io.StringIO()):
         yield

@@ -14,9 +14,12 @@ class Calibration:
 
     kind: Literal["images", "inputs"]
     paths: tuple[str, ...] = field(metadata=NOT_FINGERPRINTED)
-    """The pictures that are used, at most ``count`` of all. The fingerprint has the step's inputs instead."""
+    """The files that are used: at most ``count`` pictures, or one .npz.
+
+    The fingerprint has the step's inputs instead.
+    """
     count: int = 64
-    """The largest number of samples, taken evenly."""
+    """The largest number of samples. They are taken evenly from all samples."""
 
 
 @dataclass(frozen=True)
@@ -26,4 +29,4 @@ class Quantize:
     calibration: Calibration
     method: Literal["nncf", "onnxruntime"] = "nncf"
     exclude: tuple[str, ...] = ()
-    """Globs of the names of nodes, and types of operators, that stay in floating point."""
+    """Globs of node names, and operator types, that stay in floating point."""

@@ -16,7 +16,7 @@ MODEL_SUFFIXES = (".onnx", ".tflite", ".pt2")
 
 @dataclass(frozen=True)
 class Extra:
-    """Distributions that some sources need and `pip install tvmbuild` does not bring."""
+    """An extra of pip: distributions that some sources need and `pip install tvmbuild` does not install."""
 
     name: str
     """The name of the extra: `pip install 'tvmbuild[hub]'`."""
@@ -25,7 +25,7 @@ class Extra:
     """The source in the user's words: "a file of the Hub"."""
 
     def explain(self, missing: str) -> str:
-        """Return why a source is unavailable, with the remedy."""
+        """Return the message that the source needs the distribution ``missing``, with the remedy."""
         return f"{self.what} needs {missing}, which is not installed; `pip install 'tvmbuild[{self.name}]'`"
 
 
@@ -38,16 +38,16 @@ READERS = {".tflite": TFLITE, ".pt2": TORCH}
 
 
 class Json(str):
-    """Plain data as canonical JSON: text, so that it can be hashed."""
+    """Plain data as canonical JSON text, so that it can be hashed."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Source:
-    """The origin of a file, usually a model. ``sha256`` is the file's own.
+    """The origin of a file, usually of a model.
 
-    Every download requires it; an export has none.
+    ``sha256`` is the digest of the file itself. Every download requires it, and an export has none.
     """
 
     kind: Literal["path", "url", "package", "export", "hub"]
@@ -57,26 +57,26 @@ class Source:
     For an export it is the path of the Python file.
     """
     file: str | None = None
-    """The file's path in a package or a repository."""
+    """The path of the file inside the package or the Hub's repository."""
     sha256: str | None = None
     export: Export | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     revision: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """The branch, tag or commit of a repository. None: main."""
+    """The branch, tag or commit of the Hub's repository, or None for main."""
 
     def list_extras(self) -> tuple[Extra, ...]:
-        """Return the extras that it and the files of an export need."""
+        """Return the extras that are needed to fetch the source, with an export's files, and to read the model."""
         files = self.export.files if self.export else ()
         sources = (self, *(file.source for file in files))
         from_hub = any(source.kind == "hub" for source in sources)
         return (*((HUB,) if from_hub else ()), *self.list_readers())
 
     def list_readers(self) -> tuple[Extra, ...]:
-        """Return the extras that read the model itself."""
+        """Return the extra that reads the model's format, or nothing for ONNX files and exports."""
         reader = None if self.export else READERS.get(PurePosixPath(self.name_file()).suffix)
         return (reader,) if reader else ()
 
     def name_file(self) -> str:
-        """Return the file's name at its origin. In the cache it has none."""
+        """Return the file's name at its origin. In the cache the file is named by its digest."""
         path = self.file or (unquote(urlsplit(self.location).path) if self.kind == "url" else self.location)
         return PurePosixPath(path).name or "file"
 
@@ -87,13 +87,13 @@ class Export:
 
     function: str
     arguments: FrozenMap[str, Json] = FrozenMap()
-    """Sorted by name, like the files."""
+    """The arguments that are plain data, sorted by name. ``files`` are sorted by name, too."""
     files: tuple[ExportFile, ...] = ()
 
 
 @dataclass(frozen=True)
 class ExportFile:
-    """An argument that is a file: the function gets its path."""
+    """An argument that is a file. The function gets the file's path."""
 
     name: str
     source: Source

@@ -20,16 +20,19 @@ from tvmbuild.base.source_specs import Source
 Scalar = str | int | float | bool
 AttributeValue = Scalar | tuple[Scalar, ...]
 Attributes = FrozenMap[str, AttributeValue]
-"""Target attributes in TVM's spelling, sorted: mcpu, mattr, mtriple, num-cores, arch …"""
+"""The attributes of a target in TVM's spelling, sorted by name: mcpu, mattr, mtriple, num-cores, arch …"""
 
 
 def freeze_attributes(data: Mapping[str, Any]) -> Attributes:
-    """Return the attributes of a JSON or YAML map: sorted, tuples for lists."""
+    """Return the attributes of a JSON or YAML map, sorted by name, with tuples for lists."""
     return FrozenMap(sorted((name, tuple(each) if isinstance(each, list) else each) for name, each in data.items()))
 
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
-"""The precision in which a target computes float32 models. int8: quantised models, before or by ``quantize``."""
+"""The precision in which a target computes float32 models.
+
+`int8` is for models that are quantised, by their author or by ``quantize``.
+"""
 
 
 # --------------------------------------------------------------------------- models
@@ -37,22 +40,25 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One model input as fixed by the user: ``shape`` replaces dynamic dimensions."""
+    """One input of a model as the user fixes it. ``shape`` replaces dynamic dimensions."""
 
     name: str
     shape: tuple[int, ...] | None = None
     dtype: str | None = None
-    """NumPy's name of the type. None: the type in the ONNX file."""
+    """NumPy's name of the element type, or None for the type in the ONNX file."""
     low: float | None = None
     high: float | None = None
-    """Range of the seeded reference inputs, [low, high). None: [-1, 1) for floats, [0, 2) for integers."""
+    """The range [low, high) of the seeded reference inputs. None means [-1, 1) for floats, [0, 2) for integers."""
     value: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """JSON: a number for all elements, or lists with one for each. The input becomes a constant of the model."""
+    """JSON text: one number for all elements, or nested lists with a number for each.
+
+    The input becomes a constant of the model. With None it stays an input.
+    """
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The limits of a package's errors: |got - want| <= atol + rtol * |want| for every element.
+    """The limit of a package's errors: |got - want| <= atol + rtol * |want| for every element.
 
     ``of_largest`` times the output's largest magnitude is added to atol.
     """
@@ -68,7 +74,7 @@ class Tolerance:
         return self if is_wide else Tolerance(rtol=0.0, atol=0.0)
 
     def at_least(self, precision: str) -> Tolerance:
-        """Return the tolerance for outputs computed in that precision, at least this one."""
+        """Return the larger of this tolerance and the default tolerance of the precision, field by field."""
         default = REDUCED_TOLERANCE.get(precision, self)
         names = tuple(field.name for field in fields(Tolerance))
         return Tolerance(**{name: max(getattr(default, name), getattr(self, name)) for name in names})
@@ -80,35 +86,41 @@ REDUCED_TOLERANCE: dict[str, Tolerance] = {
     "bf16": Tolerance(rtol=5e-2, atol=1e-3, of_largest=0.1),
     "int8": Tolerance(of_largest=5 / 255),
 }
-"""Rounding errors grow with the largest values of a sum, not with the result: hence the share of the largest output.
+"""The default tolerance of each reduced precision.
 
-5/255 is five steps of 8 bits: in a quantised network a tie that is rounded the other way is a whole step later on.
+Rounding errors grow with the largest terms of a sum, not with its result, hence the share of the largest output. 5/255
+is five steps of 8 bits: in a quantised network a tie that is rounded the other way becomes a whole step later on.
 """
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Real inputs (paths of pictures, or of one .npz, relative to the project's root), and the required accuracy.
+    """Real inputs for a comparison with the original model, and the required accuracy.
 
-    A threshold of None is not checked; `benchmarking.agreement.Agreement` defines the figures.
+    ``paths`` name pictures, or one .npz, relative to the project's root. A threshold of None is not checked.
+    `benchmarking.agreement.Agreement` defines the figures.
     """
 
     kind: Literal["images", "inputs"]
     paths: tuple[str, ...]
     top1: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """The least share of the samples."""
+    """The smallest accepted share of samples for which both models have the same largest element."""
     rms: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """The largest accepted value."""
+    """The largest accepted ratio of the errors' root mean square to the root mean square of the original's output."""
     of_largest: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """The largest accepted value."""
+    """The largest accepted error, as a share of the largest magnitude of the original's output."""
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """The conversion of a picture into the input tensor: resize, order, times ``scale``, minus mean, over std."""
+    """The conversion of a picture into an input tensor.
+
+    The picture is resized, its colours are ordered, and its values are multiplied by ``scale``, reduced by ``mean`` and
+    divided by ``std``.
+    """
 
     input: str | None = None
-    """The name of the input. None: the only one."""
+    """The name of the input, or None for the model's only input."""
     resize: Literal["stretch", "letterbox", "crop"] = "stretch"
     color: Literal["rgb", "bgr", "gray"] = "rgb"
     scale: float = 1.0 / 255.0
@@ -119,11 +131,14 @@ class Preprocess:
 
 @dataclass(frozen=True)
 class SimplifyOptions:
-    """The options of the simplify stage. ``rtol`` and ``atol`` are its numeric gate's."""
+    """The options of the simplify stage.
+
+    ``rtol`` and ``atol`` limit the difference between the outputs of the simplified and the original model.
+    """
 
     enabled: bool = True
     skip: tuple[str, ...] = ()
-    """Optimiser passes of onnxsim to leave out."""
+    """The optimiser passes of onnxsim that are left out."""
     seed: int = 0
     rtol: float = 1e-3
     atol: float = 1e-4
@@ -131,7 +146,7 @@ class SimplifyOptions:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A network: name, source, inputs, preprocessing."""
+    """A network that a project builds: name, source, inputs, preprocessing."""
 
     name: str
     source: Source
@@ -139,14 +154,14 @@ class ModelSpec:
     tolerance: Tolerance = Tolerance()
     preprocess: Preprocess | None = None
     labels: str | None = None
-    """The path, relative to the project's root, of a text file with one label a line."""
+    """The path, relative to the project's root, of a text file with one label per line."""
     simplify: SimplifyOptions = SimplifyOptions()
     enabled: bool = True
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
-    """Globs of target names."""
+    """``include`` and ``exclude`` are globs of target names."""
     reduced_tolerance: FrozenMap[Precision, FrozenMap[str, float]] = FrozenMap()
-    """The model's tolerances for targets that compute in fp16, bf16 or int8: fields of a Tolerance."""
+    """The fields of a Tolerance that the model sets for each reduced precision."""
     accuracy: Accuracy | None = None
     quantize: Quantize | None = None
 
@@ -157,7 +172,10 @@ class ModelSpec:
         )
 
     def tolerance_in(self, precision: Precision) -> Tolerance:
-        """Return the tolerance in that precision. Fields that the model does not set are at least those of fp32."""
+        """Return the model's tolerance for targets of that precision.
+
+        A field that the model does not set for the precision is at least as large as the model's field for fp32.
+        """
         return replace(self.tolerance.at_least(precision), **self.reduced_tolerance.get(precision, FrozenMap()))
 
 
@@ -166,12 +184,12 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """The search of Tasks without enough records."""
+    """The options of the search for Tasks that do not have enough records."""
 
     trials: int | None = None
-    """The largest number of measurements for a cell, in equal shares. Unused shares go where they pay most.
+    """The largest number of measurements for a cell, or None if ``trials_per_task`` is the only limit.
 
-    None: trials_per_task is the only limit.
+    Each Task gets an equal share. Shares that a Task does not use go to the Tasks that gain most.
     """
     trials_per_task: int = 64
     number: int = 1
@@ -179,14 +197,14 @@ class TuneOptions:
     min_repeat_ms: int = 10
     seed: int = 0
     patience: int | None = 48
-    """The number of candidates without an improvement after which a Task is left. None: never."""
+    """The number of candidates without an improvement that ends the search of a Task, or None for no limit."""
     cost_model: Literal["xgb", "random"] = "xgb"
     ops: tuple[str, ...] = ("*",)
-    """Globs of Task names to search. The others are compiled from the records that they have."""
+    """Globs of the names of Tasks to search. Other Tasks are compiled from the records that they have."""
     algorithms: tuple[str, ...] = field(default=("direct", "winograd2", "winograd4"), metadata=OMIT_WHEN_DEFAULT)
-    """The permitted algorithms of convolutions. If there are several, measurements choose the best."""
+    """The permitted algorithms of convolutions. If there are several, measurements choose the fastest."""
     minutes: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """The time in minutes after which a run proposes only the first candidates of each Task. None: no limit."""
+    """The time in minutes after which a run proposes only the first candidates of each Task, or None for no limit."""
 
 
 @dataclass(frozen=True)
@@ -196,49 +214,56 @@ class BenchmarkOptions:
     number: int = 1
     repeat: int = 50
     threads: int | None = None
-    """The number of threads. None: the target's num-cores."""
+    """The number of threads, or None for the target's num-cores."""
     baselines: tuple[str, ...] = ("onnxruntime",)
     """The programs that are timed in turns with the package: onnxruntime, openvino, tvm-untuned."""
 
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """Hardware to build for. ``attributes`` are resolved: the lock's replace `native` and `from_device`."""
+    """Hardware to build for.
+
+    ``attributes`` and ``host`` are resolved: they have the values of the target's lock in place of `native` and
+    `from_device`.
+    """
 
     name: str
     kind: str
-    """A row of `targets/table.py`: llvm, cuda, vulkan."""
+    """The key of a row of `targets/table.py`: llvm, cuda, vulkan."""
     attributes: Attributes = FrozenMap()
     host: Attributes = FrozenMap()
-    """For GPU kinds: attributes of the llvm target that runs the host code."""
+    """The attributes of the llvm target that runs the host code of a GPU kind. They are empty for other kinds."""
     precision: Precision = "fp32"
     link: str = "auto"
-    """``auto``: the bundled ziglang; or the name of a compiler command."""
+    """``auto`` for the bundled ziglang, or the command of a compiler that links."""
     glibc: str | None = None
     measured_on: str | None = None
-    """The device class whose records elect winners (LLVM's name of the CPU, or a board's name)."""
+    """The device class whose records decide: LLVM's name of the CPU, or a board's name.
+
+    A Task without records of this class uses the records of another class.
+    """
     device: DeviceSpec = LocalDevice()
     tune: TuneOptions = TuneOptions()
     benchmark: BenchmarkOptions = BenchmarkOptions()
     unresolved: str | None = None
-    """The reason why the target cannot be used yet (`native` without a lock), with the remedy. None: usable."""
+    """The reason, with the remedy, why the target cannot be used yet (`native` without a lock), or None if it can."""
     enabled: bool = True
 
     @property
     def cpu(self) -> Attributes:
-        """The attributes of the llvm target: the host's if kernels run on a GPU, else its own."""
+        """The attributes of the llvm target: ``host`` if kernels run on a GPU, else ``attributes``."""
         return self.host or self.attributes
 
     @property
     def num_cores(self) -> int:
-        """The number of threads that tuning and benchmarking use. 1 if the target states none."""
+        """The number of threads that tuning and benchmarking use. It is 1 if the target states none."""
         value = self.cpu.get("num-cores", 1)
         return value if isinstance(value, int) else 1
 
 
 @dataclass(frozen=True)
 class CacheSpec:
-    """The folder through which clones share steps' outputs, and its size limit."""
+    """The folder through which clones share the outputs of steps, and its size limit."""
 
     path: Path
     """An absolute path."""
@@ -248,7 +273,7 @@ class CacheSpec:
 
 @dataclass(frozen=True)
 class Project:
-    """Both YAML files, checked, and their folder."""
+    """The checked contents of both YAML files, and the project's folder."""
 
     root: Path
     models: tuple[ModelSpec, ...]

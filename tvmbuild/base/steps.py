@@ -27,7 +27,7 @@ from tvmbuild.base.specs import (
 
 @dataclass(frozen=True)
 class SimplifyStep:
-    """Options of simplify:M."""
+    """The options of the step `simplify:MODEL`."""
 
     model: str
     source: Source
@@ -37,17 +37,20 @@ class SimplifyStep:
 
 @dataclass(frozen=True)
 class QuantizeStep:
-    """Options of quantize:M."""
+    """The options of the step `quantize:MODEL`."""
 
     model: str
     quantize: Quantize
     preprocess: Preprocess | None
-    """The conversion of pictures. None: the samples are arrays."""
+    """The conversion of pictures into the input, or None if the samples are arrays."""
 
 
 @dataclass(frozen=True)
 class TuneStep:
-    """Options of tune:M@T. The target's link, glibc and benchmark options are not here: they change no record."""
+    """The options of the step `tune:MODEL@TARGET`.
+
+    The target's link, glibc and benchmark options are absent, because they change no record.
+    """
 
     target: str
     kind: str
@@ -58,18 +61,21 @@ class TuneStep:
     tune: TuneOptions
     precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
     threads: int = field(default=1, metadata=NOT_FINGERPRINTED)
-    """The number of threads of a timed candidate. TVM_NUM_THREADS in the environment is in the fingerprint instead."""
+    """The number of threads that run a timed candidate.
+
+    It is not in the fingerprint, which has the environment's TVM_NUM_THREADS instead.
+    """
     rules: int = field(default=1, metadata=OMIT_WHEN_DEFAULT)
-    """The version of the kind's rules for Tasks without a record. A search begins with the schedules of these rules."""
+    """The version of the target kind's schedule rules. A search begins with the schedules that they give."""
     timed_on: str | None = field(default=None, metadata=NOT_FINGERPRINTED)
-    """The device class on which candidates are timed, if the plan knows it."""
+    """The device class on which candidates are timed, or None if the plan does not know it."""
     needs_records: bool = field(default=True, metadata=NOT_FINGERPRINTED)
-    """Whether a Task without a record is badly off. The kind determines it."""
+    """Whether `strict=1` requires a record of each Task. The target's kind determines it."""
 
 
 @dataclass(frozen=True)
 class CompileStep:
-    """Options of compile:M@T."""
+    """The options of the step `compile:MODEL@TARGET`."""
 
     model: str
     target: str
@@ -84,7 +90,7 @@ class CompileStep:
 
 @dataclass(frozen=True)
 class ValidateStep:
-    """Options of validate:M@T."""
+    """The options of the step `validate:MODEL@TARGET`."""
 
     target: str
     kind: str
@@ -93,15 +99,15 @@ class ValidateStep:
     tolerance: Tolerance
     precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
     stand_in: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """This machine's device that runs the package in place of the target's. None: its CPU computes the model."""
+    """This machine's device that runs the package in place of the target's, or None if the CPU computes the model."""
     accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     preprocess: Preprocess | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """The conversion of a picture into the input, if pictures judge the accuracy."""
+    """The conversion of a picture into the input, or None if no pictures judge the accuracy."""
 
 
 @dataclass(frozen=True)
 class BenchmarkStep:
-    """Options of benchmark:M@T."""
+    """The options of the step `benchmark:MODEL@TARGET`."""
 
     target: str
     kind: str
@@ -111,7 +117,7 @@ class BenchmarkStep:
     benchmark: BenchmarkOptions
     accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     measured_on: str | None = field(default=None, metadata=NOT_FINGERPRINTED)
-    """The device class that the target states. If steps run on other machines, the one with that CPU times."""
+    """The device class that the target states. In a cluster, a worker with this CPU times the package."""
 
 
 StepOptions = SimplifyStep | QuantizeStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
@@ -127,35 +133,35 @@ class Settings:
     tune: TuneMode = "missing"
     strict: bool = False
     cache: CacheSpec | None = None
-    """None: outputs are not shared."""
+    """The cache through which clones share outputs, or None if outputs are not shared."""
 
 
 @dataclass(frozen=True)
 class Step(Generic[O_co]):
-    """One stage for one subject: all that the stage may see."""
+    """One stage for one subject, with everything that the stage may see."""
 
     stage: str
     subject: str
-    """Model name, or cell name ``model@target``."""
+    """The name of a model, or of a cell: ``model@target``."""
     options: O_co
     inputs: FrozenMap[str, Path] = FrozenMap()
-    """Role → absolute path of every input file; the roles are those of stages.table."""
+    """The absolute path of every input file, by the role that `stages.table` gives it."""
     outputs: FrozenMap[str, Path] = FrozenMap()
     tools: FrozenMap[str, str] = FrozenMap()
-    """Tool → version, for each tool that can change an output; in the fingerprint."""
+    """The version of each tool that can change an output. The versions are in the fingerprint."""
     version: int = 1
-    """The stage's version, raised when the same inputs come to mean another output."""
+    """The stage's version. It is raised when the same inputs begin to give another output."""
     environment: FrozenMap[str, str] = FrozenMap()
-    """Variables of the stage's process: TVM_NUM_THREADS …"""
+    """The environment variables that are set for the stage's process: TVM_NUM_THREADS …"""
     root: Path = field(default_factory=Path)
-    """The project's root: paths in records and messages are relative to it. Not in the fingerprint."""
+    """The project's root, to which paths in records and messages are relative. It is not in the fingerprint."""
     settings: Settings = Settings()
     unavailable: str | None = None
-    """The reason why the step cannot run here, with the remedy. None: it can."""
+    """The reason why the step cannot run here, with the remedy, or None if it can run."""
 
     @property
     def id(self) -> str:
-        """``stage:subject``, doit's task name."""
+        """The step's name, ``stage:subject``, which is also the name of its doit task."""
         return f"{self.stage}:{self.subject}"
 
     @property
@@ -165,15 +171,15 @@ class Step(Generic[O_co]):
 
     @property
     def refuses_uncovered(self) -> bool:
-        """Return whether a Task without a record is an error: with `strict=1`, if the Task could be tuned."""
+        """Return whether a Task without a record is an error: with `strict=1`, if the target's kind needs records."""
         return self.settings.strict and has_options(self, TuneStep) and self.options.needs_records
 
     def input(self, role: str) -> Path:
-        """Return the input file of that role. Raises KeyError if the stage declares none."""
+        """Return the path of the input with that role. Raises KeyError if the step has none."""
         return self.inputs[role]
 
     def output(self, role: str) -> Path:
-        """Return the output file of that role. Raises KeyError if the stage declares none."""
+        """Return the path of the output with that role. Raises KeyError if the step has none."""
         return self.outputs[role]
 
 
@@ -187,15 +193,18 @@ CALIBRATION = "calibration "
 
 
 def list_sample_files(step: Step[Any], kind: str = SAMPLE) -> list[Path]:
-    """Return the files of real inputs, in the order in which the model names them."""
+    """Return the files of real inputs whose role begins with ``kind``, in the order in which the model names them."""
     return [path for role, path in step.inputs.items() if role.startswith(kind)]
 
 
 def find_original(step: Step[Any]) -> Path:
-    """Return the model that judges a package's accuracy: the one it is built from, or the one before quantisation."""
+    """Return the ONNX file of the model with which a package's accuracy is compared.
+
+    It is the file before quantisation, or the file from which the package is built if the model is not quantised.
+    """
     return step.inputs.get("original") or step.input("model")
 
 
 def has_options(step: Step[Any], kind: type[Other]) -> TypeGuard[Step[Other]]:
-    """Return whether the step belongs to the stage with options of that class."""
+    """Return whether the step's options are of that class, so that the step belongs to the class's stage."""
     return isinstance(step.options, kind)

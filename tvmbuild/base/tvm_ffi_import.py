@@ -1,4 +1,4 @@
-"""Import of tvm_ffi where a module other than PyTorch is called torch."""
+"""The import of tvm_ffi in a process in which a module other than PyTorch is called torch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _NAME = "torch"
 
 
 def import_tvm_ffi() -> None:
-    """Import tvm_ffi where it would take a folder or module called torch, for example beside the script, for PyTorch.
+    """Import tvm_ffi if it would mistake a folder or module called torch, for example beside the script, for PyTorch.
 
-    That import would end with "module 'torch' has no attribute 'int8'". Elsewhere this function does nothing, and the
-    first user imports tvm_ffi.
+    That import would end with "module 'torch' has no attribute 'int8'". In all other cases this function does nothing,
+    and the first user imports tvm_ffi.
     """
     if "tvm_ffi" in sys.modules or not _is_shadowed():
         return
@@ -30,9 +30,10 @@ def import_tvm_ffi() -> None:
 
 
 def _is_shadowed() -> bool:
-    """Return whether `import torch` brings a module that is not PyTorch. A single file counts only beside the script.
+    """Return whether `import torch` gives a module that is not PyTorch.
 
-    A file in another folder is intended: stages hide PyTorch by one.
+    A single file torch.py counts only if it is beside the script. A file in another folder is there on purpose: stages
+    hide PyTorch with one.
     """
     if _NAME in sys.modules:
         return not hasattr(sys.modules[_NAME], "int8")

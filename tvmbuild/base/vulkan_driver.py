@@ -1,4 +1,7 @@
-"""Vulkan's loader, driver and device, asked without TVM, which raises if one of them is missing."""
+"""Questions to Vulkan's loader about the driver and its devices, without TVM.
+
+TVM raises an exception if one of them is missing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ Half = Literal["loader", "driver", "device"]
 
 _LOADER = "libvulkan.so.1"
 _LIBRARIES = Path("/etc/ld.so.cache")
-"""The file that changes when a library is installed. Asking for a library would start processes."""
+"""A file that changes when a library is installed. A search for the library itself would start processes."""
 _DRIVER_FOLDERS = ("/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/usr/share/vulkan/icd.d")
 _MISSING = {
     "loader": f"Vulkan's loader {_LOADER} is not installed; `apt install mesa-vulkan-drivers` brings it with the "
@@ -34,14 +37,15 @@ class VulkanDriver:
 
 
 def explain_driver(missing: str | None) -> str | None:
-    """Return the missing part of the driver, with the remedy. None: a device answers."""
+    """Return a message about the missing part of the driver, with the remedy, or None if ``missing`` is None."""
     return None if missing is None else _MISSING[missing]
 
 
 def explain_runtime(missing: str | None, *, has_runtime: bool, left_out: str | None = None) -> str | None:
-    """Return the part that this machine lacks to run Vulkan code, with the remedy. None: it lacks nothing.
+    """Return a message about the missing parts without which Vulkan code cannot run here, or None if there is none.
 
-    ``left_out`` is the reason why our runtime is not used although it could be.
+    ``missing`` is the missing part of the driver. ``left_out`` is the reason why tvmbuild's runtime is not used
+    although it could be.
     """
     driver = explain_driver(missing)
     if has_runtime:
@@ -51,7 +55,10 @@ def explain_runtime(missing: str | None, *, has_runtime: bool, left_out: str | N
 
 
 def list_vulkan_files() -> list[str]:
-    """Return the inputs of the loader's search for drivers. If they change, the answer of ``ask_driver`` may change."""
+    """Return texts that identify the inputs of the loader's search for drivers: variables and files.
+
+    If one changes, the answer of ``ask_driver`` may change.
+    """
     named = [
         f"{name}={os.environ.get(name)}" for name in ("VK_ICD_FILENAMES", "VK_DRIVER_FILES", "VK_ADD_DRIVER_FILES")
     ]
@@ -61,7 +68,7 @@ def list_vulkan_files() -> list[str]:
 
 
 class _InstanceInfo(ctypes.Structure):
-    """VkInstanceCreateInfo."""
+    """The structure VkInstanceCreateInfo of Vulkan."""
 
     _fields_ = (
         ("type", ctypes.c_int),
@@ -77,13 +84,16 @@ class _InstanceInfo(ctypes.Structure):
 
 _INSTANCE_INFO = 1
 _PROPERTIES_BYTES = 4096
-"""More than the 824 bytes of VkPhysicalDeviceProperties."""
+"""The size of the buffer for VkPhysicalDeviceProperties, which has 824 bytes."""
 _NAME = slice(20, 276)
-"""The bytes of that structure with the device's name."""
+"""The bytes of VkPhysicalDeviceProperties that hold the device's name."""
 
 
 def ask_driver() -> VulkanDriver:
-    """Ask the loader. The drivers are loaded into this process for a moment."""
+    """Return the devices that Vulkan's loader finds, or the first missing part.
+
+    The loader loads the drivers into this process for a moment.
+    """
     try:
         vulkan = ctypes.CDLL(_LOADER)
     except OSError:

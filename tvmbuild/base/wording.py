@@ -1,4 +1,4 @@
-"""Words that fit a number."""
+"""Lists and nouns in words, shortened or in the plural by their number."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def name_some(names: Sequence[str], most: int = 6) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return `1 step`, `2 steps`."""
+    """Return the number with the noun, in the plural unless it is 1: `1 step`, `2 steps`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

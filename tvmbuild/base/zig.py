@@ -1,4 +1,4 @@
-"""The bundled zig, a compiler and linker for every machine. Needs no TVM."""
+"""The bundled zig, a compiler and linker for every machine. This module needs no TVM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYSTEMS = {
     "arm": "arm-linux-gnueabihf",
     "riscv64": "riscv64-linux-gnu",
 }
-"""zig's name of the Linux of each machine. 32-bit ARM has two; this one is Debian armhf's and Raspberry Pi OS's."""
+"""zig's name for Linux on each machine. 32-bit ARM has two, and this one fits Debian armhf and Raspberry Pi OS."""
 ZIG = (sys.executable, "-m", "ziglang")
 
 
@@ -31,7 +31,10 @@ def zig_target(machine: str, glibc: str) -> str:
 
 
 def run_zig_cc(arguments: list[str], target: str, folder: Path) -> None:
-    """Link against the C library of ``target``, which zig builds on first use: 17 to 30 s."""
+    """Run `zig cc` in ``folder``, and link against the C library of ``target``.
+
+    zig builds this library on first use, in 17 to 30 s. Raises TvmbuildError if zig fails.
+    """
     built = zig_cache() / f"{target}-{version('ziglang')}.built"
     if not built.exists():
         report_progress(f"linking; zig builds the C library of {target} first, once: about half a minute")
@@ -41,7 +44,7 @@ def run_zig_cc(arguments: list[str], target: str, folder: Path) -> None:
 
 
 def zig_cache() -> Path:
-    """Return the folder of zig's build results."""
+    """Return the folder in which zig caches what it builds."""
     named = os.environ.get("ZIG_GLOBAL_CACHE_DIR")
     return Path(named) if named else cache_dir() / "zig"
 

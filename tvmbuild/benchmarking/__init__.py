@@ -1,1 +1,1 @@
-"""Comparison of programs by their times: samples, statistics, the machine's state, history."""
+"""Benchmarks of packages: timing in turns with other programs, statistics, accuracy, and the history of results."""

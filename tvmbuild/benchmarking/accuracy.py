@@ -1,6 +1,7 @@
 """The accuracy of a package on real inputs: its agreement with the original model, and its errors.
 
-The original model is the simplified one under ONNX Runtime, unoptimised; simplify has compared it with the file itself.
+The original model is the simplified ONNX model, which ONNX Runtime runs without optimisations. The simplify stage has
+already compared it with the model file.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ Judge = Callable[[Run], Agreement]
 
 
 def make_judge(accuracy: Accuracy, takes: TakesInputs, original: Path, paths: Sequence[Path]) -> Judge:
-    """Return a function that runs a package and the ``original`` ONNX model on the files of samples, and compares them.
+    """Return a function that compares a package with the ``original`` ONNX model on the samples in the files ``paths``.
 
-    The function raises TvmbuildError for inputs that do not fit.
+    The function takes a callable that runs the package. It raises TvmbuildError if the samples do not fit the model.
     """
 
     def judge(ours: Run) -> Agreement:
@@ -45,9 +46,10 @@ def make_judge(accuracy: Accuracy, takes: TakesInputs, original: Path, paths: Se
 def compare_samples(
     samples: Iterable[tuple[str, Arrays]], ours: Run, theirs: Run, total: int | None = None
 ) -> Agreement:
-    """Run both on each named sample. ``total`` is the number of samples, if it is known.
+    """Run the package (``ours``) and the original model (``theirs``) on each named sample and compare their outputs.
 
-    Raises TvmbuildError if their outputs have other names or shapes, or if there is no sample.
+    ``total`` is the number of samples, or None if it is unknown. Raises TvmbuildError if the two have different output
+    names or shapes, or if there are no samples.
     """
     tally, pace = _Tally(), Pace("comparing with the original model on real inputs", total, "samples")
     for index, (name, inputs) in enumerate(samples):
@@ -60,7 +62,7 @@ def compare_samples(
 
 
 def _count_batch(inputs: Arrays, want: Arrays) -> int:
-    """Return the number of rows in every input and in the first output, or 1 if the numbers differ."""
+    """Return the batch size: the number of rows of all inputs and of the first output, or 1 if these differ."""
     arrays = [*inputs.values(), *list(want.values())[:1]]
     extents = {each.shape[0] if each.ndim > 1 else 1 for each in arrays}
     return extents.pop() if inputs and len(extents) == 1 else 1
@@ -68,7 +70,7 @@ def _count_batch(inputs: Arrays, want: Arrays) -> int:
 
 @dataclass
 class _Most:
-    """The largest value so far, and its sample."""
+    """The largest value so far, and the name of its sample."""
 
     value: float = 0.0
     sample: str | None = None
@@ -90,7 +92,7 @@ class _Errors:
     count: int = 0
 
     def add(self, name: str, got: np.ndarray, want: np.ndarray) -> bool:
-        """Add a sample. Returns whether both have NaN and infinity in the same places."""
+        """Add the errors of one sample. Returns whether both models have NaN and infinity in the same places."""
         same = (got == want) | (np.isnan(got) & np.isnan(want))
         finite = np.isfinite(got) & np.isfinite(want)
         right = np.abs(np.where(np.isfinite(want), want, 0.0))
@@ -115,7 +117,7 @@ class _Errors:
 
 @dataclass
 class _Tally:
-    """All samples so far."""
+    """The counts and errors of all samples so far."""
 
     count: int = 0
     agreeing: int = 0

@@ -1,4 +1,7 @@
-"""The agreement of a package with the original model on real inputs, and its thresholds. Imports no slow module."""
+"""The agreement of a package with the original model on real inputs, and the check of its thresholds.
+
+This module imports no slow module.
+"""
 
 from __future__ import annotations
 
@@ -15,43 +18,49 @@ DIGITS = ".3g"
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparison of a package's outputs with the original model's on real inputs.
+    """The comparison of a package's outputs with those of the original model on real inputs.
 
-    Each error is that of one output over all samples. If there are several outputs, it is the worst output's. If the
-    original leaves an output at zero throughout, that output's error is not divided.
+    Each error is taken over all samples of one output. If a model has several outputs, the worst output counts. If the
+    original model's output is zero in all samples, the errors of this output are absolute, not relative.
     """
 
     samples: int
     """The number of samples. Each row of a batch counts."""
     agreeing: int
-    """The number of samples for which the largest element of the first output is the same one."""
+    """The number of samples for which both models have the largest element of the first output at the same index."""
     max_abs_error: float
-    """The largest error over all samples and outputs."""
+    """The largest absolute error over all samples and outputs."""
     largest: float
-    """The largest magnitude of the original model's outputs, to compare the error with."""
+    """The largest magnitude in the original model's outputs, for comparison with the error."""
     of_largest: float | None = None
-    """The largest error over the largest magnitude of the original's output. None, here and below: not known."""
+    """The largest absolute error, divided by the largest magnitude of the original's output. None if it is unknown."""
     rms: float | None = None
-    """The root mean square of the errors over that of the original's output."""
+    """The root mean square of the errors, divided by the root mean square of the original's output. None if unknown."""
     unlike: int = 0
-    """The number of samples with NaN or infinity in only one of both models. No error includes these elements."""
+    """The number of samples with an element that is NaN or infinite in one model and differs in the other.
+
+    The errors omit these elements.
+    """
     worst_top1: str | None = None
-    """The disagreeing sample for which the original is surest. None, here and below: there is none."""
+    """The sample without top-1 agreement for which the original model is most certain. None if all samples agree."""
     worst_of_largest: str | None = None
+    """The sample with the largest absolute error, in the output that determines ``of_largest``."""
     worst_rms: str | None = None
+    """The sample with the largest sum of squared errors, in the output that determines ``rms``."""
     worst_unlike: str | None = None
+    """The first sample that ``unlike`` counts. None if it counts no sample."""
 
     @property
     def top1(self) -> float:
-        """Return the share of the samples that agree."""
+        """Return the share of the samples for which both models have the same top-1 index."""
         return self.agreeing / self.samples
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value. `read_agreement` is the inverse."""
+        """Return the figures as a JSON value. `read_agreement` is the inverse."""
         return asdict(self)
 
     def describe(self) -> str:
-        """Return the figures, for people."""
+        """Return the figures as a phrase for messages."""
         parts = [f"same top-1 for {self.agreeing} of {self.samples} ({self.top1:.1%})"]
         parts += [] if self.rms is None else [f"rms {self.rms:.2%}"]
         parts += [f"largest error {self.max_abs_error:.2g} where outputs reach {self.largest:.3g}"]
@@ -63,14 +72,14 @@ _UNKNOWN = asdict(Agreement(0, 0, 0.0, 0.0))
 
 
 def read_agreement(data: Mapping[str, Any]) -> Agreement:
-    """Read the value of `Agreement.to_json`, or of an older version with fewer fields. Raises as `read_fields` does."""
+    """Parse the output of `Agreement.to_json`, also of older versions with fewer fields. Raises like `read_fields`."""
     known = {name: value for name, value in _UNKNOWN.items() if name not in ("samples", "agreeing")}
     agreement: Agreement = read_fields(Agreement, {**known, **data})
     return agreement
 
 
 def check_agreement(agreement: Agreement | None, accuracy: Accuracy | None) -> None:
-    """Raise VerdictError if the agreement misses a threshold."""
+    """Raise VerdictError if the agreement misses a threshold of ``accuracy``. If either is None, nothing is checked."""
     short = tuple(_list_shortfalls(agreement, accuracy)) if agreement and accuracy else ()
     if short:
         raise VerdictError(
@@ -80,7 +89,7 @@ def check_agreement(agreement: Agreement | None, accuracy: Accuracy | None) -> N
 
 
 def _list_shortfalls(found: Agreement, asked: Accuracy) -> Iterator[str]:
-    """Yield each figure that misses its threshold, with the threshold and the sample to look at."""
+    """Yield a phrase for each figure that misses its threshold: the figure, the threshold and the worst sample."""
     if asked.top1 is not None and found.top1 < asked.top1:
         figure = f"{found.top1:.4g} ({found.agreeing} of {found.samples} samples)"
         yield f"top1 is {figure}, asked for is {asked.top1:g}, worst is {found.worst_top1}"

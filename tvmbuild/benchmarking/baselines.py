@@ -1,4 +1,4 @@
-"""The opponents of a package in a benchmark: the baselines of targets.yaml, one row each, and other packages."""
+"""The programs with which a benchmark compares a package: the baselines of targets.yaml, and other packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvmbuild.records.schedule import Schedule
 
 @dataclass(frozen=True)
 class Contender:
-    """One program that runs the model."""
+    """One program that runs the model in a benchmark: a baseline or another package."""
 
     name: str
     version: str
@@ -28,24 +28,27 @@ class Contender:
 
 @dataclass(frozen=True)
 class Contest:
-    """The package that the others are compared with, and the load that runs it."""
+    """The package under test: the other contenders are compared with it."""
 
     info: PackageInfo
     load: Load
     model: Path | None
-    """The simplified ONNX file. None: only the package exists."""
+    """The simplified ONNX file. None if only the package exists."""
 
 
 def prepare_baseline(name: str, contest: Contest, folder: Path) -> Contender:
-    """Return the baseline of that name, ready to start. ``folder`` is for its files.
+    """Return the baseline called ``name``, ready to start. Its files are written to ``folder``.
 
-    Raises TvmbuildError with the reason if it cannot be measured here.
+    Raises TvmbuildError with the reason if this machine cannot run the baseline.
     """
     return BASELINES[name](contest, folder)
 
 
 def prepare_package(path: Path, contest: Contest) -> Contender:
-    """Return another package, to run with the same inputs. Raises TvmbuildError if it is not of the same model."""
+    """Return the package at ``path`` as a contender with the contest's inputs.
+
+    Raises TvmbuildError if its inputs or the names of its outputs differ from those of the contest's package.
+    """
     info = read_metadata(path)
     if info.inputs != contest.info.inputs or [each.name for each in info.outputs] != _output_names(contest):
         raise TvmbuildError(f"{path} has other inputs or outputs than {contest.load.model.name}", "compare like models")
@@ -98,16 +101,16 @@ BASELINES: dict[str, Callable[[Contest, Path], Contender]] = {
     "openvino": _openvino,
     "tvm-untuned": _tvm_untuned,
 }
-"""The names that `benchmark: {baselines: …}` may state."""
+"""The baselines that `benchmark: {baselines: …}` may name, each with the function that prepares it."""
 
 
-# The package of a model without any record: its latency over the tuned package's shows the gain from tuning.
+# The baseline tvm-untuned, a package without records: its latency over the tuned package's shows the gain of tuning.
 
 
 def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
-    """Compile the simplified model in the tuned package's layout and for its target. Returns the package in ``folder``.
+    """Compile the simplified model without records, in the layout and for the target of the ``tuned`` package.
 
-    It holds the device's lock shared, as the compile stage does.
+    Returns the path of the new package in ``folder``. Holds the device's lock shared, like the compile stage.
     """
     from tvmbuild.building.package import BuildOptions, build_package  # noqa: PLC0415 - TVM, for this baseline alone
 

@@ -1,4 +1,4 @@
-"""A check of one package's numbers on an emulated board. Nothing is timed."""
+"""A check of a package's outputs on an emulated board. Nothing is timed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmbuild.package.archive import read_metadata
 
 
 def run_emulated(trial: Trial) -> EmulatedResult:
-    """Check the package's numbers. Raises TvmbuildError if they are wrong, or if the package cannot run."""
+    """Check the package's outputs on an emulated board. Raises TvmbuildError if they are wrong or it cannot run."""
     device, info = trial.device, read_metadata(trial.package)
     load = Load("tvm", trial.package, trial.reference, trial.threads)
     report_progress("loading the package, emulated")

@@ -1,4 +1,7 @@
-"""`build/history.jsonl`: one line a benchmark, the newest last. Imports no slow module, because the report uses it."""
+"""The benchmark history `build/history.jsonl`: one line per benchmark, the newest last.
+
+This module imports no slow module, because the report uses it.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +19,30 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.benchmarking.results import Result, read_result
 
 _END_OF_TIME = 1 << 40
-"""The largest time in seconds that calendars can still show."""
+"""An entry with a later time, in seconds since the epoch, is invalid: calendar functions cannot show it."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One benchmark, its time, and the schedules of the package."""
+    """One benchmark: the time when it was made, its result, and the schedules of its package."""
 
     time: int
-    """Seconds since the epoch."""
+    """The time when the benchmark ended, in seconds since the epoch."""
     result: Result
     schedules: FrozenMap[str, str] | None
-    """Task key → digest of its winning trace, sorted. None: not known."""
+    """Task key → digest of the Task's winning trace, sorted. None if the schedules are unknown."""
 
 
 @dataclass(frozen=True)
 class History:
-    """The readable lines, in their order, and the number of unreadable ones."""
+    """The entries of all readable lines, in file order, and the number of unreadable lines."""
 
     entries: tuple[Entry, ...]
     damaged: int = 0
 
 
 def append_entry(path: Path, entry: Entry) -> None:
-    """Add the line with one write, so that lines of several processes do not mix."""
+    """Append the entry to the history in one write, so that several processes may append at once."""
     schedules = entry.schedules
     line = canonical_json({**entry.result.to_json(), "time": entry.time, "schedules": schedules}) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,9 +56,9 @@ def append_entry(path: Path, entry: Entry) -> None:
 
 
 def read_history(path: Path) -> History:
-    """Return the contents of the file, empty if it does not exist. Raises OSError if it cannot be read.
+    """Return the history in the file, or an empty one if the file does not exist. Raises OSError if reading fails.
 
-    A torn last line is ignored. Other unreadable lines are counted.
+    An incomplete last line is ignored. All other unreadable lines are counted.
     """
     try:
         data = path.read_bytes()
@@ -68,7 +71,10 @@ def read_history(path: Path) -> History:
 
 
 def read_entry(line: bytes, when: int | None = None) -> Entry | None:
-    """Return the entry of a line, or with ``when`` of a result.json of that time. None: the text is neither."""
+    """Parse a line of the history, or None if the line is invalid.
+
+    With ``when``, a time in seconds since the epoch, the text is the content of a result.json from that time.
+    """
     try:
         value = json.loads(line)
         result = read_result(value)
@@ -87,10 +93,10 @@ def _read_schedules(value: Mapping[str, Any] | None) -> FrozenMap[str, str] | No
 
 
 def make_entry(result: Result, schedule: Path, used: str | None) -> Entry:
-    """Return the entry of a benchmark that was made just now.
+    """Return a history entry for a benchmark that ended just now.
 
-    ``schedule`` is the cell's schedule.json. It counts only if its SHA-256 is ``used``, the one of the schedule in the
-    package.
+    ``schedule`` is the cell's schedule.json, and ``used`` is the SHA-256 of the schedule that the package was built
+    from. If the file has another digest or does not exist, the entry has no schedules.
     """
     return Entry(int(time.time()), result, digest_schedules(schedule) if _has_digest(schedule, used) else None)
 
@@ -103,7 +109,7 @@ def _has_digest(path: Path, sha256: str | None) -> bool:
 
 
 def digest_schedules(schedule: Path) -> FrozenMap[str, str]:
-    """Return Task key → digest of the trace of schedule.json."""
+    """Return a map from each Task key in a schedule.json to the digest of the Task's trace."""
     winners = json.loads(schedule.read_text(encoding="utf-8"))["schedule"]
     return FrozenMap(sorted((key, _digest(winner["trace"])) for key, winner in winners.items()))
 

@@ -1,4 +1,4 @@
-"""Timing of several worker processes in turns: warmed up until steady, one running while the others are stopped."""
+"""Timing of several worker processes in turns. Each is warmed up until its times are steady; only one runs at once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Worker
 
 BUDGET_S = 20.0
-"""The time for the samples of one contender, in seconds. A slow one gets fewer samples, but at least MIN_SAMPLES."""
+"""The time for all samples of one contender, in seconds. A slow contender takes fewer, but at least MIN_SAMPLES."""
 MIN_SAMPLES = 5
 ROUNDS = 20
 STRIDES = (1, 2, 4)
-"""A contender takes part in every round, every second or every fourth: any two share the slower one's rounds."""
+"""The values of `Turns.stride`. Each one divides the next, so any two contenders share the rounds of the slower one."""
 WARM_UP_S = 0.3
 WARM_UP_LIMIT_S = 5.0
 STEADY_GROUPS = 3
@@ -28,9 +28,9 @@ STEADY_WITHIN = 0.03
 """A contender is warm if the medians of the last STEADY_GROUPS groups of calls differ by at most this share."""
 GROUP_MS = 50.0
 REWARM_S = 0.02
-"""The time in seconds of uncounted calls after a stop, when caches are cold and threads sleep."""
+"""The duration of uncounted calls after a pause, in seconds, because caches are cold then and threads sleep."""
 SLOW_MS = 50.0
-"""The time of a call in ms above which a cold cache does not matter."""
+"""A contender whose calls take longer, in ms, makes no uncounted calls: cold caches hardly change its times."""
 
 
 @dataclass(frozen=True)
@@ -38,32 +38,37 @@ class WarmUp:
     """The result of a contender's warm-up."""
 
     call_ms: float
+    """The median time of a call at the end of the warm-up, in ms."""
     steady: bool
+    """Whether the times of the calls stopped changing within WARM_UP_LIMIT_S."""
 
 
 @dataclass(frozen=True)
 class Turns:
-    """The rounds of a contender, and its samples in each."""
+    """The rounds in which a contender takes part, and the number of its samples in each."""
 
     stride: int
+    """The contender takes part in every ``stride``-th round: 1 means in all rounds."""
     samples: int
-    """The number of samples in each of its rounds."""
+    """The number of samples that the contender takes in each of its rounds."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The result of timing in turns, by the contender's name."""
+    """The result of timing contenders in turns."""
 
     samples: Mapping[str, Samples]
+    """Name of the contender → its samples."""
     unsteady: tuple[str, ...]
-    """The contenders whose calls were still changing when their warm-up ended."""
+    """The names of the contenders whose call times still changed when their warm-up ended."""
     machine: MachineState
 
 
 def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int, watch: Watching) -> Measured:
-    """Time the workers in rounds. All are paused before and after. The caller holds the device.
+    """Time the workers in ROUNDS rounds, in turns within each round.
 
-    ``watch`` is the device's, made just before.
+    A worker takes about ``repeat`` samples of ``number`` calls each, fewer if its calls are slow. All workers must be
+    paused, and are paused again afterwards. The caller must hold the device's lock and create ``watch`` just before.
     """
     warm = {}
     for name, worker in workers.items():
@@ -84,10 +89,10 @@ def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int, wa
 
 
 def list_turns(turns: Mapping[str, Turns], index: int) -> list[str]:
-    """Return the contenders of a round in order: back and forth, so that a drift of the machine affects all alike.
+    """Return the names of the contenders of round ``index`` in the order of their turns.
 
-    The order changes after the slowest one's stride, because a contender in every fourth round must also meet both
-    orders.
+    The order is reversed from time to time, so that a drift of the machine's speed affects all contenders alike. It is
+    kept for as many rounds as the largest stride: a contender in every fourth round must also meet both orders.
     """
     slowest = max(each.stride for each in turns.values())
     names = [name for name in turns if index % turns[name].stride == 0]
@@ -104,7 +109,7 @@ def _time_round(worker: Worker, number: int, samples: int, *, rewarm: bool) -> t
 
 
 def warm_up(worker: Worker) -> WarmUp:
-    """Run until the calls take the same time, or for about WARM_UP_LIMIT_S."""
+    """Run the worker's model until the times of the calls are steady, or for about WARM_UP_LIMIT_S seconds."""
     end = time.monotonic() + WARM_UP_LIMIT_S
     first = worker.warm_up(WARM_UP_S)
     calls = min(1000, max(1, math.ceil(GROUP_MS / max(first, 1e-6))))
@@ -118,18 +123,21 @@ def warm_up(worker: Worker) -> WarmUp:
 
 
 def is_steady(medians: Sequence[float]) -> bool:
-    """Return whether the last groups of calls agree."""
+    """Return whether the last STEADY_GROUPS medians differ by at most STEADY_WITHIN. Fewer medians are not steady."""
     recent = medians[-STEADY_GROUPS:]
     return len(recent) == STEADY_GROUPS and max(recent) <= min(recent) * (1 + STEADY_WITHIN)
 
 
 def count_samples(call_ms: float, number: int, repeat: int) -> int:
-    """Return the number of samples that fit the time budget: at most ``repeat``, at least MIN_SAMPLES."""
+    """Return how many samples of ``number`` calls fit into BUDGET_S: at most ``repeat``, but at least MIN_SAMPLES."""
     fitting = math.floor(BUDGET_S * 1000 / max(call_ms * number, 1e-6))
     return max(MIN_SAMPLES, min(repeat, fitting))
 
 
 def plan_turns(count: int) -> Turns:
-    """Spread at least ``count`` samples evenly: 5 (every fourth round), 10, 20, 40, 60 and so on."""
+    """Return turns with at least ``count`` samples, evenly spread over the rounds: 5, 10, 20, 40, 60 and so on.
+
+    For 5 samples the contender takes part in every fourth round.
+    """
     stride = max(stride for stride in STRIDES if ROUNDS // stride >= min(count, ROUNDS))
     return Turns(stride, math.ceil(count / (ROUNDS // stride)))

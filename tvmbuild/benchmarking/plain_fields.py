@@ -1,4 +1,4 @@
-"""Dataclasses of plain values, read back from JSON."""
+"""A reader of dataclasses from JSON objects, for dataclasses whose fields are numbers, texts, Booleans or None."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
     "bool": (bool,),
     "None": (type(None),),
 }
-"""The JSON types that each type of a field accepts."""
+"""Name of a field's type → the Python types that a parsed JSON value of the field may have."""
 
 
 def read_fields(kind: type[Any], data: Mapping[str, Any]) -> Any:
-    """Return the dataclass. Raises KeyError if a value is missing, TypeError if it is not of its field's type."""
+    """Build the dataclass ``kind`` from a JSON object with a value for each field. Other keys are ignored.
+
+    Raises KeyError if a value is missing, and TypeError if a value has not the field's type or is not finite.
+    """
     names = [field.name for field in fields(kind)]
     for field in fields(kind):
         value = data[field.name]

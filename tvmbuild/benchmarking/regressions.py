@@ -1,4 +1,4 @@
-"""Comparison of a cell's latency then and now: the difference, and the Tasks whose schedules changed in between."""
+"""Comparison of a cell's latency in two benchmarks: the ratio, and the Tasks whose schedules changed in between."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ from tvmbuild.benchmarking.estimates import Estimate, divide
 from tvmbuild.benchmarking.history import Entry
 
 LEAST_REGRESSION = 1.01
-"""The ratio that the interval must exceed: two processes of one program differ as much by page placement."""
+"""The interval of a ratio must lie above this value: by page placement alone two runs of one program differ by 1 %."""
 INDEPENDENT = ("onnxruntime", "openvino")
-"""Baselines that no change in the project affects: their times show the machine's speed at the time."""
+"""The baselines that no change in the project affects: their times show how fast the machine was at the time."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Two comparable benchmarks of one cell."""
+    """The comparison of two comparable benchmarks of one cell."""
 
     before: Entry
     after: Entry
     ratio: Estimate
-    """The time now over the time then."""
+    """The later latency over the earlier one. If ``against`` is set, each was first divided by the baseline's."""
     against: str | None
-    """The baseline that divides both times. None: the times themselves were compared."""
+    """The baseline whose latencies divide both latencies. None if the latencies themselves were compared."""
     blamed: tuple[str, ...] | None
-    """The keys of the Tasks whose schedule changed. None: not known."""
+    """The keys of the Tasks whose schedules changed. None if the schedules of a benchmark are unknown."""
 
     @property
     def is_regression(self) -> bool:
-        """Return whether it is slower now, by more than the measurements' uncertainty and LEAST_REGRESSION."""
+        """Return whether the cell became slower: the whole 95 % interval of the ratio lies above LEAST_REGRESSION."""
         return self.ratio.low > LEAST_REGRESSION
 
 
 @dataclass(frozen=True)
 class Incomparable:
-    """A cell without two comparable benchmarks."""
+    """A cell without two comparable benchmarks, and the reason in words."""
 
     cell: str
     reason: str
 
 
 def compare_cell(cell: str, earlier: Sequence[Entry], history: Sequence[Entry], since: str) -> Change | Incomparable:
-    """Compare the newest entry of the history with the newest comparable one of ``earlier``.
+    """Compare the cell's newest entry in ``history`` with its newest comparable entry in ``earlier``.
 
-    ``since`` describes ``earlier`` in words.
+    Returns Incomparable with a reason if it lacks two different comparable entries. ``since`` is a phrase about the
+    time of ``earlier``, which the reason quotes.
     """
     after = _find_newest(history, cell)
     if after is None:
@@ -68,7 +69,7 @@ def _find_newest(entries: Iterable[Entry], cell: str) -> Entry | None:
 
 
 def explain_difference(before: Entry, after: Entry) -> str | None:
-    """Return why their times cannot be compared, as the end of a sentence. None: they can."""
+    """Return why the latencies of two entries cannot be compared, as the end of a sentence. None if they can be."""
     then, now = before.result, after.result
     if then.machine.name != now.machine.name:
         return f"on another machine ({then.machine.name}; now {now.machine.name})"
@@ -80,10 +81,10 @@ def explain_difference(before: Entry, after: Entry) -> str | None:
 
 
 def compare_entries(before: Entry, after: Entry) -> Change:
-    """Compare two benchmarks of the same cell, machine, threads and target.
+    """Compare two benchmarks with the same cell, machine, number of threads and target.
 
-    If both were timed in turns with the same version of an independent baseline, the ratios to it are compared: the
-    machine's speed of the day is in both times and cancels out.
+    If both were timed in turns with the same version of a baseline in INDEPENDENT, their ratios to this baseline are
+    compared. This cancels differences in the machine's speed between the two days.
     """
     then = {(rival.name, rival.version): rival.ratio for rival in before.result.rivals if rival.name in INDEPENDENT}
     shared = [rival for rival in after.result.rivals if (rival.name, rival.version) in then]
@@ -102,7 +103,7 @@ def _list_changed(before: Entry, after: Entry) -> tuple[str, ...] | None:
 
 
 def describe_schedule(change: Change, key: str) -> Literal["gained a record", "lost its record", "another record"]:
-    """Return the change of a blamed Task's schedule, in words."""
+    """Return in words how the schedule of a Task changed. ``key`` is one of the keys in ``change.blamed``."""
     if key not in dict(change.before.schedules or ()):
         return "gained a record"
     return "another record" if key in dict(change.after.schedules or ()) else "lost its record"

@@ -1,4 +1,4 @@
-"""The results of benchmarks, as values in result.json and in the history. Imports no slow module."""
+"""The results of benchmarks, as they are stored in result.json and in the history. It imports no slow module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmbuild.package.profile import OperatorRow
 _Any = TypeVar("_Any")
 
 RESULT_FORMAT = 2
-"""The version of result.json and of the history's lines. A result of another version counts as not benchmarked."""
+"""The format version of result.json and of the history's lines. Results of another version are ignored."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Rival:
     version: str
     latency: Latency
     ratio: Estimate
-    """The package's time over the baseline's."""
+    """The package's latency divided by the baseline's."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Absent:
 
     name: str
     reason: str
-    """The reason, with the remedy."""
+    """The reason why the baseline could not be timed, with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,14 @@ class Product:
     target: str
     """The target's name."""
     target_digest: str
-    """The digest of the target's properties that code generation uses."""
+    """The digest of those properties of the target on which the generated code depends."""
     sha256: str
     size: int
+    """The size of the package's file in bytes."""
     tasks: int
+    """The number of Tasks in the model."""
     covered: int
-    """The number of Tasks, and of those with a record."""
+    """The number of Tasks that have a record."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,12 @@ class Result:
     peak_memory_mb: float | None = None
     warnings: tuple[str, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
-    """The operators of one run, the longest first. Empty: not requested."""
+    """The times of the operators in one run, the longest first. Empty if no profile was made."""
     accuracy: Agreement | None = None
-    """None: the model names no real inputs."""
+    """The agreement with the original model on real inputs. None if the model's `accuracy:` names no real inputs."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value. `read_result` is the inverse."""
+        """Return the result as the JSON value of result.json. `read_result` is the inverse."""
         measured = [
             {
                 "name": rival.name,
@@ -103,7 +105,7 @@ class Result:
 
 @dataclass(frozen=True)
 class EmulatedResult:
-    """The result of a cell on an emulated device: the check of its numbers, without times."""
+    """The result of a cell on an emulated device: the errors of its outputs, without times."""
 
     cell: str
     product: Product
@@ -114,7 +116,7 @@ class EmulatedResult:
     accuracy: Agreement | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value. `read_emulated` is the inverse."""
+        """Return the result as the JSON value of result.json. `read_emulated` is the inverse."""
         return {
             "format": RESULT_FORMAT,
             "emulated": True,
@@ -130,12 +132,12 @@ class EmulatedResult:
 
 
 def read_result(data: Mapping[str, Any]) -> Result | None:
-    """Read the value of `Result.to_json`. None: damaged, of another version, or from an emulated device."""
+    """Parse the output of `Result.to_json`. Return None if it is damaged, of another version, or an emulated result."""
     return _read_with(_read, data, emulated=False)
 
 
 def read_emulated(data: Mapping[str, Any]) -> EmulatedResult | None:
-    """Read the value of `EmulatedResult.to_json`. None: damaged, of another version, or a timed result."""
+    """Parse the output of `EmulatedResult.to_json`. Return None if it is damaged, of another version, or timed."""
     return _read_with(_read_emulated, data, emulated=True)
 
 

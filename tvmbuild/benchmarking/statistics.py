@@ -1,8 +1,8 @@
-"""Samples taken in rounds → medians and ratios with bootstrap intervals.
+"""Medians and ratios of samples that were taken in rounds, with bootstrap intervals.
 
-Calls of one round share the clock, the caches' state and the machine's other work, so they are alike. The bootstrap
-therefore draws rounds, not calls. For two contenders it draws the same rounds, because a disturbance of one side of a
-round affected the other too. The draw is seeded: equal samples give equal intervals.
+Calls of one round are alike, because they share the clock rate, the caches' state and the machine's other work. The
+bootstrap therefore draws rounds, not calls. For two contenders it draws the same rounds, because a disturbance during
+a round affects both. The random generator has a fixed seed, so equal samples give equal intervals.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from tvmbuild.benchmarking.estimates import Estimate, Latency
 RESAMPLES = 2000
 SEED = 0
 TAILS = (2.5, 97.5)
-"""Percentiles that bound the 95 % interval."""
+"""The percentiles that are the ends of the 95 % interval."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Times of one contender in ms a call. Each of its rounds has the same number of samples."""
+    """The times of one contender. Each of its rounds has the same number of samples."""
 
     rounds: tuple[int, ...]
-    """The indices of its rounds, ascending."""
+    """The indices of the rounds in which the contender took part, ascending."""
     ms: tuple[tuple[float, ...], ...]
-    """One entry a round."""
+    """The samples in ms per call, one tuple for each entry of ``rounds``."""
     number: int
-    """The number of calls in one sample."""
+    """The number of calls in one sample, whose value is the mean time of these calls."""
 
 
 def summarize(samples: Samples) -> Latency:
-    """Return the median with its interval, 95th percentile (nearest rank) and minimum."""
+    """Return the samples' median with its 95 % interval, their 95th percentile (by nearest rank) and their minimum."""
     table = np.array(samples.ms)
     medians = _medians(table, _draw_rounds(len(table)))
     ordered = np.sort(table, axis=None)
@@ -44,7 +44,10 @@ def summarize(samples: Samples) -> Latency:
 
 
 def estimate_ratio(first: Samples, second: Samples) -> Estimate:
-    """Return the first's median over the second's, from their common rounds. Raises ValueError if they have none."""
+    """Return the ratio of the medians, ``first`` / ``second``, from the rounds that both have.
+
+    Raises ValueError if they have no round in common.
+    """
     shared = sorted(set(first.rounds) & set(second.rounds))
     if not shared:
         raise ValueError("the contenders took part in no common round")
@@ -60,7 +63,7 @@ def _pick(samples: Samples, rounds: Sequence[int]) -> list[tuple[float, ...]]:
 
 
 def _draw_rounds(count: int) -> np.ndarray:
-    """Return RESAMPLES rows of ``count`` rounds, drawn with replacement."""
+    """Return RESAMPLES rows of ``count`` indices of rounds, drawn with replacement."""
     return np.random.RandomState(SEED).randint(0, count, (RESAMPLES, count))
 
 

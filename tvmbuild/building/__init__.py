@@ -1,1 +1,1 @@
-"""Builds of a model as values: above compiler and replay, below the stages, free of steps and projects."""
+"""Builds of models in memory, without steps and projects: a layer above compiler and replay, and below the stages."""

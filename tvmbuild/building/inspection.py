@@ -1,6 +1,7 @@
-"""Print as JSON how a model is compiled: ``python -m tvmbuild.building.inspection REQUEST``.
+"""A program that prints as JSON how a model is compiled: its passes, or its kernels and their schedules.
 
-It runs in its own process, because TVM may crash on a model. It writes only the dump.
+It is started as ``python -m tvmbuild.building.inspection REQUEST`` in its own process, because TVM may crash on a
+model. It writes files only for a dump of the passes.
 """
 
 from __future__ import annotations
@@ -34,18 +35,22 @@ class Kernel:
 
     name: str
     key: str
-    """The Task's key."""
+    """The key of the function's Task."""
     calls: int
+    """The number of calls in the model."""
     origin: str
-    """``record``, ``rule``, or ``given``: TVM's own code, or loops that were written with the function."""
+    """The origin of the schedule: ``record``, ``rule``, or ``given`` if the lowered function has its schedule already.
+
+    Functions of the last kind are TVM's own code, or their loops were written together with the function.
+    """
     attempts: tuple[Attempt, ...] = ()
-    """The rules that were tried, in order."""
+    """The schedule rules that refused the function or made its schedule, in order. Empty unless a rule scheduled it."""
 
 
 def show_passes(model: Path, target: PackageTarget, schedule: Schedule, folder: Path | None) -> list[str]:
-    """Compile the model as for a package and return the lines of a table of its passes.
+    """Compile the model as for a package and return the lines of a table of the passes that ran.
 
-    A folder gets the module after each pass that changed it.
+    If ``folder`` is given, the module is written there after each pass that changed it.
     """
     with record_passes(folder) as ran:
         scheduled = schedule_model(model, target, schedule)
@@ -55,7 +60,7 @@ def show_passes(model: Path, target: PackageTarget, schedule: Schedule, folder: 
 
 
 def list_kernels(scheduled: ScheduledModel) -> list[Kernel]:
-    """Return the kernels in the order of the program, each with the rules that were tried on it."""
+    """Return the model's distinct kernels in the order of their first calls, each with the origin of its schedule."""
     mod, kernels = scheduled.lowered.mod, dict[str, Kernel]()
     for variable in called_functions(mod):
         key = task_key(normalised(mod[variable]))
@@ -74,7 +79,7 @@ def list_kernels(scheduled: ScheduledModel) -> list[Kernel]:
 
 
 def _trace(function: Any, target: Any) -> tuple[Attempt, ...]:
-    """Return the rules that refused the function, and those whose schedule it gets."""
+    """Return the rules that refused the function, and the rules that made the schedule that it gets."""
     chosen: list[object] = [True]  # in place
     with target, trace_rules() as attempts:
         if is_gpu(target):
@@ -86,7 +91,7 @@ def _trace(function: Any, target: Any) -> tuple[Attempt, ...]:
 
 
 def main(request: str) -> None:
-    """Print the findings."""
+    """Compile the model that the ``request`` (JSON) names, and print the result or the error as one line of JSON."""
     asked = json.loads(request)
     model, target = Path(asked["model"]), PackageTarget.from_json(asked["target"])
     answer: dict[str, object] = {"problem": None}

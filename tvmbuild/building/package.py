@@ -1,4 +1,4 @@
-"""The whole work of the compile stage without files: ONNX, a target and a Schedule → the package that runs there."""
+"""The compile stage's work in memory: it turns an ONNX model, a target and a Schedule into a package for the target."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from tvmbuild.records.schedule import NO_RECORDS, Schedule
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """The linking of a package, and its metadata that do not follow from model and target."""
+    """The options for linking a package, and the metadata that do not follow from its model and target."""
 
     name: str | None = None
-    """The model's name. None: the file's, without its suffix."""
+    """The model's name. None means the name of the model's file without its suffix."""
     link: str = "auto"
-    """``auto``: the bundled ziglang; or the name of a compiler command."""
+    """The linker: ``auto`` for the bundled ziglang, or the name of a compiler command."""
     preprocess: Preprocess | None = None
     labels: tuple[str, ...] | None = None
     digests: FrozenMap[str, str] = FrozenMap()
-    """Role → SHA-256 of every input file of the build."""
+    """Role of each input file of the build → SHA-256 of the file."""
     tools: FrozenMap[str, str] = FrozenMap()
-    """Tool → version."""
+    """Name of each tool of the build → its version."""
 
 
 def build_package(
     model: Model, target: PackageTarget, schedule: Schedule = NO_RECORDS, options: BuildOptions = BuildOptions()
 ) -> Package:
-    """Build the model for the target. Equal arguments and versions give an equal package in any process.
+    """Build the package of a model for a target. Equal arguments and versions give equal packages in all processes.
 
-    TvmbuildError names the part that cannot be built, and the records of the Schedule that do not apply. A crash of TVM
-    ends this process, so models from others should be built in a child process.
+    Raises TvmbuildError that names the part of the model that cannot be built, or the records of the Schedule that do
+    not apply. A crash of TVM ends this process, so untrusted models should be built in a child process.
     """
     name = options.name or (model.stem if isinstance(model, Path) else "model")
     with dump_where_asked(f"{name}@{target.name}"):
@@ -78,7 +78,7 @@ def build_package(
 
 
 def check_coverage(coverage: Coverage, schedule: Schedule, cell: str) -> None:
-    """Raise TvmbuildError unless exactly the Tasks of the Schedule are covered: TVM drops a record silently."""
+    """Raise TvmbuildError if a record of the Schedule was not applied, because TVM ignores such a record silently."""
     names, scheduled = coverage.uncovered, schedule.traces.keys()
     lost = [f"{names[key]} ({key})" for key in sorted(scheduled & names.keys())]
     lost += sorted(scheduled - names.keys() - coverage.covered.keys())

@@ -1,4 +1,4 @@
-"""The common part of every build: import for a target, lowering by a Schedule, and scheduling by its records."""
+"""The common steps of every build: import a model for a target, lower it, and schedule it with a Schedule's records."""
 
 from __future__ import annotations
 
@@ -21,39 +21,42 @@ from tvmbuild.records.schedule import NO_RECORDS, Schedule
 from tvmbuild.replay.database import database_from_schedule
 
 Model = Path | bytes
-"""An ONNX file, simplified or not, with static shapes; or its content."""
+"""The path of an ONNX file with static shapes, simplified or not, or the content of this file."""
 
 
 @dataclass(frozen=True)
 class ScheduledModel:
-    """A scheduled model, from which code for its target can be made."""
+    """A scheduled model, ready for code generation."""
 
     lowered: Lowered
-    """The model before records were applied."""
+    """The model before the records were applied."""
     mod: tvm.ir.IRModule
-    """The model with records applied, and its weights repacked for them."""
+    """The model after the records were applied. Constant weights are repacked as the schedules require."""
     coverage: Coverage
     target: tvm.target.Target
     bugs: tuple[str, ...]
-    """Failed passes and schedule rules of ours that a simpler way replaced, one line each."""
+    """One line for each of our passes and schedule rules that failed and was replaced by a simpler way."""
 
 
 def import_for(model: Model, target: PackageTarget, name: str | None = None) -> ImportedModel:
-    """Import the model in the target's precision. Messages call it ``name``, by default as the file."""
+    """Import the model and convert it to the target's precision.
+
+    ``name`` is the model's name in messages; by default it is the name of the file.
+    """
     return reduce_precision(import_onnx(model, name, for_gpu=target.on_gpu), target.precision, target.kind, name)
 
 
 def lower_for(imported: ImportedModel, target: tvm.target.Target, schedule: Schedule = NO_RECORDS) -> Lowered:
-    """Lower the model in the Schedule's layout and with its algorithms."""
+    """Lower the model with the layout and the algorithms of the Schedule. Its records are not applied yet."""
     return lower(imported, target, schedule.layout, schedule.algorithms)
 
 
 def lower_to_tasks(
     imported: ImportedModel, target: tvm.target.Target, schedule: Schedule = NO_RECORDS
 ) -> tuple[Lowered, tuple[Task, ...]]:
-    """Lower the model and return it with its Tasks, and register the intrinsics that their records may name.
+    """Lower the model, register the intrinsics that records of its Tasks may use, and return the model and the Tasks.
 
-    Builds, searches and checks all use this function.
+    Builds, searches and `tvmbuild check` all use this function.
     """
     lowered = lower_for(imported, target, schedule)
     prepare_intrinsics(lowered.mod, target)
@@ -61,16 +64,17 @@ def lower_to_tasks(
 
 
 def make_target(target: PackageTarget) -> tvm.target.Target:
-    """Return TVM's own value of the target."""
+    """Return the target as TVM's own Target object."""
     return tvm_target(target.kind, target.attributes, target.host)
 
 
 def schedule_model(
     model: Model, target: PackageTarget, schedule: Schedule = NO_RECORDS, name: str | None = None
 ) -> ScheduledModel:
-    """Import, lower, and apply the Schedule's records. Tasks without a record are scheduled by rule.
+    """Import and lower the model, and apply the Schedule's records. Tasks without a record are scheduled by rule.
 
-    TvmbuildError names the part that TVM cannot build, or a record that it cannot read.
+    ``name`` is the model's name in messages. Raises TvmbuildError that names the part of the model that TVM cannot
+    build, or the record that it cannot read.
     """
     own = make_target(target)
     report_progress("importing")

@@ -31,7 +31,7 @@ COMMANDS: dict[str, str] = {
     "config": "tvmbuild.cli.config",
     "device": "tvmbuild.cli.device.command",
 }
-"""Command → module with ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``; only the used one is imported."""
+"""Command → module with ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``. Only the used one is imported."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "one model, no project": ("compile", "check"),
@@ -47,7 +47,10 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit code; an error that the user can fix is a message without a traceback."""
+    """Run the command in ``argv`` and return the exit code. ``argv`` defaults to the process's arguments.
+
+    A TvmbuildError, which the user can fix, is printed as a message without a traceback.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     ensure_home()
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
@@ -86,7 +89,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _is_stage(arguments: list[str]) -> bool:
-    """Return whether `compile` is the stage of a project and not the command."""
+    """Return whether `tvmbuild compile` with these arguments means the stage of a project and not the command."""
     return bool(importlib.import_module(COMMANDS["compile"]).is_stage(arguments))
 
 

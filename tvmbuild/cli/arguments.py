@@ -10,7 +10,7 @@ from typing import Any
 
 
 def positive(text: str) -> int:
-    """Return the positive integer in the text."""
+    """Parse a positive integer. Raises ValueError or ArgumentTypeError, which argparse reports, for other texts."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not over 0")
@@ -21,7 +21,7 @@ positive.__name__ = "positive integer"  # shown in argparse's message
 
 
 def address(text: str) -> str:
-    """Return the text, which must have the form host:port."""
+    """Return the text if it has the form host:port. Otherwise raise ArgumentTypeError."""
     host, separator, port = text.rpartition(":")
     if not (host and separator and port.isdecimal() and 0 < int(port) < 1 << 16):
         raise argparse.ArgumentTypeError(f"{text} is not HOST:PORT")
@@ -76,24 +76,30 @@ def named_value(text: str) -> tuple[str, str]:
 
 
 class ActionParser(argparse.ArgumentParser):
-    """A parser that imports its action's ``module`` on use, because git starts the merge driver once for each file."""
+    """A parser for one action of a command. It imports the action's ``module`` only when it is used.
+
+    git starts the merge driver once for each file, so imports for other actions would be slow.
+    """
 
     module = ""
 
     def fill(self) -> None:
-        """Add the action's arguments, once."""
+        """Add the action's arguments, unless they were added before."""
         module, self.module = self.module, ""
         if module:
             importlib.import_module(module).add_arguments(self)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Add the action's arguments, then parse."""
+        """Add the action's arguments, then parse ``args``."""
         self.fill()
         return super().parse_known_args(args, namespace)
 
 
 def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, tuple[str, str]]) -> None:
-    """Add a command's actions: name → (module with ``add_arguments`` and ``run``, help)."""
+    """Add a parser for each action of a command.
+
+    ``actions`` maps its name to its module, which has ``add_arguments`` and ``run``, and its help.
+    """
     added = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=ActionParser)
     for name, (module, text) in actions.items():
         added.add_parser(name, help=text, description=text).module = module

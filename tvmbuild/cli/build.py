@@ -10,7 +10,7 @@ from tvmbuild.errors import TvmbuildError
 
 HELP = "build as plain `tvmbuild` does, or with --scheduler on the machines of a Dask cluster"
 AT_ONCE = "128"
-"""The number of steps that may wait for a worker; Dask decides when and where each runs."""
+"""The number of steps that doit starts at once. Dask decides when and on which worker each runs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build and return doit's exit code."""
+    """Build, here or on the cluster of ``--scheduler``, and return doit's exit code."""
     if args.scheduler is None:
         return run_doit(["run", *args.what], ())
     check_installed()

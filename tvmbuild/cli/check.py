@@ -1,4 +1,4 @@
-"""The command `tvmbuild check MODEL.onnx …`: before a build, list what is impossible or slow, and how large it is."""
+"""The command `tvmbuild check MODEL.onnx …`: before a build, list impossible or slow parts, and the model's size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; return 1 if a model cannot be built."""
+    """Print the findings about each model. Return 1 if a model cannot be built, otherwise 0."""
     found = {path: _examine(path, args) for path in args.models}
     unknown = {name for name, _ in (*args.shapes, *args.values)}.difference(
         *(facts["names"] for facts in found.values())
@@ -69,7 +69,10 @@ def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def describe(path: Path, facts: dict[str, Any]) -> list[str]:
-    """Return the lines for people; for a model that cannot be built, the facts known all the same."""
+    """Return the facts about a model as lines for people.
+
+    For a model that cannot be built, they are the reason and the facts that are known nevertheless.
+    """
     lines = [f"{path}: {'cannot be built' if facts['problem'] else 'nothing stands in the way'}"]
     if facts["problem"]:
         lines += [f"  {facts['problem']}", *([f"  hint: {facts['hint']}"] if facts["hint"] else [])]

@@ -1,6 +1,6 @@
 """Shell completion through argcomplete: commands, their options, the project's steps, models and targets.
 
-`eval "$(register-python-argcomplete tvmbuild)"` in the shell's own file turns it on.
+`eval "$(register-python-argcomplete tvmbuild)"` in the shell's startup file turns completion on.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ DOIT_COMMANDS = ("clean", "forget", "help", "ignore", "info", "list")
 
 
 def answer(commands: dict[str, str]) -> None:
-    """Write the completions of the shell's line, and end the process."""
+    """Write the completions of the shell's present line, and end the process."""
     argcomplete.autocomplete(make_parser(os.environ["COMP_LINE"], commands), always_complete_options=False)
 
 
 def make_parser(line: str, commands: dict[str, str]) -> argparse.ArgumentParser:
-    """Return a parser of the command that the line names, or of the commands that may stand there."""
+    """Return a parser, with completers, of the command that the line names.
+
+    If the line names no command of ``commands``, the parser completes commands, steps and variables.
+    """
     parser = argparse.ArgumentParser(prog="tvmbuild")
     words = line.split(" ")
     if len(words) > 2 and (module := commands.get(words[1])):
@@ -42,7 +45,7 @@ def make_parser(line: str, commands: dict[str, str]) -> argparse.ArgumentParser:
 
 
 def _add_completers(parser: argparse.ArgumentParser) -> None:
-    """Add completers to arguments that name something of the project, by the word that help shows for them."""
+    """Add completers to positional arguments that name something of the project, by the word in NAMED."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for each in action.choices.values():
@@ -77,7 +80,7 @@ def _list_variables() -> tuple[str, ...]:
 
 
 def _read_steps() -> Iterator[AnyStep]:
-    """Yield the project's steps; none without a project, or if its files have mistakes."""
+    """Yield the steps of the project around the current folder, or none if no project can be loaded."""
     try:
         yield from load_plan(find_root(Path.cwd()), Settings()).steps
     except TvmbuildError:
@@ -92,4 +95,4 @@ NAMED: dict[str, Callable[[], tuple[str, ...]]] = {
     "TARGET": _list_targets,
     "tune=…": _list_variables,
 }
-"""Word that help shows for an argument → the words that may stand there."""
+"""The word for an argument in the help → the function that lists possible values of the argument."""

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the requested value in one line."""
+    """Print the requested value in one line, and return 0."""
     if args.cmake_dir:
         print(_CPP)
         return 0
@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(found))
     elif args.cflags:
-        # Pictures must become the same numbers as in Python: products and sums are rounded separately.
+        # -ffp-contract=off rounds products and sums separately, so that pictures become the same numbers as in Python.
         print("-std=c++17 -ffp-contract=off", *(f"-I{folder}" for folder in includes))
     else:
         paths = ",".join(f"-rpath,{library.parent}" for library in libraries)
-        # Nothing of libtvm_runtime is called by name, so a linker would leave it out.
+        # No function of libtvm_runtime is called by name, so a linker would leave the library out.
         print("-Wl,--no-as-needed", *libraries, f"-Wl,--as-needed,{paths}", "-lpthread -ldl")
     return 0

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the reasons; return the exit code."""
+    """Print why the step would run, or the origin of kernels' schedules. Return the exit code."""
     others, settings = split_words(args.variables)
     if args.step == "kernel":
         return explain_kernels(load_plan(find_root(Path.cwd()), settings), others)
@@ -58,7 +58,7 @@ def _explain(planned: Planned, step: AnyStep) -> list[str]:
         for each in running:
             lines += [f"  {each.step.id}: {each.state}", *(f"    - {reason}" for reason in each.reasons)]
         if status.state == "may run":
-            lines.append("it runs too if one of them changes an input of it; with equal bytes it does not")
+            lines.append("it also runs if one of them changes its inputs, and not if their bytes stay equal")
     if step.stage == "tune" and status.state != "unavailable":
         lines += _list_tasks(next(price for price in planned.prices if price.cell == step.subject))
     lines += ["inputs:", *(f"  {role}: {path.relative_to(step.root)}" for role, path in step.inputs.items())]
@@ -66,7 +66,7 @@ def _explain(planned: Planned, step: AnyStep) -> list[str]:
 
 
 def _list_tasks(price: CellPrice) -> list[str]:
-    """Return the Tasks that tune would search, the one with most trials first."""
+    """Return lines for the Tasks that tune would search, the Task with the most trials first."""
     if price.tasks is None:
         searched = "not known before simplify and tune have run" if price.searches else "none"
         return [f"Tasks to tune: {searched}"]
@@ -94,7 +94,11 @@ _ORIGINS = {
 
 
 def explain_kernels(plan: Plan, words: Sequence[str]) -> int:
-    """Print where the schedule of each kernel of a cell comes from, if its name contains the operator's."""
+    """Print the record or rule behind the schedule of each kernel of a cell.
+
+    ``words`` are the cell and, optionally, part of an operator's name, which selects kernels by their names. Raises
+    TvmbuildError if no kernel matches.
+    """
     if not 1 <= len(words) <= 2:
         raise TvmbuildError("which kernels?", "`tvmbuild explain kernel MODEL@TARGET [OPERATOR]`.")
     cell, *operators = words

@@ -23,10 +23,13 @@ from tvmbuild.errors import TvmbuildError
 HELP = "write a working project: both YAML files for a small model, with its records, or for yours"
 
 RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "dodo.txt": "dodo.py"}
-"""Template files with other names in the package: git would obey two of them, and the third is not our module."""
+"""The template's files that have another name in the package: name there → name in the project.
+
+git would obey two of them, and the third is not a module of tvmbuild.
+"""
 THIS_PC = "this-pc"
 IGNORED = frozenset({".git", ".venv"})
-"""Files that an empty folder may hold."""
+"""The names of files that may be in a folder that counts as empty."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Copy the template into an empty folder, or write the project of a model into a folder without one."""
+    """Copy the template into an empty folder, or write the project of ``--model`` into a folder without a project."""
     folder: Path = args.folder
     if args.model is None:
         if any((args.target, args.precision, args.shapes, args.values, args.labels, args.preprocess)):
@@ -82,9 +85,10 @@ def _print_written(folder: Path, written: Sequence[Path], *more: str) -> None:
 
 
 def write_for(folder: Path, model: ModelWords, target: TargetWords) -> list[Path]:
-    """Write the project of one model and one target: the project of `tvmbuild compile`, to be kept.
+    """Write a project of one model and one target, like that of `tvmbuild compile`, for the user to keep.
 
-    A model from elsewhere is copied. If one of the files exists, TvmbuildError: nothing is overwritten.
+    Return the paths of the files, relative to the folder. A model from outside the folder is copied into it. If one of
+    the files exists, raise TvmbuildError and overwrite nothing.
     """
     texts = {name: (_template() / kept).read_text(encoding="utf-8") for kept, name in RENAMED.items()}
     texts |= {f"schemas/{name}.schema.json": schema_text(name) for name in SCHEMAS}
@@ -113,12 +117,15 @@ def write_for(folder: Path, model: ModelWords, target: TargetWords) -> list[Path
 
 
 def _resolve(path: Path) -> Path:
-    """Return the absolute path without `..`; a link keeps its own name."""
+    """Return the absolute path without `..`. If the last part is a link, it keeps its name."""
     return path.parent.resolve() / path.name
 
 
 def _list_copies(path: Path, folder: Path) -> dict[str, Path]:
-    """Return the copies in `models/` of a file from outside the folder, with its external data: name → source."""
+    """Return the copies to make of a file from outside the folder and its external data: path of the copy → source.
+
+    The result is empty for a file inside the folder.
+    """
     if path.is_relative_to(folder):
         return {}
     data = list_external_data(path) if path.suffix == ".onnx" else []
@@ -134,9 +141,9 @@ def _template() -> Path:
 
 
 def write_project(folder: Path, this_pc: TargetWords | None = None) -> list[Path]:
-    """Write the template's files and the schemas that the YAML files name; return their relative paths, sorted.
+    """Write the template's files, and the schemas that the YAML files name. Return their relative paths, sorted.
 
-    ``this_pc`` becomes the first target: the template's own one is any PC.
+    ``this_pc`` becomes the first target, because the template's own target fits any PC.
     """
     template = _template()
     written = []
@@ -157,7 +164,7 @@ def write_project(folder: Path, this_pc: TargetWords | None = None) -> list[Path
 
 
 def _put_first(target: TargetWords, text: str) -> str:
-    """Return the targets.yaml with the target before all others."""
+    """Return the text of a targets.yaml with the target inserted before all others."""
     (own,) = targets_text(replace(target, name=THIS_PC, data={**target.data, "tune": {"trials": 60}})).split(
         "targets:\n"
     )[1:]

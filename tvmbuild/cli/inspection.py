@@ -26,18 +26,19 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def show_passes(plan: Plan, cell: str, folder: Path | None = None) -> list[str]:
-    """Compile the cell once more and return the lines of a table of its passes; write each pass's module to a folder.
+    """Compile the cell again and return a table of the compiler's passes, as lines.
 
-    The project stays unchanged. Raises TvmbuildError as `list_kernels` does.
+    The module after each pass is written to ``folder``, if it is not None. The project stays unchanged. Raises
+    TvmbuildError as `list_kernels` does.
     """
     shown: list[str] = _inspect(plan, cell, {"folder": None if folder is None else str(prepare_folder(folder))})
     return shown
 
 
 def list_kernels(plan: Plan, cell: str) -> list[dict[str, Any]]:
-    """Schedule the cell once more and return its kernels, each with the source of its schedule.
+    """Schedule the cell again and return its kernels, each with the origin of its schedule.
 
-    TvmbuildError if there is no such cell, if tune has not run for it yet, or if it cannot be compiled.
+    Raises TvmbuildError if no cell has that name, if tune has not run for it yet, or if it cannot be compiled.
     """
     kernels: list[dict[str, Any]] = _inspect(plan, cell, {})
     return kernels
@@ -70,7 +71,7 @@ def _inspect(plan: Plan, cell: str, wish: Mapping[str, object]) -> Any:
 
 
 def prepare_folder(folder: Path) -> Path:
-    """Make the folder for a dump and return its absolute path; TvmbuildError if it cannot be made."""
+    """Make the folder for a dump and return its absolute path. Raises TvmbuildError if it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -16,7 +16,7 @@ from tvmbuild.records.selection import read_tasks
 
 @dataclass(frozen=True)
 class Planned:
-    """The chosen steps and all that they need, in the plan's order."""
+    """The statuses of the chosen steps and of all steps that they need, in the plan's order, and the cells' prices."""
 
     statuses: tuple[Status, ...]
     prices: tuple[CellPrice, ...]
@@ -28,7 +28,7 @@ class Planned:
 
 
 def plan_work(plan: Plan, chosen: Sequence[AnyStep]) -> Planned:
-    """Return the plan of running the chosen steps; nothing is run or written."""
+    """Return the statuses and prices of a run of the chosen steps. Nothing is run or written."""
     wanted = {step.id for step in (*chosen, *list_ancestors(plan, chosen))}
     part = Plan(plan.root, tuple(step for step in plan.steps if step.id in wanted))
     statuses = tuple(list_statuses(part, open_state(plan.root).recall))
@@ -36,13 +36,13 @@ def plan_work(plan: Plan, chosen: Sequence[AnyStep]) -> Planned:
 
 
 def price_statuses(statuses: Sequence[Status]) -> tuple[CellPrice, ...]:
-    """Return the price of each tune step among them."""
+    """Return the price of tuning for each tune step in ``statuses``."""
     steps = ((status, status.step) for status in statuses)
     return price_cells((step, _read_tasks(status)) for status, step in steps if has_options(step, TuneStep))
 
 
 def list_ancestors(plan: Plan, steps: Sequence[AnyStep]) -> list[AnyStep]:
-    """Return the steps that write the inputs of ``steps``, and their ancestors, in the plan's order."""
+    """Return the steps that write the inputs of ``steps``, and their own ancestors, in the plan's order."""
     wanted = {path for step in steps for path in step.inputs.values()}
     found = []
     for candidate in reversed(plan.steps):

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Work until Ctrl-C, SIGTERM or the scheduler's end."""
+    """Run the steps that the scheduler sends, until Ctrl-C, SIGTERM or the scheduler's end. Return the exit code."""
     check_installed()
     check_versions(find_required(), installed_version("apache-tvm"))
     host = choose_host(args.scheduler, args.host)
@@ -59,7 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def choose_host(scheduler: str, host: str | None) -> str:
-    """Return the address to answer on; TvmbuildError if the scheduler does not answer, or could not reach it."""
+    """Return the address on which the worker answers: ``host``, or 127.0.0.1 if it is None.
+
+    Raises TvmbuildError if the scheduler does not answer, or if it runs on another machine and ``host`` is None.
+    """
     from tvmbuild.cluster.address import check_scheduler  # noqa: PLC0415 - Dask is an extra
 
     there = check_scheduler(scheduler, "worker")
@@ -75,7 +78,7 @@ async def _serve(scheduler: str, host: str, resources: dict[str, int]) -> None:
     import dask  # noqa: PLC0415 - Dask is an extra
     from distributed import Nanny  # noqa: PLC0415 - as above
 
-    # Dask's own variables would make steps compute with other threads than at home.
+    # Dask would set variables that make steps compute with another number of threads than a build without Dask.
     with dask.config.set({"distributed.nanny.pre-spawn-environ": {}, "distributed.nanny.environ": {}}):
         async with Nanny(
             scheduler,

@@ -1,1 +1,1 @@
-"""Steps on the workers of a Dask cluster; the only code that uses Dask, besides `tvmbuild worker`."""
+"""The run of steps on the workers of a Dask cluster. Only this package and `tvmbuild worker` use Dask."""

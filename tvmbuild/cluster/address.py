@@ -14,7 +14,11 @@ TIMEOUT_S = 10.0
 
 
 def check_scheduler(address: str, role: Literal["client", "worker"]) -> str:
-    """Return its host; TvmbuildError if the address is invalid, has no TLS for this role, or nobody answers there."""
+    """Return the host in the address of a Dask scheduler, after a test connection.
+
+    Raises TvmbuildError if the address is invalid, if Dask has no TLS certificate for this ``role``, or if nobody
+    answers.
+    """
     match = re.fullmatch(r"(tcp|tls)://([^/]+):(\d{1,5})", address)
     if match is None:
         raise TvmbuildError(f"{address} is no address of a scheduler", "Write tcp://HOST:8786, or tls://HOST:8786.")
@@ -32,7 +36,7 @@ def check_scheduler(address: str, role: Literal["client", "worker"]) -> str:
 
 
 def explain_silence(address: str, error: Exception) -> TvmbuildError:
-    """Return the error for an address without a scheduler."""
+    """Return the TvmbuildError for an address at which no scheduler answers."""
     return TvmbuildError(
         f"no scheduler answers at {address}: {error}",
         "`dask scheduler --host 127.0.0.1` starts one and says its address.",

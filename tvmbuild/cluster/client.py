@@ -1,4 +1,4 @@
-"""The client of a Dask cluster: its workers' capabilities, and steps sent there and back."""
+"""The client of a Dask cluster, which asks its workers for their capabilities and runs steps on them."""
 
 from __future__ import annotations
 
@@ -35,15 +35,19 @@ from tvmbuild.planning.detection import detect_capabilities
 CONNECT_S = 10.0
 POLL_S = 2.0
 GRACE_S = 15.0
-"""The seconds within which a killed worker is back."""
+"""The seconds to wait for a suitable worker. A killed worker is back within this time."""
 SETTINGS = {
-    "distributed.admin.large-graph-warning-threshold": "4GiB",  # a model is sent
+    "distributed.admin.large-graph-warning-threshold": "4GiB",  # a task sends a whole model
 }
 
 
 @contextmanager
 def connect(address: str) -> Iterator[Cluster]:
-    """Yield the cluster; afterwards none of our steps runs there, and nothing more is written here."""
+    """Yield the cluster of the scheduler at ``address``.
+
+    Afterwards none of this client's steps runs there, and none of their results is written here. Raises TvmbuildError
+    if no scheduler answers.
+    """
     check_scheduler(address, "client")
     cpu = detect_capabilities().host_cpu
     for logger in ("distributed", "distributed.client"):  # one message of ours replaces their warnings
@@ -61,17 +65,17 @@ def connect(address: str) -> Iterator[Cluster]:
 
 
 class Cluster:
-    """Runs steps on the workers that `tvmbuild worker` has started; many threads may use it at once."""
+    """An executor that runs steps on the workers of `tvmbuild worker`. Many threads may use it at once."""
 
     def __init__(self, client: Client, address: str, cpu: str) -> None:
         self._client = client
         self._address = address
         self._cpu = cpu
-        """LLVM's name of this machine's CPU; `device: local` means one like it if the target names none."""
+        """LLVM's name of this machine's CPU. `device: local` means a worker with this CPU if the target names none."""
         self._topic = f"tvmbuild-{uuid.uuid4().hex}"
         self._here = OneAtATime()
         self._home = threading.Lock()
-        """Held while a step's files are written here."""
+        """The lock that is held while a step's files are written here."""
         self._tuned: list[Step[TuneStep]] = []
         self._asking = threading.Lock()
         self._asked = float("-inf")
@@ -80,11 +84,14 @@ class Cluster:
 
     @property
     def is_here(self) -> bool:
-        """Return False: steps run on the workers."""
+        """False, because steps run on the workers."""
         return False
 
     def list_machines(self, commands: Sequence[str]) -> list[Capabilities]:
-        """Return the workers' capabilities; TvmbuildError if there is no worker, or one with other versions."""
+        """Return the workers' capabilities. ``commands`` are the compilers that targets name as their linker.
+
+        Raises TvmbuildError if there is no worker, or if a worker has other versions of tvmbuild or its tools.
+        """
         workers = [address for address, offer in self._list_offers().items() if STEPS in offer]
         if not workers:
             raise TvmbuildError(
@@ -100,9 +107,10 @@ class Cluster:
         return [machine for _, machine in answers.values()]
 
     def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:
-        """Run the step on a worker that has its needs, and bring its files home; raises as `run_process` does.
+        """Run the step on a worker with the resources that it needs, and write its files here.
 
-        A step without needs is run here, one at a time.
+        ``inputs`` are all files that the step reads. A step that needs the user's own environment runs here, one at a
+        time. Raises the errors of `run_process`.
         """
         needs = list_needs(step, self._cpu)
         if not needs:
@@ -123,17 +131,17 @@ class Cluster:
                 self._tuned.append(step)
 
     def is_outdone(self) -> bool:
-        """Return whether a tune step's Schedule lost to records that a later step of the same target brought home."""
+        """Return whether a tune step's Schedule lost to records that a later step of the same target brought here."""
         never = (replace(step, settings=replace(step.settings, tune="never")) for step in self._tuned)
         return any(find_outdated(step) is not None for step in never)
 
     def close(self) -> None:
-        """Leave the cluster: our steps there end, and results that still come home are not written."""
-        self._home.acquire()  # for good: doit's threads may outlive its run
+        """Leave the cluster. Our steps there end, and results that still arrive are not written."""
+        self._home.acquire()  # never released, because doit's threads may outlive its run
         self._client.close()
 
     def _send(self, data: bytes) -> Future:
-        """Return the data as a task that any worker can do, where Dask needs it and again if it is lost."""
+        """Return a Dask task whose result is the data. Any worker can run it, and run it again if the data is lost."""
         return self._client.submit(bytes, data, key=f"tvmbuild-{hashlib.sha256(data).hexdigest()}")
 
     def _wait(self, needs: Amounts, parcel: Parcel, contents: Sequence[Future]) -> Outcome:
@@ -155,7 +163,10 @@ class Cluster:
         return outcome
 
     def _await_worker(self, needs: Amounts) -> None:
-        """Return when a worker has all of it; TvmbuildError if there was none for a while."""
+        """Wait until a worker offers all of the needed resources.
+
+        Raises TvmbuildError if there is none for GRACE_S seconds.
+        """
         end = time.monotonic() + GRACE_S
         while lack := explain_lack(needs, self._list_offers().values()):
             if time.monotonic() > end:
@@ -168,7 +179,7 @@ class Cluster:
             time.sleep(POLL_S)
 
     def _list_offers(self) -> dict[str, dict[str, float]]:
-        """Return the resources of each worker by its address, at most POLL_S old."""
+        """Return worker address → resources that it offers. The answer is at most POLL_S seconds old."""
         with self._asking:
             if time.monotonic() - self._asked > POLL_S:
                 try:
@@ -186,7 +197,10 @@ class Cluster:
 
 
 def _check_versions(worker: str, version: str, machine: Capabilities) -> None:
-    """Raise TvmbuildError if both sides have a tool in different versions: the state would be true on one only."""
+    """Raise TvmbuildError if the worker has another version of tvmbuild, or of a tool that both machines have.
+
+    The recorded state would then be true on one side only.
+    """
     if version != __version__:
         raise _explain_mismatch(worker, f"tvmbuild {version}", __version__)
     for name in TOOLS:

@@ -1,6 +1,7 @@
-"""Tables of the resources that kinds of targets and devices take of a Dask worker, and that its machine offers.
+"""Tables of the Dask resources that each kind of target or device needs, and that a worker's machine offers for it.
 
-A kind missing from both tables has the defaults, and knows nothing of clusters. Pure; imports no Dask.
+A kind that is missing from its table has the default resources, so its own code knows nothing of clusters. This module
+imports no Dask.
 """
 
 from __future__ import annotations
@@ -15,31 +16,37 @@ Amounts = dict[str, int]
 Spec = TypeVar("Spec", bound=DeviceSpec)
 
 TIMING = "device:local"
-"""The resource of the worker's own machine for timing, used by one step at a time."""
+"""The resource of timing on the worker's own machine, which one step at a time uses."""
 COMPILER = "nvcc"
-"""The resource of a compiler of CUDA kernels, nvcc or NVRTC."""
+"""The resource of a compiler of CUDA kernels: nvcc or NVRTC."""
 
 
 class TargetResources:
-    """The resources of a kind of target: its code generator, and one device at a time."""
+    """The resources of a kind of target: its code generator, and one device that one step at a time uses."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
-    def list_build_needs(self, *, compiles: bool) -> Amounts:  # noqa: ARG002 - as Cuda is asked
-        """List the resources that building for the kind takes; ``compiles`` if it goes down to machine code."""
+    def list_build_needs(self, *, compiles: bool) -> Amounts:  # noqa: ARG002 - Cuda uses it
+        """Return the resources that a build for the kind takes.
+
+        ``compiles`` means that the build makes machine code.
+        """
         return {f"build:{self._kind}": 1}
 
     def list_device_needs(self, _cpu: str, _threads: int, /) -> Amounts:
-        """List the resources that timing takes besides having the machine alone; ``cpu`` is LLVM's name."""
+        """Return the resources that timing takes besides the machine's exclusive use.
+
+        The parameters are LLVM's name of the CPU and the number of threads.
+        """
         return {self._kind: 1}
 
     def list_build_offers(self, machine: Capabilities, steps: int) -> Amounts:
-        """List the resources that the machine offers for building, for that many steps at once."""
+        """Return the resources that the machine offers for builds, for ``steps`` steps at once."""
         return {f"build:{self._kind}": steps} if self._kind in machine.codegens else {}
 
     def list_device_offers(self, machine: Capabilities) -> Amounts:
-        """List the resources that the machine offers for timing."""
+        """Return the resources that the machine offers for timing."""
         return {self._kind: 1} if self._kind in machine.devices else {}
 
 
@@ -51,7 +58,7 @@ class Llvm(TargetResources):
         return {f"cpu:{cpu}": threads}
 
     def list_device_offers(self, machine: Capabilities) -> Amounts:
-        """Return the machine's cores."""
+        """Return the machine's cores, as a resource that is named after its CPU."""
         return {f"cpu:{machine.host_cpu}": machine.cores}
 
 
@@ -59,56 +66,62 @@ class Cuda(TargetResources):
     """The resources of CUDA targets, which need a kernel compiler besides TVM."""
 
     def list_build_needs(self, *, compiles: bool) -> Amounts:
-        """Add the kernel compiler."""
+        """Return the default resources, and the kernel compiler if the build makes machine code."""
         return {**super().list_build_needs(compiles=compiles), **({COMPILER: 1} if compiles else {})}
 
     def list_build_offers(self, machine: Capabilities, steps: int) -> Amounts:
-        """Add the kernel compiler."""
+        """Return the default offers, and the kernel compiler if the machine has one."""
         compiler = {COMPILER: steps} if machine.nvcc or machine.nvrtc else {}
         return {**super().list_build_offers(machine, steps), **compiler}
 
 
 class DeviceResources(Generic[Spec]):
-    """The resources of a kind of device: one at a time, which a worker gets by `--has device:KIND`."""
+    """The resources of a kind of device: one device that one step at a time uses.
+
+    A worker offers it if it was started with `--has device:KIND`.
+    """
 
     def list_needs(self, spec: Spec, _own: Amounts, /) -> Amounts:
-        """List the resources that a step on the device takes; ``own`` are those of timing on this worker's machine."""
+        """Return the resources that a step on the device takes.
+
+        ``own`` are the resources that timing takes on the worker's own machine.
+        """
         return {f"device:{spec.kind}": 1}
 
     def list_offers(self, _machine: Capabilities, /) -> Amounts:
-        """Return the resources that a worker on the machine offers by itself."""
+        """Return the resources that a worker on the machine offers by itself, without `--has`."""
         return {}
 
 
 class Local(DeviceResources[LocalDevice]):
-    """The resources of the worker's own machine."""
+    """The resources of timing on the worker's own machine."""
 
     def list_needs(self, _spec: LocalDevice, own: Amounts, /) -> Amounts:
-        """Return the machine's exclusive use, and its cores or its GPU."""
+        """Return exclusive use of the machine, and its cores or its GPU."""
         return {TIMING: 1, **own}
 
     def list_offers(self, _machine: Capabilities, /) -> Amounts:
-        """Return the machine's exclusive use, for one step at a time."""
+        """Return exclusive use of the machine, for one step at a time."""
         return {TIMING: 1}
 
 
 class Qemu(DeviceResources[QemuDevice]):
-    """The resources of the emulated boards that are made."""
+    """The resources of emulated boards."""
 
     def list_needs(self, spec: QemuDevice, _own: Amounts, /) -> Amounts:
-        """Return the board of that architecture."""
+        """Return the resource that a step takes: the emulated board of that architecture."""
         return {f"device:qemu-{spec.arch}": 1}
 
     def list_offers(self, machine: Capabilities, /) -> Amounts:
-        """Return the boards that are made."""
+        """Return the emulated boards that exist on the machine."""
         return {f"device:qemu-{architecture}": 1 for architecture in machine.emulators}
 
 
 class Rpc(DeviceResources[RpcDevice]):
-    """The resources of boards behind a tracker, which a worker gets by `--tracker`."""
+    """The resources of boards behind a tracker. A worker offers them if it was started with `--tracker`."""
 
     def list_needs(self, spec: RpcDevice, _own: Amounts, /) -> Amounts:
-        """Return a board with that key."""
+        """Return the resource that a step takes: one board with that key."""
         return {f"device:{spec.key}": 1}
 
 
@@ -116,7 +129,7 @@ class Ssh(DeviceResources[SshDevice]):
     """The resources of boards behind ssh."""
 
     def list_needs(self, spec: SshDevice, _own: Amounts, /) -> Amounts:
-        """Return the board at the address."""
+        """Return the resource that a step takes: the board at that address."""
         return {f"device:{spec.host}": 1}
 
 
@@ -125,10 +138,10 @@ DEVICE_ROWS: Mapping[str, DeviceResources[Any]] = {"local": Local(), "rpc": Rpc(
 
 
 def target_resources(kind: str) -> TargetResources:
-    """Return the resources of a kind of target."""
+    """Return the resources of this kind of target, or the defaults if the kind has no row."""
     return TARGET_ROWS.get(kind, TargetResources)(kind)
 
 
 def device_resources(kind: str) -> DeviceResources[Any]:
-    """Return the resources of a kind of device."""
+    """Return the resources of this kind of device, or the defaults if the kind has no row."""
     return DEVICE_ROWS.get(kind, DeviceResources())

@@ -1,6 +1,6 @@
-"""The computation of Dask resources: those that a step takes of its worker, and those that a worker has.
+"""The Dask resources that a step takes of its worker, and those that a worker offers.
 
-Pure; imports no Dask.
+This module is pure and imports no Dask.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from tvmbuild.planning.stages.quantize import NNCF
 from tvmbuild.targets.table import TARGETS
 
 STEPS = "tvmbuild"
-"""The resource that counts the steps a worker runs at once."""
+"""The name of the resource that counts the steps that a worker runs at once."""
 
 
 def list_needs(step: AnyStep, host_cpu: str) -> Amounts:
-    """Return amounts by name; empty for a step that must run in the user's own environment.
+    """Return resource → amount that the step takes of a worker.
 
-    `device: local` means a CPU called ``measured_on``; if the target does not say, one called ``host_cpu``.
+    Return an empty dict for a step that must run in the user's own environment. `device: local` means a CPU called
+    ``measured_on``, or ``host_cpu`` if the target does not state one.
     """
     ask = STAGE_ROWS.get(step.stage)
     needs = {} if ask is None else ask(step, host_cpu)
@@ -40,7 +41,10 @@ def list_needs(step: AnyStep, host_cpu: str) -> Amounts:
 
 
 def list_resources(machine: Capabilities, steps: int, others: Iterable[str] = ()) -> Amounts:
-    """Return the machine's offers to that many steps at once, with ``others``, which it cannot find out itself."""
+    """Return the resources that a worker on the machine offers, if it runs ``steps`` steps at once.
+
+    ``others`` are further resources, which the machine cannot find out itself.
+    """
     found = {STEPS: steps}
     for name in TARGETS:
         kind = target_resources(name)
@@ -55,7 +59,10 @@ def list_resources(machine: Capabilities, steps: int, others: Iterable[str] = ()
 
 
 def explain_lack(needs: Mapping[str, int], workers: Iterable[Mapping[str, float]]) -> str | None:
-    """Return the resources that no worker has; None if one of them has all."""
+    """Return the names of resources that no worker offers, or None if one worker offers all needs.
+
+    If no worker has all of them but each is offered by some worker, return all names.
+    """
     offers = list(workers)
     if any(all(offer.get(name, 0) >= amount for name, amount in needs.items()) for offer in offers):
         return None
@@ -64,38 +71,38 @@ def explain_lack(needs: Mapping[str, int], workers: Iterable[Mapping[str, float]
 
 
 def _simplify(step: Step[SimplifyStep], _host_cpu: str) -> Amounts | None:
-    """Return the extras of the source; None for an export, whose imports only its user has."""
+    """Return the extras of the source, or None for an export, whose imports only the user's environment has."""
     source = step.options.source
     return None if source.kind == "export" else {extra.name: 1 for extra in source.list_extras()}
 
 
 def _quantize(step: Step[QuantizeStep], _host_cpu: str) -> Amounts:
-    """Return the library of the method, if not every worker has it."""
+    """Return the library of the quantisation method, if not every worker has it."""
     return {NNCF: 1} if step.options.quantize.method == NNCF else {}
 
 
 def _tune(step: Step[TuneStep], host_cpu: str) -> Amounts:
-    """Return the resources of a search, or of the election alone."""
+    """Return the resources of a search, or of code generation alone if the step only elects records."""
     searches = step.options.device.is_timed and step.settings.tune != "never"
     needs = target_resources(step.options.kind).list_build_needs(compiles=searches)
     return needs | _list_device_needs(step.options, host_cpu) if searches else needs
 
 
 def _compile(step: Step[CompileStep], _host_cpu: str) -> Amounts:
-    """Return the resources of a build, with the linker that the target names."""
+    """Return the resources of a build, and the linker that the target names."""
     needs, link = target_resources(step.options.kind).list_build_needs(compiles=True), step.options.link
     return needs if link == "auto" else {**needs, f"linker:{link}": 1}
 
 
 def _validate(step: Step[ValidateStep], host_cpu: str) -> Amounts:
-    """Return the resources of generating code, without a GPU's machine code, and the device that runs it."""
+    """Return the resources of code generation without machine code, and the device that runs the package, if any."""
     kind = target_resources(step.options.kind)
     device = {} if step.options.stand_in is None else kind.list_device_needs(host_cpu, 1)
     return {**kind.list_build_needs(compiles=False), **device}
 
 
 def _benchmark(step: Step[BenchmarkStep], host_cpu: str) -> Amounts:
-    """Return the resources of the device."""
+    """Return the resources of the target's device."""
     return _list_device_needs(step.options, host_cpu)
 
 
@@ -114,4 +121,4 @@ STAGE_ROWS: Mapping[str, Callable[[Step[Any], str], Amounts | None]] = {
     "validate": _validate,
     "benchmark": _benchmark,
 }
-"""Stage → its needs; a stage missing here takes a place and nothing more."""
+"""Stage → function that returns its needs. A stage that is missing here takes a place (STEPS) and nothing more."""

@@ -20,34 +20,34 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Parcel:
-    """The step as in the project, and the paths of its inputs, whose bytes travel beside it in this order."""
+    """A step as in the project, and the paths of its inputs, whose bytes travel beside it in this order."""
 
     step: AnyStep
     paths: tuple[str, ...]
     topic: str = ""
-    """The Dask topic for progress."""
+    """The Dask topic to which the worker sends progress."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The returned result of a step."""
+    """The result of a step that ran on another machine."""
 
     outputs: Files = field(default_factory=dict)
-    """The outputs by role; empty for a failed step, unless the failure is a VerdictError."""
+    """The bytes of the outputs by role. Empty for a failed step, unless the failure is a VerdictError."""
     changed: Files = field(default_factory=dict)
-    """The other files that it has written."""
+    """The bytes of the other files that the step has written, by path relative to the project."""
     removed: tuple[str, ...] = ()
     log: bytes = b""
     error: TvmbuildError | None = None
 
 
 def name_of(path: Path, step: AnyStep) -> str:
-    """Return the path relative to the step's project; an outside path begins with `..`."""
+    """Return the path relative to the step's project. For a file outside the project it begins with `..`."""
     return os.path.relpath(path, step.root)
 
 
 def unpack(parcel: Parcel, contents: Iterable[bytes], folder: Path) -> AnyStep:
-    """Write the inputs into a project below ``folder``; return the step with its paths there."""
+    """Write the inputs into a new project below ``folder``. Return the step with its paths there."""
     depth = max((Path(name).parts.count("..") for name in parcel.paths), default=0)
     root = folder.joinpath(*["outside"] * depth, "project")
     step = parcel.step
@@ -62,7 +62,7 @@ def unpack(parcel: Parcel, contents: Iterable[bytes], folder: Path) -> AnyStep:
 
 
 def write_files(root: Path, files: Files) -> None:
-    """Write the files below ``root``, which nobody else reads yet."""
+    """Write the files below ``root``. They are not published atomically, because nobody else reads them yet."""
     for name, data in files.items():
         path = Path(os.path.normpath(root / name))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,14 +70,14 @@ def write_files(root: Path, files: Files) -> None:
 
 
 def read_files(root: Path, places: Iterable[Path]) -> dict[str, bytes]:
-    """Return the files at and below the ``places``, hidden ones left out, by their paths relative to ``root``."""
+    """Return the bytes of the files at and below ``places``, without hidden files, by path relative to ``root``."""
     found = [path for place in places for path in ((place,) if place.is_file() else place.rglob("*"))]
     files = sorted(path for path in found if path.is_file() and not path.name.startswith("."))
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
 def publish_outputs(step: AnyStep, outputs: Files) -> None:
-    """Publish all outputs, or none."""
+    """Publish all outputs of the step, or none if there is an error."""
     for path in step.outputs.values():
         remove_leftovers(path)
     with ExitStack() as stack:
@@ -86,10 +86,10 @@ def publish_outputs(step: AnyStep, outputs: Files) -> None:
 
 
 def compress(files: Files) -> bytes:
-    """Return the files as one byte string; equal files give equal bytes."""
+    """Return the files as one compressed byte string. Equal files give equal bytes."""
     return zlib.compress(pickle.dumps(sorted(files.items())), level=1)
 
 
 def decompress(data: bytes) -> dict[str, bytes]:
-    """Return the files of `compress`."""
-    return dict(pickle.loads(zlib.decompress(data)))  # noqa: S301 - from our own other side
+    """Return the files from the output of `compress`."""
+    return dict(pickle.loads(zlib.decompress(data)))  # noqa: S301 - our own client or worker has sent it

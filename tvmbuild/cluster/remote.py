@@ -1,4 +1,4 @@
-"""The worker's side: one step, in its own folder, run by the same process as at home."""
+"""The worker's side of a step on the cluster: it runs the step in its own folder, as at home, by `run_process`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.planning.detection import detect_capabilities
 
 INTERVAL_S = 5.0
-"""The seconds between two lines of progress."""
+"""The shortest time between two lines of progress, in seconds."""
 COMPILERS = ("llvm", "nvcc", "nvrtc")
 
 
 class _UnwantedError(Exception):
-    """The error that nobody waits for the step any more."""
+    """The error that no client waits for the step any more."""
 
 
 def describe_machine(commands: tuple[str, ...]) -> tuple[str, Capabilities]:
@@ -34,7 +34,10 @@ def describe_machine(commands: tuple[str, ...]) -> tuple[str, Capabilities]:
 
 
 def run_parcel(parcel: Parcel, side: bytes, *contents: bytes) -> Outcome:
-    """Run the step and return its result, which is worthless once the task is cancelled."""
+    """Run the step of the parcel. Return its outcome, which is worthless if the task was cancelled.
+
+    ``side`` are the compressed side files, and ``contents`` are the bytes of the inputs.
+    """
     worker, sent = get_worker(), decompress(side)
     try:
         _check_tools(parcel.step, worker.address)
@@ -64,7 +67,10 @@ def _run(step: AnyStep, home: Path, sent: Files, attendant: Attendant) -> Outcom
 
 
 def _attend(worker: Worker, parcel: Parcel) -> Attendant:
-    """Report the step's progress to the waiting client, and end it when nobody waits: Dask does not stop a thread."""
+    """Return callbacks that report the step's progress to its client, and end the step if no client waits for it.
+
+    Dask itself does not stop a thread.
+    """
     key, last = worker.get_current_task(), 0.0
 
     def show(text: str) -> None:
@@ -83,7 +89,7 @@ def _attend(worker: Worker, parcel: Parcel) -> Attendant:
 
 
 def _check_tools(step: AnyStep, address: str) -> None:
-    """Raise TvmbuildError unless the tools here are the tools that the step's result is kept under."""
+    """Raise TvmbuildError unless this machine has the tool versions that are in the step's fingerprint."""
     commands = [name for name in step.tools if name not in {*TOOLS, *COMPILERS}]
     found = list_tools(detect_capabilities(commands))
     for name, version in step.tools.items():
@@ -95,6 +101,6 @@ def _check_tools(step: AnyStep, address: str) -> None:
 
 
 def list_tools(machine: Capabilities) -> Mapping[str, str]:
-    """Return the versions of the machine's tools by the names that steps use."""
+    """Return tool → version of the machine's tools, by the names that steps use."""
     compilers = {name: getattr(machine, name) or "absent" for name in COMPILERS}
     return {**compilers, **machine.versions, **machine.linkers}

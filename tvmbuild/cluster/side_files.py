@@ -1,4 +1,7 @@
-"""The files that a stage uses besides its declared ones: records, this clone's notes on them, and the history."""
+"""The side files of a step: records, this clone's notes on them, and the history of benchmarks.
+
+A stage uses them besides its declared inputs and outputs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from tvmbuild.records.task_file import TaskFile
 
 
 def list_places(step: AnyStep) -> tuple[Path, ...]:
-    """Return the files and folders. Other targets' records are included because a search may start from them."""
+    """Return the side files and folders of the step.
+
+    For a search, the records of other targets are included, because a search may start from them.
+    """
     layout = Layout(step.root)
     if isinstance(step.options, SimplifyStep | QuantizeStep | CompileStep):
         return ()
@@ -31,19 +37,28 @@ def list_places(step: AnyStep) -> tuple[Path, ...]:
 
 
 def read_sent(step: AnyStep) -> dict[str, bytes]:
-    """Return the side files that travel with the step; the history stays, because a step only adds to it."""
+    """Return the bytes of the side files that travel with the step, by path.
+
+    The history stays here, because a step only adds to it.
+    """
     return read_files(step.root, (place for place in list_places(step) if place != Layout(step.root).history))
 
 
 def compare(step: AnyStep, sent: Files) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Return the side files that the step has changed, and the names of those it has removed."""
+    """Return the bytes of side files that the step has changed, and the names of those that it has removed.
+
+    ``sent`` are the side files before the run.
+    """
     now = read_files(step.root, list_places(step))
     changed = {name: data for name, data in now.items() if sent.get(name) != data}
     return changed, tuple(sorted(sent.keys() - now.keys()))
 
 
 def take_home(step: AnyStep, sent: Files, outcome: Outcome) -> None:
-    """Put the changes into the project; if another step was faster, both count."""
+    """Write the side files that the step has changed into the project.
+
+    If another step has changed a record file in the meantime, the changes of both count.
+    """
     for name, data in outcome.changed.items():
         path = step.root / name
         if path == Layout(step.root).history:
@@ -72,7 +87,10 @@ def _append(path: Path, data: bytes) -> None:
 
 
 def _unite_records(path: Path, before: bytes | None, data: bytes) -> None:
-    """Merge two files of one Task as git's merge of two branches does; a damaged file counts as absent."""
+    """Merge the bytes of a record file into the file at ``path``, as git merges two branches.
+
+    ``before`` are the bytes before both changes. A damaged file counts as absent.
+    """
     with TemporaryDirectory(prefix="tvmbuild-merge-") as folder:
         write_files(Path(folder), {f"theirs/{path.name}": data} | ({f"before/{path.name}": before} if before else {}))
         theirs, ancestor = (_read_sound(Path(folder, side, path.name)) for side in ("theirs", "before"))

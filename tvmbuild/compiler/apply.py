@@ -43,10 +43,10 @@ class Applied:
 
 
 def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.database.Database) -> Applied:
-    """Schedule each Task by the database's best record; repack constant weights as the schedules want them.
+    """Schedule each Task by its best record in the database, and repack constant weights as the schedules need them.
 
-    ``database`` is a MetaSchedule Database. A function without a record is scheduled by rule; on a GPU it could not run
-    otherwise. It does not count as covered.
+    ``database`` is a MetaSchedule Database. A function without a record is scheduled by rule, and does not count as
+    covered. On a GPU it could not run without a schedule.
     """
     lowering = Lowering(target)
     with target, database:
@@ -96,7 +96,7 @@ REPACKED = Phase(
 
 
 def _coverage(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> Coverage:
-    """Compare the functions by name: applying records keeps every name."""
+    """Collect the Tasks with and without a record; ``before`` and ``after`` have the same function names."""
     covered: dict[str, str] = {}
     uncovered: dict[str, str] = {}
     for variable in called_functions(before):

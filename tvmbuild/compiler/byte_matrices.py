@@ -17,7 +17,10 @@ _UNSIGNED = 128
 
 @dataclass(frozen=True)
 class Bytes:
-    """The numbers value - zero: a uint8 or int8 tensor and its zero point, int32 where only the call knows it."""
+    """A tensor of the numbers ``value`` - ``zero``: uint8 or int8 values and their zero point.
+
+    A zero point that is known only at run time is an int32 expression.
+    """
 
     value: relax.Expr
     zero: int | relax.Expr
@@ -29,7 +32,10 @@ class Bytes:
 
 
 def suits(left: relax.Expr, right: relax.Expr) -> bool:
-    """Return whether both are matrices, or stacks of matrices, of known shape with rows of at most `MAX_DEPTH`."""
+    """Return whether both are matrices or stacks of matrices of known shapes that can be multiplied in int32.
+
+    A row of ``left`` must have at most `MAX_DEPTH` numbers.
+    """
     before, after = static_shape(left), static_shape(right)
     if before is None or after is None or min(len(before), len(after)) < 2:
         return False
@@ -37,13 +43,16 @@ def suits(left: relax.Expr, right: relax.Expr) -> bool:
 
 
 def are_paired(left: relax.Expr, right: relax.Expr) -> bool:
-    """Return whether matrices of known shapes are multiplied by one matrix, or by one matrix each."""
+    """Return whether all matrices of ``left`` are multiplied by one matrix ``right``, or each by a matrix of its own.
+
+    Return False if a shape is unknown.
+    """
     before, after = static_shape(left) or (), static_shape(right) or ()
     return len(before) > 1 and (len(after) == 2 or (len(after) > 2 and before[:-2] == after[:-2]))
 
 
 def multiply_matrices(emit: Emit, left: Bytes, right: Bytes) -> relax.Expr:
-    """Return the matrix product in int32; the second operand is multiplied as int8, which dot instructions take."""
+    """Return the matrix product in int32; the right operand is converted to int8, which dot instructions need."""
     right = sign(emit, right)
     total = emit(relax.op.matmul(left.value, right.value, out_dtype="int32"))
     if right.has_zero:
@@ -60,7 +69,7 @@ def multiply_matrices(emit: Emit, left: Bytes, right: Bytes) -> relax.Expr:
 
 
 def sign(emit: Emit, matrix: Bytes) -> Bytes:
-    """Return the same numbers as int8."""
+    """Return the same numbers with int8 values: uint8 values and their zero point are both lowered by 128."""
     if str(matrix.value.ty.dtype) == "int8":
         return matrix
     zero = matrix.zero - _UNSIGNED if isinstance(matrix.zero, int) else _less(emit, matrix.zero)
@@ -68,7 +77,7 @@ def sign(emit: Emit, matrix: Bytes) -> Bytes:
 
 
 def add_up(emit: Emit, matrix: relax.Expr, axis: int) -> relax.Expr:
-    """Return the int32 sums along an axis, which stays with length 1."""
+    """Return the int32 sums of ``matrix`` along ``axis``, which remains with length 1."""
     return emit(relax.op.sum(emit(relax.op.astype(matrix, "int32")), axis=axis, keepdims=True))
 
 

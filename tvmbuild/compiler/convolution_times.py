@@ -20,7 +20,11 @@ GAIN = 0.97
 
 
 def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
-    """Return, by signature, the keys of the Tasks that compute each convolution with a choice, once for each call."""
+    """Return, by signature, the keys of the Tasks that compute each convolution with a choice of algorithm.
+
+    A key is repeated for each call of its Task. A convolution has one Task, or three if Winograd's algorithm computes
+    it in three functions: the transform of the input, the products, and the inverse transform.
+    """
     calls = operator_calls(lowered.mod, "relax.call_tir")
     bindings = [binding for block in lowered.mod["main"].body.blocks for binding in block.bindings]
     made = {binding.var: binding.value for binding in bindings}
@@ -40,10 +44,10 @@ def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
 
 
 def time_reading(lowered: Lowered, limits: CpuLimits = USUAL_CPU) -> dict[str, float]:
-    """Return, by signature, the seconds that it takes to read the weights of these convolutions from memory.
+    """Return, by signature, the seconds needed to read the weights of these convolutions from memory.
 
-    Candidates are timed again and again, so that a cache holds their weights. A model with more weights than the caches
-    hold reads them from memory, and Winograd's weights are up to four times as large.
+    A candidate is timed many times in a row, so that its weights are in a cache. A model whose weights do not fit in
+    the caches reads them from memory, and Winograd's weights are up to four times as large as direct ones.
     """
     found: dict[str, float] = {}
     for each in lowered.convolutions:
@@ -55,7 +59,7 @@ def time_reading(lowered: Lowered, limits: CpuLimits = USUAL_CPU) -> dict[str, f
 def sum_times(
     tasks: Mapping[str, Mapping[str, tuple[str, ...]]], seconds: Mapping[str, float], signatures: Iterable[str]
 ) -> dict[str, dict[str, float]]:
-    """Return, by signature, the seconds of each algorithm whose Tasks all have a time.
+    """Return, by signature, algorithm → seconds for each algorithm whose Tasks all have a time.
 
     ``tasks`` is algorithm → signature → Task keys, as `find_tasks` gives them; ``seconds`` is by Task key.
     """
@@ -70,7 +74,10 @@ def sum_times(
 
 
 def fastest(times: Mapping[str, float]) -> str | None:
-    """Return the algorithm to use; None if the direct algorithm has no time."""
+    """Return the name of the algorithm to use, or None if the direct algorithm has no time.
+
+    ``times`` is algorithm → seconds. Another algorithm must take less than `GAIN` times the direct algorithm's time.
+    """
     if "direct" not in times:
         return None
     best = min(times, key=lambda algorithm: (times[algorithm], algorithm))

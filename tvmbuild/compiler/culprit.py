@@ -19,7 +19,7 @@ _HINT = "rewrite or replace this operator in the model"
 
 @contextmanager
 def name_culprit(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) -> Iterator[None]:
-    """Turn an error of TVM's in the block into a TvmbuildError that names the operator on which ``build`` fails."""
+    """Turn a TVM error in the block into a TvmbuildError that names the operator on which ``build`` fails."""
     try:
         yield
     except TvmbuildError:
@@ -43,7 +43,7 @@ def _find_error(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) -
 
 
 def _read(error: Exception) -> tuple[str, str]:
-    """Return reason and remedy: a TvmbuildError of our own generator keeps only its text on its way through TVM."""
+    """Return the error's reason and hint; TVM turns a TvmbuildError of our code generator into text that has both."""
     *_, reason, last = ["", "", *filter(None, map(str.strip, str(error).splitlines()))]
     if last.startswith("hint: "):
         return reason, last.removeprefix("hint: ")
@@ -51,13 +51,13 @@ def _read(error: Exception) -> tuple[str, str]:
 
 
 def summarize(error: Exception) -> str:
-    """Return the last line of TVM's message, which is the reason; the lines above it are places in TVM."""
+    """Return the error's type and the last line of its message, which is the reason; TVM's stack is above that line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
 
 
 def _take_apart(mod: tvm.ir.IRModule) -> Iterator[tuple[str, tvm.ir.IRModule]]:
-    """Yield (name, module) for each operator of ``main`` alone, and for each TensorIR function alone."""
+    """Yield (name, module) for each TensorIR function alone, and for each distinct operator call in ``main`` alone."""
     for variable, function in mod.functions.items():
         if isinstance(function, tirx.PrimFunc):
             alone = function.with_attr("global_symbol", "main")

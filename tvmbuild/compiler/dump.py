@@ -1,4 +1,4 @@
-"""Write the module after each pass to the folder that ``--dump-ir DIR`` or TVMBUILD_DUMP_IR names.
+"""The dump of the module after each pass, to the folder that ``--dump-ir DIR`` or TVMBUILD_DUMP_IR names.
 
 ``000-imported.py`` is the module before the first pass, ``NNN-PHASE-PASS.py`` the module after a pass that changed it,
 in TVMScript without the constants' values, and ``passes.txt`` the table of all passes that ran.
@@ -27,20 +27,23 @@ TABLE = "passes.txt"
 
 @dataclass(frozen=True)
 class Ran:
-    """A pass that ran."""
+    """A pass that ran, with its effect and its time."""
 
     phase: str
     name: str
     changed: str
-    """The change in a few words; empty where the pass returned the module as it was."""
+    """The change in a few words; empty if the module is structurally the same as before."""
     seconds: float
     missed: Mapping[str, int] = FrozenMap()
-    """The reasons why its rewrites left operators as they were → how often."""
+    """The reason why the pass did not rewrite an operator → the number of operators."""
 
 
 @contextmanager
 def record_passes(folder: Path | None = None) -> Iterator[list[Ran]]:
-    """Record the passes that run inside of the block; with a folder, write the module after each pass there."""
+    """Yield a list that gets an entry for each pass that runs in the block.
+
+    If ``folder`` is given, write the module there after each pass that changed it, and at the end the table of passes.
+    """
     ran: list[Ran] = []
 
     def observe(run: PassRun) -> None:
@@ -68,7 +71,7 @@ def record_passes(folder: Path | None = None) -> Iterator[list[Ran]]:
 
 @contextmanager
 def dump_where_asked(name: str) -> Iterator[None]:
-    """Dump the passes inside of the block to the subfolder ``name`` of the environment's folder, if it names one."""
+    """Dump the passes that run in the block to TVMBUILD_DUMP_IR's subfolder ``name``, if this variable is set."""
     asked = os.environ.get(DUMP_IR)
     if not asked:
         yield

@@ -1,4 +1,4 @@
-"""Compute a lowered module in this process, scheduled by rule: a check of its numbers, not of its speed."""
+"""The evaluation of a lowered module in this process, scheduled by rule: it checks numbers, not speed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def build_here(lowered: Lowered, target: tvm.target.Target) -> Callable[[Arrays], dict[str, np.ndarray]]:
-    """Schedule and build for ``target``, which this machine can run; return a function from inputs to outputs, by name.
+    """Schedule and build a module for ``target``; return a function from inputs to outputs, each an array by name.
 
-    A TvmbuildError names an operator that TVM cannot build.
+    This machine must be able to run code for ``target``. If TVM cannot build an operator, a TvmbuildError names it.
     """
     applied = apply_records(lowered, target, MemoryDatabase())
     device = find_device(str(target.kind.name))

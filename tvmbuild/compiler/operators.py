@@ -1,4 +1,4 @@
-"""The minimal work of each function that ``main`` calls, written into the package for profiles."""
+"""The operations and bytes of each function that ``main`` calls; the package keeps them for profiles."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _FOREIGN = PACKED_CALLS | {
     "tirx.tvm_call_packed_lowered",
     "tirx.tvm_call_cpacked_lowered",
 }
-"""Calls of functions that TVM did not make: their work is not known."""
+"""Operators that call functions which TVM did not generate: the work of these functions is not known."""
 
 
 def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage: Coverage) -> tuple[OperatorInfo, ...]:
-    """Return the operators of ``after``, which is ``before`` with records applied, sorted by function.
+    """Describe the functions that ``after`` calls, sorted by name; ``after`` is ``before`` with records applied.
 
-    Operations and bytes are counted in ``before``: a schedule adds work, but does not change what the operator is.
+    Operations and bytes are counted in ``before``: a schedule may add work that the operator itself does not need.
     """
     covered = coverage.covered
     origins = {variable.name_hint: before[variable] for variable in called_functions(before)}
@@ -52,9 +52,9 @@ def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage
 
 
 def list_plain_loops(after: tvm.ir.IRModule, operators: Sequence[OperatorInfo]) -> tuple[str, ...]:
-    """Return the operators with reductions that rules have left to plain loops, the longest first.
+    """Describe the operators with a reduction that a rule left as a plain loop, those with most operations first.
 
-    An operator with at most 1% of the module's operations is left out.
+    Operators with at most 1% of the module's operations are left out.
     """
     calls = Counter(variable.name_hint for variable in called_functions(after))
     flops = {each.function: (each.flops or 0) * calls[each.function] for each in operators}
@@ -67,16 +67,16 @@ def list_plain_loops(after: tvm.ir.IRModule, operators: Sequence[OperatorInfo]) 
 
 
 def describe_share(part: int, whole: int) -> str:
-    """Describe the part's share of the operations."""
+    """Describe the share of ``part`` in ``whole`` operations, as a percentage."""
     return f"{part / whole:.1%} of the operations" if whole else "no known operations"
 
 
 def count_flops(function: tvm.tirx.PrimFunc) -> int | None:
-    """Return the additions, multiplications, divisions, minima and maxima of one call, of whatever type.
+    """Return the number of additions, multiplications, divisions, minima and maxima of one call, in any dtype.
 
-    Index arithmetic and functions such as exp do not count. Return None where loops depend on the data, and where a
-    function that TVM did not make (a sort, a library's) does the work. A function that was written here may give its
-    own number in TVM's attribute `estimated_flops`.
+    Index arithmetic and functions like exp do not count. Return None if a loop's length depends on the data, or if the
+    work is done by a function that TVM did not generate, for example a sort or a library function. A kernel of this
+    project may give its own number in TVM's attribute `estimated_flops`.
     """
     if function.attrs is not None and _ESTIMATED in function.attrs:
         return int(function.attrs[_ESTIMATED])
@@ -95,9 +95,9 @@ def count_flops(function: tvm.tirx.PrimFunc) -> int | None:
 
 
 def count_bytes(function: tvm.tirx.PrimFunc) -> int | None:
-    """Return the bytes of the arguments that one call reads or writes, each counted once; None for dynamic shapes.
+    """Return the bytes of the arguments that one call reads or writes, each counted once, or None for dynamic shapes.
 
-    A block that runs less often than its buffer has elements (a slice, a gather) touches one element a run.
+    If a block's runs access fewer elements than the buffer has (a slice, a gather), only these elements count.
     """
     touched: dict[tvm.tirx.Var, int] = {}
 

@@ -1,7 +1,7 @@
 """The classes of the pass table: a row has a pass's name, the lowerings that run it, and the order that it needs.
 
-A pass runs as a ``module_pass`` of TVM's, so that TVM's own instruments see it. A pass keeps its findings in an
-attribute of the module, which later passes carry along.
+A pass runs as a TVM ``module_pass``, so that TVM's own instruments see it. A pass keeps its findings in an attribute of
+the module, and later passes keep this attribute.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tvmbuild.compiler.remarks import collect_missed
 from tvmbuild.errors import TvmbuildError
 
 Layout = Literal["NHWC", "NHWC each", "NCHW"]
-"""The layout of convolutions. ``NHWC each``: converted one by one, with transposes around each."""
+"""The layout of convolutions. ``NHWC each`` means that each convolution alone is converted, between two transposes."""
 NOTES = "tvmbuild_notes"
-"""The module's attribute with the package's notes to its user."""
+"""The name of the module attribute that holds the package's notes to its user."""
 
 
 @dataclass(frozen=True)
@@ -72,26 +72,26 @@ class Pass:
 
     name: str
     change: Change
-    """The function that runs the pass; it returns the very module where it finds nothing to change."""
+    """The function that runs the pass; it returns the same module object if it finds nothing to change."""
     when: tuple[Condition, ...] = ()
-    """The conditions that a lowering must all meet to run the pass."""
+    """The pass runs if a lowering meets all these conditions."""
     after: Order = FrozenMap()
-    """Passes that must have run before this one, and why."""
+    """The passes that must run earlier than this one, and the reasons."""
     before: Order = FrozenMap()
-    """Passes that must not have run before this one, and why."""
+    """The passes that must run later than this one, and the reasons."""
     is_tvms: bool = False
-    """Whether TVM wrote the pass. TVM's may fail on a graph that nobody foresaw; ours may not."""
+    """Whether the pass is part of TVM. Such a pass may fail on an unforeseen graph; a failure of our pass is a bug."""
     written_in: Callable[..., object] | None = None
-    """The function that does the work, for readers; None for TVM's passes."""
+    """The function that does the work, for the documentation; None for a pass of TVM."""
 
     def applies(self, lowering: Lowering) -> bool:
         """Return whether the lowering runs the pass."""
         return all(condition(lowering) for condition in self.when)
 
     def run(self, mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
-        """Return the changed module.
+        """Run the pass, and return the changed module.
 
-        A pass that fails raises PassError; its own TvmbuildError or LayoutUnsupported is raised as it is.
+        Raises PassError if the pass fails. A TvmbuildError or LayoutUnsupported of the pass is raised unchanged.
         """
         raised: list[Exception] = []
 
@@ -104,7 +104,7 @@ class Pass:
 
         try:
             return tvm.transform.module_pass(change, opt_level=0, name=self.name)(mod)
-        except Exception as error:  # noqa: BLE001 - whatever a pass raises is told with its name
+        except Exception as error:  # noqa: BLE001 - PassError adds the pass's name to any error
             first = raised[0] if raised else error
             if isinstance(first, (TvmbuildError, LayoutUnsupported)):
                 raise first from None
@@ -118,7 +118,7 @@ def of_module(
     after: Order = FrozenMap(),
     before: Order = FrozenMap(),
 ) -> Pass:
-    """Return the row of a pass that needs nothing about the lowering."""
+    """Return the pass-table row of a function that takes only the module."""
     return Pass(name, lambda mod, _: change(mod), when, after, before, written_in=change)
 
 
@@ -129,27 +129,27 @@ def of_target(
     after: Order = FrozenMap(),
     before: Order = FrozenMap(),
 ) -> Pass:
-    """Return the row of a pass that needs only the target."""
+    """Return the pass-table row of a function that takes the module and the target."""
     return Pass(name, lambda mod, lowering: change(mod, lowering.target), when, after, before, written_in=change)
 
 
 def from_tvm(
     make: Callable[[], tvm.transform.Pass], *when: Condition, name: str | None = None, after: Order = FrozenMap()
 ) -> Pass:
-    """Return the row of one of TVM's passes, by default under the name of the function that makes it."""
+    """Return the pass-table row of a TVM pass; its name is that of the function ``make`` unless ``name`` is given."""
     return Pass(name or make.__name__, lambda mod, _: make()(mod), when, after, is_tvms=True)
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Passes that run one after the other."""
+    """A named sequence of passes that run one after the other."""
 
     name: str
     passes: Sequence[Pass]
 
 
 class LayoutUnsupported(Exception):  # noqa: N818 - a condition that the next layout answers
-    """The refusal of a layout in which TVM cannot compute the module."""
+    """An error that TVM cannot compute the module in the layout that was tried."""
 
 
 class PassError(Exception):
@@ -163,7 +163,7 @@ class PassError(Exception):
 
 @dataclass(frozen=True)
 class PassRun:
-    """A pass that was run."""
+    """One run of a pass: the module before and after it, and its time."""
 
     phase: Phase
     which: Pass
@@ -171,7 +171,7 @@ class PassRun:
     after: tvm.ir.IRModule
     seconds: float
     missed: Mapping[str, int]
-    """Reason → the number of operators that the pass left alone for it."""
+    """The reason why the pass did not rewrite an operator → the number of operators."""
 
 
 Observer = Callable[[PassRun], None]
@@ -212,15 +212,15 @@ def run_phase(phase: Phase, mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.
 
 
 def as_tvms(phase: Phase, lowering: Lowering) -> tvm.transform.Pass:
-    """Return the phase as one pass of TVM's."""
+    """Return the phase as one TVM pass."""
     return tvm.transform.module_pass(lambda mod, _: run_phase(phase, mod, lowering), opt_level=0, name=phase.name)
 
 
 def add_notes(mod: tvm.ir.IRModule, notes: Sequence[str]) -> tvm.ir.IRModule:
-    """Return the module with more notes."""
+    """Return the module with ``notes`` added to its notes for the user."""
     return mod.with_attr(NOTES, [*read_notes(mod), *notes]) if notes else mod
 
 
 def read_notes(mod: tvm.ir.IRModule) -> tuple[str, ...]:
-    """Return the module's notes."""
+    """Return the module's notes for the user."""
     return tuple(str(note) for note in (mod.attrs or {}).get(NOTES) or ())

@@ -1,4 +1,7 @@
-"""The compiler's passes, in their order. Tuning extracts Tasks from their result; compiling applies records to it."""
+"""The compiler's passes, in their order.
+
+Tuning extracts Tasks from the lowered module; compiling applies records to the same module.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,7 @@ from tvmbuild.compiler.passes.block_top_k import block_top_k
 from tvmbuild.compiler.passes.canonicalize_var_names import canonicalize_var_names
 from tvmbuild.compiler.passes.convert_each_layout import convert_each_layout
 from tvmbuild.compiler.passes.drop_empty_tensors import drop_empty_tensors
+from tvmbuild.compiler.passes.drop_padded_taps import drop_padded_taps
 from tvmbuild.compiler.passes.find_softmax import find_softmax
 from tvmbuild.compiler.passes.flatten_conv3d import flatten_conv3d
 from tvmbuild.compiler.passes.fold_constants import decompose_and_fold, fold_constants
@@ -98,7 +102,7 @@ def _separate_phases(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModul
 
 
 def _separate_left(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
-    """Split the transposed convolutions that were kept for NHWC, where the module is lowered in NCHW."""
+    """Split the transposed convolutions that SplitConvTransposeByPhase kept for NHWC: this module stays in NCHW."""
     calls = operator_calls(mod, "relax.nn.conv2d_transpose")
     is_left = any(is_interleaved(call, lowering.target) for call in calls)
     return fold_constants(split_conv_transpose_by_phase(mod)) if is_left else mod
@@ -165,6 +169,15 @@ OPERATORS = Phase(
             in_nhwc,
             after={"SplitConvTransposeByPhase": "phases may be three-dimensional convolutions"},
         ),
+        of_target(
+            "DropPaddedTaps",
+            drop_padded_taps,
+            after={
+                "LowerQdqToInt8": "it takes integer convolutions as they are",
+                "FlattenConv3d": "that pass pads the depth axis itself",
+            },
+            before={"DecomposeAndFold": "that pass computes the parts of constant weights"},
+        ),
         of_module(
             "DecomposeAndFold",
             decompose_and_fold,
@@ -228,7 +241,7 @@ LAYOUT = Phase(
         of_module("FoldConstants", fold_constants, in_nhwc, after={"SinkTransposes": "that pass transposes weights"}),
     ),
 )
-"""The conversion of convolutions to the layout that is tried."""
+"""The conversion of convolutions to the layout that `lower` tries."""
 PRODUCTS = Phase(
     "products",
     (
@@ -303,7 +316,7 @@ _COSTS: Mapping[Layout, str] = {
     "NHWC each": "transposes around its convolutions",
     "NCHW": "its convolutions stay in NCHW",
 }
-"""The cost of a layout, for the note to the user where TVM has no code for the layouts before it."""
+"""The cost of a layout, for the note that the user gets if TVM has no code for the layouts before it."""
 PHASES = (OPERATORS, LAYOUT, PRODUCTS, TENSOR_IR, RECORDS)
 
 
@@ -328,11 +341,12 @@ def lower(
 ) -> Lowered:
     """Run the passes: rewrite operators, choose the convolutions' layout and algorithms, legalize and fuse.
 
-    ``layout`` None means the default: NHWC on CPUs, and for tensor cores in float16, else NCHW. Where TVM cannot
-    compute a graph in NHWC, the next of `LAYOUTS` is tried, and a note reports it.
+    If ``layout`` is None, it is NHWC on CPUs and for convolutions that tensor cores can multiply, else NCHW. If TVM
+    cannot compute a graph in NHWC, the next of `LAYOUTS` is tried, and a note reports it.
 
     ``algorithms`` maps a convolution's signature to its algorithm; a convolution that is missing is computed directly.
     The same model, target, layout and algorithms give the same module in any process.
+    Raises TvmbuildError with the name of the operator if TVM cannot compute the module in any layout.
     """
     prepare_compiler()
     wanted = next(each for each in LAYOUTS if each == (layout or _default_layout(target, imported)))
@@ -367,7 +381,7 @@ def _list_layouts(mod: tvm.ir.IRModule, lowering: Lowering) -> Sequence[Layout]:
 
 
 def _explain(error: PassError, mod: tvm.ir.IRModule, lowering: Lowering) -> str:
-    """Return why a pass failed, if another layout is left to try; else raise the error for the user."""
+    """Return the reason why a pass failed if another layout is left to try; else raise the error for the user."""
     if lowering.layout == "NCHW":
         if not error.failed.is_tvms:
             raise error.error
@@ -386,10 +400,10 @@ def _run_bare(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
 
 
 def _default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layout:
-    """Return the layout of a cell for which none was chosen.
+    """Return the layout of a model on a target if the user chose none.
 
-    CPU convolutions tune far better in NHWC. In NHWC, tensor cores multiply a convolution with enough channels as one
-    matrix of all pixels.
+    CPU convolutions tune far better in NHWC. In NHWC, tensor cores compute a convolution with enough channels as one
+    matrix product over all pixels.
     """
     if not is_gpu(target):
         return "NHWC"

@@ -1,7 +1,7 @@
-"""Remarks of rewrites on operators that they examined and left as they were, as LLVM's ``-Rpass-missed``.
+"""Remarks of passes on operators that they examined but did not rewrite, like LLVM's option ``-Rpass-missed``.
 
-``--print-passes`` prints them below the pass. A rewrite makes a remark where the operator is one that it handles and
-something else prevents it; it ignores the operators that it is not made for.
+``--print-passes`` prints the remarks below the pass. A pass remarks only on operators of the kind that it rewrites,
+with the reason why it did not rewrite this one; it ignores all other operators.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _missed: ContextVar[Counter[str] | None] = ContextVar("missed", default=None)
 
 
 def missed(reason: str) -> Made | None:
-    """Remark why a rewrite leaves an operator as it is, and return None.
+    """Remark why a pass does not rewrite an operator, and return None.
 
-    A rewrite ends with it: ``return missed("its weights are computed")``.
+    A rewrite ends with this call: ``return missed("its weights are computed")``.
     """
     collected = _missed.get()
     if collected is not None:
@@ -29,9 +29,9 @@ def missed(reason: str) -> Made | None:
 
 
 def is_missed(obstacles: Iterable[str]) -> bool:
-    """Remark on the first obstacle to a rewrite, if any; return whether one was found.
+    """Return whether there is an obstacle to a rewrite, and remark on the first one.
 
-    A rewrite begins with it: ``if is_missed(_list_obstacles(call)): return None``.
+    A rewrite begins with this call: ``if is_missed(_list_obstacles(call)): return None``.
     """
     reason = next(iter(obstacles), None)
     if reason is not None:
@@ -41,7 +41,7 @@ def is_missed(obstacles: Iterable[str]) -> bool:
 
 @contextmanager
 def collect_missed() -> Iterator[Counter[str]]:
-    """Collect the remarks that are made inside of the block: reason → how often."""
+    """Yield a counter of the remarks that are made in the block: reason → number of operators."""
     collected: Counter[str] = Counter()
     token = _missed.set(collected)
     try:

@@ -26,7 +26,10 @@ class Task:
 
 
 def extract_tasks(lowered: Lowered) -> tuple[Task, ...]:
-    """Return the module's distinct Tasks in the order in which ``main`` first calls them."""
+    """Return the module's distinct Tasks in the order in which ``main`` first calls them.
+
+    Raises RuntimeError if two different Tasks have the same key.
+    """
     found: dict[str, Task] = {}
     for variable in called_functions(lowered.mod):
         mod = normalised(lowered.mod[variable])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 WHOLE = frozenset({"device"})
-"""The keys whose maps are alternatives: one replaces the other, because a merge by key would mix them."""
+"""The keys whose maps are alternatives. One map replaces the other, because a merge by key would mix them."""
 
 
 def merge_maps(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Return ``own`` on top of ``defaults``; maps are merged at every depth, lists and scalars are replaced."""
+    """Return ``defaults`` overridden by ``own``. Maps are merged at every depth; lists and scalars are replaced."""
     merged = dict(defaults)
     for key, value in own.items():
         below = defaults.get(key)

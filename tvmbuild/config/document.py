@@ -18,10 +18,10 @@ from tvmbuild.config.mistakes import KeyPath, Mistake, Position, show_value
 from tvmbuild.config.syntax import MAX_DEPTH, SyntaxMistake, compose
 
 MAX_VALUES = 200_000
-"""The most values after the expansion of aliases."""
+"""The largest number of values after the expansion of aliases."""
 
 MAX_DIGITS = 300
-"""The most digits of an integer; longer ones become floats, since Python refuses to convert thousands of digits."""
+"""The largest number of digits of an integer. Longer ones become floats, because Python refuses to convert them."""
 
 _TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 _MERGE = "<<"
@@ -36,14 +36,17 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\
 
 @dataclass(frozen=True)
 class Document:
-    """The data of a file as dict, list, str, int, float, bool and None; messages name the file ``file``."""
+    """The data of one YAML file as dict, list, str, int, float, bool and None, with positions and mistakes."""
 
     file: str
+    """The name of the file in messages."""
     data: Any = None
     keys: dict[KeyPath, Position] = field(default_factory=dict)
+    """The position of each key."""
     values: dict[KeyPath, Position] = field(default_factory=dict)
+    """The position of each value."""
     texts: dict[KeyPath, str] = field(default_factory=dict)
-    """Numbers as they are written, because a version 2.30 is not 2.3."""
+    """The text of each number as it is written, because the version 2.30 is not 2.3."""
     mistakes: list[Mistake] = field(default_factory=list)
 
     def report(self, path: KeyPath, what: str, expected: str | None = None, nearest: str | None = None) -> None:
@@ -51,15 +54,15 @@ class Document:
         self.mistakes.append(Mistake(self.file, self.value_position(path), path, what, expected, nearest))
 
     def report_key(self, path: KeyPath, what: str, expected: str | None = None, nearest: str | None = None) -> None:
-        """Add a mistake at the key of ``path``."""
+        """Add a mistake at the key of ``path``, or at the nearest key above that is written in the file."""
         self.mistakes.append(Mistake(self.file, self.key_position(path), path, what, expected, nearest))
 
     def value_position(self, path: KeyPath) -> Position:
-        """Return the position of the value."""
+        """Return the position of the value at ``path``, or of its key if the file has no value there."""
         return self.values[path] if path in self.values else self.key_position(path)
 
     def key_position(self, path: KeyPath) -> Position:
-        """Return the position of the key, of the list's item, or of the containing value."""
+        """Return the position of the key or list item at ``path``, or of the nearest value around it in the file."""
         while path:
             if path in self.keys:
                 return self.keys[path]
@@ -69,7 +72,7 @@ class Document:
         return Position()
 
     def part(self, path: KeyPath, key: str, default: Any) -> Any:
-        """Return the value of ``key`` in the map at ``path``; the default if it is absent or has mistakes."""
+        """Return the value of ``key`` in the map at ``path``, or the default if it is absent or has mistakes."""
         if not self.is_sound((*path, key)):
             return default
         value = self.data
@@ -99,7 +102,7 @@ def read_document(path: Path, name: str) -> Document:
 
 
 class _Reader:
-    """Turns nodes into data; an anchor's content has the anchor's positions wherever it is used."""
+    """A converter of YAML nodes to data. Values of an alias have the positions of the anchor's contents."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -158,7 +161,7 @@ class _Reader:
         return data
 
     def collect_pairs(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-        """Return the mapping's keys, then those of merged mappings that it lacks."""
+        """Return the mapping's keys with their nodes, and those of merged mappings (`<<`) that it lacks."""
         pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         merged: list[yaml.Node] = []
         for key, value in node.value:

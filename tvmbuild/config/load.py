@@ -21,22 +21,28 @@ HINT = "`tvmbuild schema models` and `tvmbuild schema targets` print every key."
 
 
 def load_project(root: Path) -> Project:
-    """Return both files as values; raise one TvmbuildError that lists every mistake of both.
+    """Return both files as values. Raises one TvmbuildError that lists every mistake of both.
 
-    This reads the YAML files and the targets' locks, checks whether sources exist, and imports no tvm.
+    This reads the YAML files and the targets' locks, checks whether sources exist, and does not import tvm.
     """
     project, _ = _load(root)
     return project
 
 
 def load_questions(root: Path) -> dict[str, Questions]:
-    """Return each target's questions to its lock, empty for most; raise as load_project does."""
+    """Return the settings that each target leaves to its lock, which are none for most targets.
+
+    Raises TvmbuildError as `load_project` does.
+    """
     _, document = _load(root)
     return {name: find_questions(data) for name, data in document.data["targets"].items()}
 
 
 def load_targets(root: Path) -> dict[str, dict[str, Any]]:
-    """Return the targets of targets.yaml alone as plain data, with its defaults in each; raise as load_project does."""
+    """Return the targets of targets.yaml as plain data, each with the file's defaults. models.yaml is not read.
+
+    Raises TvmbuildError as `load_project` does.
+    """
     document = _read(root.absolute(), TARGETS_YAML, "targets")
     make_targets(document, root.absolute())
     _refuse_mistakes(document)
@@ -75,7 +81,7 @@ def _names(document: Document) -> tuple[str, ...]:
 
 
 def _sort(mistakes: list[Mistake]) -> list[Mistake]:
-    """Return the mistakes in the file's order, each place and cause once (an anchor is read at every use)."""
+    """Return the mistakes in the file's order, one for each place and cause, because an anchor is read at every use."""
     ordered = sorted(mistakes, key=lambda mistake: (mistake.position, str(mistake)), reverse=True)
     unique = {(mistake.position, mistake.what, mistake.expected): mistake for mistake in ordered}
     return list(reversed(unique.values()))

@@ -10,7 +10,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A place in a file; both count from 1."""
+    """A position in a file. Line and column count from 1."""
 
     line: int = 1
     column: int = 1
@@ -18,17 +18,20 @@ class Position:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing to correct."""
+    """One mistake in a YAML file."""
 
     file: str
     position: Position
     path: KeyPath
     what: str
+    """The fault, in words."""
     expected: str | None = None
+    """The expected value, in words."""
     nearest: str | None = None
+    """The valid word that was probably meant."""
 
     def __str__(self) -> str:
-        """Return one line: where: key: the fault; expected …; did you mean "…"? (if there is one)."""
+        """Return the mistake in one line: position, key, fault and, if known, expected value and nearest word."""
         where = f"{self.file}:{self.position.line}:{self.position.column}: "
         key = f"{show_path(self.path)}: " if self.path else ""
         expected = f"; expected {self.expected}" if self.expected else ""
@@ -50,7 +53,7 @@ def show_path(path: KeyPath) -> str:
 
 
 def show_value(value: object) -> str:
-    """Return the value in a few words for a message."""
+    """Return the value in a few words, for a message."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -64,6 +67,6 @@ def show_value(value: object) -> str:
 
 
 def list_words(words: Iterable[str], last: str = "or") -> str:
-    """Return `a, b or c`."""
+    """Return the words as a list in a sentence: `a, b or c`. ``last`` is the last conjunction."""
     items = list(words)
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}"

@@ -26,7 +26,7 @@ _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
 def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple[ModelSpec, ...]:
     """Return the valid models and report the mistakes of the others.
 
-    ``targets`` are the names of all targets, to find globs without a match; if empty, nothing is checked.
+    ``targets`` are the names of all targets, to find globs without a match. If it is empty, globs are not checked.
     """
     if not isinstance(document.data, dict):
         return ()
@@ -50,7 +50,7 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
 
 
 def _check_files(document: Document, root: Path, path: KeyPath, own: dict[str, Any]) -> None:
-    """Report missing files; those of a disabled model may be absent."""
+    """Report missing files of a model. The files of a disabled model may be absent."""
     required = own.get("enabled", True) is not False
     check_source(document, root, (*path, "source"), own.get("source"), must_exist=required)
     labels = document.part(path, "labels", None)
@@ -81,7 +81,7 @@ def _check_preprocess(document: Document, path: KeyPath, own: dict[str, Any]) ->
 
 
 def _check_globs(document: Document, path: KeyPath, own: dict[str, Any], targets: Sequence[str]) -> None:
-    """Report a glob that matches no target: a misspelling, or a removed target."""
+    """Report each glob that matches no target, because it is misspelt or the target was removed."""
     if not targets or not isinstance(own.get("targets"), dict):
         return
     for side in ("include", "exclude"):

@@ -18,7 +18,7 @@ def relative_path(root: Path, text: str) -> str:
 
 
 def check_file(document: Document, root: Path, path: KeyPath, text: str, *, must_exist: bool) -> None:
-    """Report a path that is absolute and outside the project, or that names no file."""
+    """Report a path that is absolute and outside the project or, if ``must_exist``, that is not a file."""
     if Path(text).is_absolute() and not Path(text).is_relative_to(root):
         what = f"{show_value(text)} is an absolute path outside the project"
         document.report(path, what, "a path relative to the project's folder")
@@ -37,7 +37,7 @@ def check_file(document: Document, root: Path, path: KeyPath, text: str, *, must
 
 
 def list_pictures(root: Path, pattern: str) -> list[str]:
-    """Return the files that the glob matches, sorted; paths inside the project are relative to its root."""
+    """Return the files that the glob matches, sorted. Their paths are relative to the project's root."""
     found = (Path(name) for name in glob.glob(str(root / pattern), recursive=True))  # noqa: PTH207 - that refuses absolute ones
     files = sorted(path for path in found if path.is_file())
     return [Path(os.path.relpath(path, root)).as_posix() for path in files]

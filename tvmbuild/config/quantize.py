@@ -14,7 +14,7 @@ from tvmbuild.config.samples import find_samples
 
 
 def make_quantize(root: Path, model: dict[str, Any]) -> Quantize | None:
-    """Return the model's quantisation; None if it has none."""
+    """Return the model's quantisation, or None if it has none."""
     data = model.get("quantize")
     if data is None:
         return None
@@ -28,7 +28,7 @@ def make_quantize(root: Path, model: dict[str, Any]) -> Quantize | None:
 
 
 def check_quantised(document: Document, models: Iterable[ModelSpec], targets: Iterable[TargetSpec]) -> None:
-    """Report models with a quantisation that no target, enabled or not, uses."""
+    """Report models with a quantisation that no target uses, whether enabled or not."""
     integers = [target.name for target in targets if target.precision == "int8"]
     for model in models:
         if model.quantize is not None and not any(model.includes(name) for name in integers):

@@ -13,9 +13,9 @@ Kind = Literal["images", "inputs"]
 
 
 def check_samples(document: Document, root: Path, path: KeyPath, own: dict[str, Any]) -> None:
-    """Report missing files, and pictures for a model without `preprocess`.
+    """Report missing files of real inputs, and pictures for a model without `preprocess`.
 
-    ``path`` is the path of the map with `images` or `inputs`, in the model ``own``.
+    ``path`` leads to the map with `images` or `inputs`. ``own`` is the map of the whole model.
     """
     data: Any = own
     for key in path[2:]:
@@ -33,7 +33,7 @@ def check_samples(document: Document, root: Path, path: KeyPath, own: dict[str, 
 
 
 def find_samples(root: Path, data: dict[str, Any]) -> tuple[Kind, tuple[str, ...]]:
-    """Return the kind, and the files, relative to the project's root."""
+    """Return the kind of real inputs, and the paths of their files relative to the project's root."""
     if "inputs" in data:
         return "inputs", (relative_path(root, data["inputs"]),)
     found = (path for glob in data["images"] for path in list_pictures(root, glob))

@@ -1,4 +1,4 @@
-"""The check of a Document against its JSON Schema: jsonschema finds the violations, `explain` words them."""
+"""The check of a Document against its JSON Schema. jsonschema finds the violations, and EXPLAIN words them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ def schema_text(name: str) -> str:
 
 @cache
 def load_schema(name: str) -> dict[str, Any]:
-    """Return that schema with every `$ref` replaced by its content, because following them takes half of a check."""
+    """Return the schema of `schema_text` with every `$ref` replaced by its content.
+
+    Following the references would take half of the time of a check. The branches of `device:` come from the table of
+    devices.
+    """
     schema: dict[str, Any] = json.loads(schema_text(name))
     definitions = schema["$defs"]
     if "device" in definitions:
@@ -48,9 +52,9 @@ def load_schema(name: str) -> dict[str, Any]:
 
 
 def list_device_branches(words: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the branches of `device:` from the table of devices: ``words`` with the kinds' names, and maps for others.
+    """Return the branches of `device:`: one for the names of kinds without options, and a map for each other kind.
 
-    The shipped file, which editors read, has the same content.
+    ``words`` is the branch for the names. The shipped file, which editors read, has the same content.
     """
     names = [name for name, kind in DEVICES.items() if kind.schema is None]
     return [
@@ -70,22 +74,22 @@ def list_device_branches(words: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def check_schema(document: Document, name: str) -> None:
-    """Report every violation of the schema."""
+    """Report every violation of the schema as a mistake of the document."""
     validator = jsonschema.Draft202012Validator(load_schema(name))
     broken = {mistake.path for mistake in document.mistakes}
     seen = set()
     for violation in _list_violations(validator.iter_errors(document.data)):
         if violation.keyword == "required" and violation.path in seen:
-            continue  # jsonschema reports each missing key; explain reports them all at the first
+            continue  # jsonschema reports each missing key, and the first report here has all of them
         if violation.keyword == "type" and violation.path in broken:
-            continue  # an alias of itself has no type
+            continue  # an alias that contains itself has no type, and is reported already
         if violation.keyword == "required":
             seen.add(violation.path)
         EXPLAIN.get(violation.keyword, explain_other)(document, violation)
 
 
 def _list_violations(errors: Iterable[ValidationError]) -> Iterator[Violation]:
-    """Yield the violations; for anyOf and oneOf those of the branch that was meant."""
+    """Yield the violations. For anyOf and oneOf, yield those of the branch that the user meant, if that is clear."""
     for error in errors:
         branches: Any = error.validator_value
         branch = _choose_branch(branches, error.instance) if error.validator in ("anyOf", "oneOf") else None
@@ -105,7 +109,10 @@ def _list_violations(errors: Iterable[ValidationError]) -> Iterator[Violation]:
 
 
 def _choose_branch(branches: list[dict[str, Any]], value: object) -> int | None:
-    """Return the branch whose leading key the map has; None if the value is not a map or no single branch fits."""
+    """Return the index of the branch whose first required key is in the map.
+
+    Return None if the value is not a map, or if not exactly one branch fits.
+    """
     if not isinstance(value, dict):
         return None
     fits = [i for i, branch in enumerate(branches) if "required" in branch and branch["required"][0] in value]

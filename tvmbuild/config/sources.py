@@ -14,7 +14,7 @@ from tvmbuild.config.named_files import check_file, relative_path
 
 
 def check_source(document: Document, root: Path, path: KeyPath, data: object, *, must_exist: bool) -> None:
-    """Report missing files, and a parameter that is given twice."""
+    """Report missing files of a source, and a parameter of an export that is given twice."""
     if not isinstance(data, dict) or not document.is_sound(path):
         return
     if "path" in data:
@@ -30,7 +30,7 @@ def check_source(document: Document, root: Path, path: KeyPath, data: object, *,
 
 
 def make_source(root: Path, data: dict[str, Any]) -> Source:
-    """Return the source; a model's `source` and its `files` differ in the schema alone."""
+    """Return the Source of a model's `source`, or of an entry of `files`, which differs only in the schema."""
     sha256 = data.get("sha256")
     sha256 = sha256.lower() if sha256 else None
     if "url" in data:

@@ -1,4 +1,4 @@
-"""The conversion of YAML text to nodes; each way in which a file is not YAML has its own message."""
+"""The conversion of YAML text to nodes. Each way in which a file is not YAML has its own message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class SyntaxMistake(Exception):  # noqa: N818 - a mistake of the user, not an error
-    """The mistake that the file is not a YAML document."""
+    """The exception that the file is not a YAML document."""
 
     def __init__(self, position: Position, what: str, expected: str | None = None) -> None:
         super().__init__(what)
@@ -24,18 +24,18 @@ class SyntaxMistake(Exception):  # noqa: N818 - a mistake of the user, not an er
 
 
 class _Loader(_FastLoader):  # type: ignore[misc]  # the base is chosen at run time
-    """Composes nodes; the caller decides the meaning of plain scalars (no YAML 1.1 guesses)."""
+    """A loader that composes nodes and leaves the types of plain scalars to the caller, without YAML 1.1's guesses."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 - PyYAML's class attribute
 
 
 def compose(path: Path) -> yaml.Node:
-    """Return the root node of the file's only document; raise SyntaxMistake."""
+    """Return the root node of the file's only document. Raises SyntaxMistake if the file is not YAML."""
     text = _read_text(path)
     try:
         node = _compose_with(_Loader, text)
     except yaml.YAMLError:
-        try:  # libyaml words its errors differently, so always show the Python parser's
+        try:  # libyaml words its errors differently, so always show the error of the Python parser
             node = _compose_with(yaml.SafeLoader, text)
         except yaml.YAMLError as error:
             raise _explain(error, text) from None
@@ -78,16 +78,17 @@ def _position_after(text: str) -> Position:
 
 
 def _may_nest_deeply(text: str) -> bool:
-    """Return, from a cheap upper bound, whether the depth may exceed the limit."""
+    """Return whether the nesting may exceed the limit. The test is a cheap upper bound."""
     brackets = text.count("[") + text.count("{")
     longest = max(len(line) for line in text.split("\n"))
     return brackets > 500 or longest > 500
 
 
 def _refuse_deep_nesting(loader_class: Any, text: str) -> None:
-    """Raise at the first value that lies too deep: PyYAML's composers recurse, the C one until the process dies.
+    """Raise SyntaxMistake at the first value that is nested too deeply.
 
-    libyaml from 0.2.6 refuses 1,000 levels within its read-ahead, before it reports the first of them.
+    PyYAML's composers recurse, and the C composer recurses until the process dies. libyaml from 0.2.6 itself refuses
+    1,000 levels while it reads ahead, before it reports the first of them.
     """
     depth = 0
     for event in yaml.parse(text, Loader=loader_class):

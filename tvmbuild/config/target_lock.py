@@ -14,21 +14,24 @@ from tvmbuild.base.specs import Attributes, freeze_attributes
 FORMAT = 1
 
 Questions = FrozenMap[str, str | int]
-"""The settings that a target leaves to its lock: from_device, mcpu, host.mcpu; for example {"mcpu": "native"}."""
+"""The settings that a target leaves to its lock, by name: from_device, mcpu, host.mcpu.
+
+An example is {"mcpu": "native"}.
+"""
 
 
 @dataclass(frozen=True)
 class TargetLock:
-    """The resolved attributes of the target and of its host, as TargetSpec has them."""
+    """The resolved attributes of a target and of its host, in the form of TargetSpec."""
 
     attributes: Attributes = FrozenMap()
     host: Attributes = FrozenMap()
 
 
 def read_lock(path: Path, name: str, asked: Questions) -> tuple[TargetLock, str | None]:
-    """Return the lock and None, or an empty lock and why the target cannot be used, with the remedy.
+    """Return the lock and None, or an empty lock and the reason why the target cannot be used, with the remedy.
 
-    A lock that was made for other questions than ``asked`` is not used.
+    A lock that was made for other settings than ``asked`` is not used.
     """
     remedy = f"run `tvmbuild target lock {name}` on the machine that has it"
     words = " and ".join(f"{key}: {value}" for key, value in asked.items())
@@ -46,7 +49,7 @@ def read_lock(path: Path, name: str, asked: Questions) -> tuple[TargetLock, str 
 
 
 def write_lock(path: Path, lock: TargetLock, asked: Questions) -> None:
-    """Publish the lock."""
+    """Write the lock to ``path``, with the settings ``asked`` that it answers."""
     value = {"format": FORMAT, "asked": asked, "attributes": lock.attributes, "host": lock.host}
     write_json(path, value)
 

@@ -51,14 +51,14 @@ def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
 
 
 def list_target_data(document: Document) -> dict[str, dict[str, Any]]:
-    """Return each target of a file without mistakes as written there, on top of the file's defaults."""
+    """Return each target as it is written in the file, with the file's defaults. The file must have no mistakes."""
     defaults = _with_text(document, ("defaults",), document.data.get("defaults", {}))
     targets = document.data["targets"].items()
     return {name: merge_maps(defaults, _with_text(document, ("targets", name), own)) for name, own in targets}
 
 
 def find_questions(data: dict[str, Any]) -> Questions:
-    """Return the settings that the target leaves to its lock."""
+    """Return the settings that the target leaves to its lock: `native` and `from_device`."""
     found = {
         "from_device": data.get("from_device"),
         "mcpu": data.get("mcpu"),
@@ -68,7 +68,7 @@ def find_questions(data: dict[str, Any]) -> Questions:
 
 
 def _with_text(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """Return ``data`` with glibc as it is written, 2.30 and not 2.3; report text that is not a version."""
+    """Return ``data`` with glibc as it is written, 2.30 and not 2.3. Report a text that is not a version."""
     here = (*path, "glibc")
     if here not in document.texts:
         return data
@@ -79,7 +79,7 @@ def _with_text(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[
 
 
 def _check_pinned(document: Document, path: KeyPath, data: dict[str, Any]) -> None:
-    """Report missing attributes without which the package would depend on the machine that builds it."""
+    """Report missing attributes, without which the package would depend on the machine that builds it."""
     name = document.part(path, "kind", None)
     if name not in TARGETS:
         return
@@ -106,7 +106,7 @@ def _check_triple(document: Document, path: KeyPath, data: dict[str, Any]) -> No
 
 
 def _check_precision(document: Document, path: KeyPath, target: TargetSpec) -> None:
-    """Report a precision that the hardware does not compute in; this may depend on the target's lock."""
+    """Report a precision that the hardware does not support. The answer may depend on the target's lock."""
     if target.precision in {"fp32", "int8"} or target.unresolved is not None:
         return
     problem = target_kind(target.kind).explain_precision(target.precision, target.attributes)
@@ -147,7 +147,7 @@ def _pick(data: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
 
 
 def _overlay(locked: Attributes, data: dict[str, Any]) -> Attributes:
-    """Return the attributes of the YAML, except `native`, on top of the lock's, sorted."""
+    """Return the lock's attributes overridden by those of the YAML file, except `native`, sorted by name."""
     stated = {key: _freeze(value) for key, value in data.items() if not (key == "mcpu" and value == "native")}
     return FrozenMap(sorted({**locked, **stated}.items()))
 

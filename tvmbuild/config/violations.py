@@ -1,4 +1,4 @@
-"""The violations of a schema in words: the expected value, and the nearest valid word."""
+"""The violations of a schema, in words: the expected value, and the nearest valid word."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPES = {
 }
 _YAML_1_1 = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 MANY = 12
-"""The number of valid keys above which a list helps nobody; the documentation has it."""
+"""The number of valid keys above which a message does not list them, because the documentation does."""
 
 _SYNONYMS = {
     "arm64": "aarch64",
@@ -41,12 +41,12 @@ _SYNONYMS = {
 
 @dataclass(frozen=True)
 class Violation:
-    """One value that breaks one keyword of the schema; ``wanted`` is the keyword's value."""
+    """One value that violates one keyword of the schema. ``wanted`` is the keyword's value."""
 
     keyword: str
     wanted: Any
     schema: dict[str, Any]
-    """The schema that has the keyword."""
+    """The part of the schema that has the keyword."""
     path: KeyPath
     value: Any
     is_name: bool
@@ -79,7 +79,7 @@ def _explain_missing(document: Document, violation: Violation) -> None:
 
 
 def _as_clause(sentence: str) -> str:
-    """Return a schema's description as the end of a sentence: no full stop, no capital except of LLVM or ONNX."""
+    """Return a schema's description as the end of a sentence, without full stop and capital (except LLVM or ONNX)."""
     first = sentence[0] if sentence[1:2].isupper() else sentence[0].lower()
     return first + sentence[1:].rstrip(".")
 
@@ -149,7 +149,7 @@ def _explain_repeat(document: Document, violation: Violation) -> None:
 
 
 def _explain_branches(document: Document, violation: Violation) -> None:
-    """Name the keys that choose a branch, if none or several fit."""
+    """Report the keys that choose a branch, because none or several of them are present."""
     branches = violation.wanted
     leading = [str(branch["required"][0]) for branch in branches if "required" in branch]
     words = [str(word) for branch in branches for word in branch.get("enum", ())]
@@ -175,7 +175,7 @@ def _explain_branches(document: Document, violation: Violation) -> None:
 
 
 def explain_other(document: Document, violation: Violation) -> None:
-    """Report in jsonschema's own words, for keywords that the table below does not have."""
+    """Report a violation in jsonschema's own words, for keywords that EXPLAIN does not have."""
     document.report(violation.path, violation.message)
 
 

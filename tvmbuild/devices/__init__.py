@@ -1,1 +1,1 @@
-"""The devices on which packages and candidates run."""
+"""The devices that run packages and time the candidates of a search."""

@@ -1,4 +1,7 @@
-"""The answers of a local child process that stands for a process on a board. The parent's end is `conversation.py`."""
+"""The channel by which a local child process that represents a process on a board answers its parent.
+
+`conversation.py` is the parent's end.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ BEAT_S = 10.0
 
 
 class Answers:
-    """The real stdout, which takes one JSON object a line. Any thread may write."""
+    """A writer of answers to the original stdout, one JSON object per line. Any thread may use it.
+
+    From its construction, everything else that the process writes to stdout goes to stderr.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +29,7 @@ class Answers:
         os.dup2(2, 1)  # all output of libraries goes to stderr
 
     def put(self, value: Mapping[str, object]) -> None:
-        """Write one answer."""
+        """Write one answer as a line of JSON."""
         with self._lock:
             self._file.write(json.dumps(value) + "\n")
             self._file.flush()
@@ -34,7 +40,7 @@ class Answers:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Send the parent a sign of life every BEAT_S seconds while the block waits."""
+        """Send the parent a sign of life every BEAT_S seconds until the context ends."""
         over = threading.Event()
 
         def beat() -> None:
@@ -50,6 +56,6 @@ class Answers:
             thread.join()
 
     def fail(self, error: TvmbuildError) -> None:
-        """Report an error to the parent and end the process, even if another call does not return."""
+        """Report the error to the parent and end the process at once, even if another thread hangs in a call."""
         self.put({"error": error.message, "hint": error.hint, "lost": isinstance(error, DeviceLostError)})
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Timers of a search's candidates: the interface, and worker processes on this machine."""
+"""Timers of a search's candidates: the interface, and an implementation with worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -18,28 +18,31 @@ USES_PER_WORKER = 400
 
 
 class NoDeviceError(TvmbuildError):
-    """No device is left that could time a candidate."""
+    """The error of a search that has lost all devices that could time its candidates."""
 
 
 class CandidateTimer(Protocol):
-    """A timer of candidates. Several threads may call it at once."""
+    """A timer of candidates, which are shared libraries, given by their paths. Several threads may call it at once."""
 
     @property
     def width(self) -> int:
-        """Return the number of candidates that it times at once."""
+        """Return the number of candidates that the timer times at the same time."""
 
     def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
-        """Return samples in seconds. Raises the error of a candidate that failed, TimeoutError if it hung."""
+        """Time a candidate and return its samples, in seconds per call.
+
+        Raises the candidate's error if it fails, and TimeoutError if it hangs.
+        """
 
     def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-        """Compare the outputs as `compare_libraries` does."""
+        """Return how the outputs of ``library`` differ from those of ``workload``, or None. See `compare_libraries`."""
 
     def close(self) -> None:
-        """End all processes, also those that work."""
+        """End all processes, including those that are timing a candidate."""
 
 
 class LocalTimer:
-    """A timer with one worker process, which is bound to ``cores``."""
+    """A timer of CPU candidates with one worker process, which is bound to ``cores``."""
 
     width = 1
 
@@ -48,27 +51,30 @@ class LocalTimer:
         self._pool = start_pool(cores, 1, timeout_s)
 
     def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
-        """Time one library."""
+        """Time a candidate in the worker process and return its samples, in seconds per call.
+
+        Raises TimeoutError if the process gives no answer in time.
+        """
         try:
             return list(self._pool.submit(time_candidate, library, arguments, timing).result())
         except TimeoutError as error:
             raise TimeoutError(f"no answer within {self._timeout_s} s") from error
 
     def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-        """Compare a library's outputs with the workload's."""
+        """Return how the outputs of ``library`` differ from those of ``workload``, or None if they agree."""
         fault: str | None = self._pool.submit(compare_libraries, workload, library, arguments).result()
         return fault
 
     def close(self) -> None:
-        """End the process."""
+        """End the worker process."""
         self._pool.shutdown()
 
 
 class WorkerPool(PopenPoolExecutor):  # type: ignore[misc]  # TVM has no types
-    """TVM's process pool, but a shutdown ends the processes at once, also those that work.
+    """TVM's process pool with a shutdown that ends all processes at once, including busy ones.
 
-    TVM's own pool waits for the answer of a process that works. It waits at most a second for the end of a process that
-    it killed, which leaves zombies on a busy machine. https://github.com/apache/tvm `support/popen_pool.py`
+    TVM's own pool (`support/popen_pool.py` in https://github.com/apache/tvm) waits for the answers of busy processes.
+    It waits at most a second for the end of a process that it killed, which leaves zombies on a busy machine.
     """
 
     def shutdown(self, wait: bool = True) -> None:
@@ -93,7 +99,7 @@ class _Worker(PopenWorker):  # type: ignore[misc]
         super().join()
 
     def interrupt(self) -> None:
-        """Kill the process. A thread that waits for its answer gets an error."""
+        """Kill the process. A thread that waits for an answer of the process gets an error."""
         process = self._proc
         if process is not None:
             kill_child_processes(process.pid)
@@ -101,7 +107,7 @@ class _Worker(PopenWorker):  # type: ignore[misc]
 
 
 def start_pool(cores: Sequence[int], workers: int, timeout_s: int) -> WorkerPool:
-    """Return a pool of worker processes that are bound to ``cores``."""
+    """Return a pool of ``workers`` processes that are bound to ``cores``. A job fails after ``timeout_s`` seconds."""
     return WorkerPool(
         max_workers=workers,
         timeout=timeout_s,

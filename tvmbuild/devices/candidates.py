@@ -20,26 +20,26 @@ from tvmbuild.base.processes import die_with_parent
 from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
 
 TOLERANCE = 1e-3
-"""The tolerance relative to an output's largest magnitude. Reordered sums stay far below it, errors far above."""
+"""The allowed error relative to an output's largest magnitude. Reordered sums err far less, wrong code far more."""
 HALF_TOLERANCE = 1e-2
-"""The tolerance of float16, whose last bit is 1/1000: each rounding of a fused chain may go the other way."""
+"""The allowed error for float16, which has 3 digits. Each rounding in a chain of fused operators may differ."""
 STEADY = 1.1
-"""Samples agree if the slowest takes at most this factor of the fastest."""
+"""Samples agree if the largest is at most this many times the smallest."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The timing of one candidate: ``repeat`` samples of at least ``number`` calls and ``min_repeat_ms`` each."""
+    """The parameters for timing a candidate: ``repeat`` samples of at least ``number`` calls and ``min_repeat_ms``."""
 
     number: int
     repeat: int
     min_repeat_ms: int
     enough_s: float = float("inf")
-    """If the first sample takes longer, the candidate cannot win and no other sample is taken."""
+    """The time of a call, in seconds, above which the candidate cannot win: then only the first sample is taken."""
 
 
 def start_worker(cores: Sequence[int]) -> None:
-    """Initialise a worker process and bind it to ``cores``."""
+    """Initialise this process as a worker: bind it to ``cores``, and let it end when its parent dies."""
     die_with_parent()
     # Ctrl-C reaches the whole process group; the tuner decides when its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -52,9 +52,10 @@ Argument = tuple[str, tuple[int, ...]]
 
 
 def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing, kind: str = "cpu") -> list[float]:
-    """Load the library and time its function on random ``arguments`` on the device. Returns samples in seconds.
+    """Load the library and time its function on random ``arguments`` on a device of ``kind``.
 
-    If the samples disagree, another program ran on these cores, and the samples are taken once more.
+    Returns the samples in seconds per call. If they disagree, another program probably used the cores, and as many
+    samples are taken once more.
     """
     import tvm  # noqa: PLC0415
     import tvm_ffi  # noqa: PLC0415
@@ -86,7 +87,10 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
 
 @lru_cache(maxsize=4)
 def make_tensors(arguments: tuple[Argument, ...], device: str = "cpu") -> list[Any]:
-    """Return tensors, filled once for all candidates of a Task because filling takes longer than timing a candidate."""
+    """Return tensors for ``arguments`` on the device: random floating-point numbers, and zeros for integers.
+
+    They are cached for all candidates of a Task, because filling them takes longer than timing a candidate.
+    """
     import tvm  # noqa: PLC0415
 
     # The function is missing where only the runtime library is installed, as on boards.
@@ -106,10 +110,10 @@ def make_tensors(arguments: tuple[Argument, ...], device: str = "cpu") -> list[A
 
 
 def compare_libraries(workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-    """Run the functions of both libraries on the same random inputs. Returns how ``library`` differs, or None.
+    """Run the functions of both libraries on the same random inputs and return how the outputs of ``library`` differ.
 
-    None means that they agree, or that ``workload`` cannot run because only lld linked it. Raises if ``library`` cannot
-    run.
+    Returns None if the outputs agree, or if ``workload`` cannot run because only lld linked it. Raises RuntimeError or
+    OSError if ``library`` cannot run.
     """
     inputs = draw_inputs(arguments)
     try:
@@ -122,7 +126,7 @@ def compare_libraries(workload: str, library: str, arguments: tuple[Argument, ..
 def run_library(
     library: str, inputs: Sequence[np.ndarray[Any, Any]], device: str = "cpu"
 ) -> list[np.ndarray[Any, Any]]:
-    """Run the library's function on the device and return its arguments after the run."""
+    """Run the library's function once on a device of the kind ``device`` and return all arguments after the run."""
     import tvm  # noqa: PLC0415
     import tvm_ffi  # noqa: PLC0415
 
@@ -133,7 +137,10 @@ def run_library(
 
 
 def describe_difference(want: Sequence[np.ndarray[Any, Any]], got: Sequence[np.ndarray[Any, Any]]) -> str | None:
-    """Return how the arguments differ after a run, or None if they agree."""
+    """Return a phrase about the first argument that differs after a run, or None if all agree within the tolerance.
+
+    ``want`` has the correct arguments, and ``got`` those to check. Floating-point arguments have a tolerance.
+    """
     for index, (right, value) in enumerate(zip(want, got, strict=True)):
         if right.dtype.kind != "f":
             if not np.array_equal(right, value):
@@ -148,7 +155,10 @@ def describe_difference(want: Sequence[np.ndarray[Any, Any]], got: Sequence[np.n
 
 
 def draw_inputs(arguments: Sequence[Argument]) -> list[np.ndarray[Any, Any]]:
-    """Return random arrays. Integers are zeros: they may be indices, and random indices would read out of bounds."""
+    """Return an array for each argument: random numbers in [-1, 1) for floating-point types, zeros for all others.
+
+    Integers may be indices, and random indices would read out of bounds.
+    """
     drawn = []
     for seed, (dtype, shape) in enumerate(arguments):
         if np.dtype(dtype).kind == "f":

@@ -1,4 +1,4 @@
-"""A child process that reads one JSON object a line and answers each with one."""
+"""The parent's end of a conversation with a child process: one JSON object per line for commands and for answers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from tvmbuild.base.processes import neutral_folder
 from tvmbuild.errors import TvmbuildError
 
 CALL_LIMIT_S = 120.0
-"""The time limit of one call, in seconds. A slower process counts as hung: it blocks the device for others."""
+"""The time limit of one call, in seconds. A slower process counts as hung, because it blocks the device for others."""
 
 
 class DeviceLostError(TvmbuildError):
-    """The device went away during a command. The caller may repeat the command."""
+    """The error of a device that became unreachable during a command. The caller may repeat the command."""
 
 
 class Conversation:
-    """A running child process. Messages name what it runs by ``what``."""
+    """A running child process that answers commands.
+
+    ``errors`` is the file that receives its stderr. ``what`` is a phrase for messages that names what it runs.
+    """
 
     def __init__(self, process: subprocess.Popen[str], errors: IO[str], what: str) -> None:
         self._process = process
@@ -37,7 +40,11 @@ class Conversation:
         self.pid = process.pid
 
     def read(self, limit_s: float) -> dict[str, object]:
-        """Return the next answer. Each sign of life starts ``limit_s`` anew."""
+        """Return the next answer. Each sign of life of the process starts the time limit ``limit_s`` anew.
+
+        Raises TvmbuildError if the process answers with an error, dies, or exceeds the limit; DeviceLostError if its
+        answer is that the device was lost.
+        """
         answer: dict[str, object] = {"alive": True}
         while "alive" in answer:
             answer = json.loads(self._read_line(limit_s))
@@ -47,7 +54,11 @@ class Conversation:
         return answer
 
     def ask(self, command: Mapping[str, object], calls: int = 1) -> dict[str, object]:
-        """Send a command and return the answer. A sign of life comes at least every ``calls`` calls of the model."""
+        """Send a command and return the answer. Raises like :meth:`read`.
+
+        The process may need ``calls`` calls of the model between two signs of life: the time limit is multiplied by
+        this number.
+        """
         if self._process.stdin is None:
             raise TypeError("a worker has no stdin")
         with contextlib.suppress(BrokenPipeError):  # the next read reports why it died
@@ -56,11 +67,11 @@ class Conversation:
         return self.read(CALL_LIMIT_S * calls)
 
     def signal(self, number: int) -> None:
-        """Send the process a signal, unless it has ended."""
+        """Send the signal ``number`` to the process, unless it has ended."""
         self._process.send_signal(number)
 
     def close(self) -> None:
-        """Kill the process, also while it works."""
+        """Kill the process, even while it works, and wait for its end."""
         self._process.kill()
         with contextlib.suppress(OSError):  # stdin's buffer, when the process is gone
             if self._process.stdin is not None:
@@ -112,7 +123,10 @@ def _signal_name(number: int) -> str:
 
 @contextmanager
 def converse(command: Sequence[str], variables: Mapping[str, str], what: str) -> Iterator[Conversation]:
-    """Start a program with more environment ``variables``, and end it when the context ends."""
+    """Start a program with additional environment ``variables`` and yield the conversation with it.
+
+    The program is killed when the context ends.
+    """
     environment, pipe = {**os.environ, **variables}, subprocess.PIPE
     with neutral_folder() as folder, TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(

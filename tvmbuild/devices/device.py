@@ -1,4 +1,4 @@
-"""The interface of a device for callers that run packages on it."""
+"""The interface of an opened device, for callers that run packages on it."""
 
 from __future__ import annotations
 
@@ -13,37 +13,40 @@ from tvmbuild.devices.model_worker import Load, Worker
 
 
 class Watching(Protocol):
-    """A counter of the other work on the machine where packages run. It counts from its construction."""
+    """A counter of other programs' work on the machine that runs the packages. It counts from its construction."""
 
     def read(self) -> MachineState:
-        """Return the machine's state since construction."""
+        """Return the machine's state, with the work of other programs since construction."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A place where packages run."""
+    """An opened device, on which packages can run."""
 
     name: str
-    """The name in messages."""
+    """The device's name in messages."""
     start: Callable[[Load], AbstractContextManager[Worker]]
-    """Start a process that has a model loaded. On another machine it is the only one until it ends."""
+    """Starts a worker process that has a model loaded. A device on another machine runs only one worker at a time."""
     watch: Callable[[Sequence[Worker]], Watching]
-    """Watch the machine on which those workers run."""
+    """Starts to count the work of programs other than the given workers on the machine that runs these workers."""
     here: bool = True
-    """Whether this machine's cores do the work, so that its lock must be held."""
+    """Whether the packages run on this machine, so that its lock must be held."""
     emulated: bool = False
-    """Whether its times mean nothing."""
+    """Whether the device is emulated, so that times on it mean nothing."""
     profiles: bool = True
-    """Whether it can time each operator."""
+    """Whether the device can time each operator of a package."""
 
     @property
     def takes_baselines(self) -> bool:
-        """Return whether other runtimes can be timed in turns with a package."""
+        """Return whether other runtimes can be timed in turns with a package: only on this machine itself."""
         return self.here and not self.emulated
 
     @contextmanager
     def hold(self, *, exclusive: bool) -> Iterator[None]:
-        """Hold this machine's lock if its cores do the work. A worker holds any other device while it runs."""
+        """Hold this machine's lock if the packages run here.
+
+        The lock of any other device is held by its worker while the worker runs.
+        """
         if not self.here:
             yield
             return

@@ -1,8 +1,8 @@
-"""The interface of every kind of device, one class for each caller. `devices/table.py` lists the kinds.
+"""The interface of a kind of device, with one abstract class for each caller. `devices/table.py` lists the kinds.
 
-A method with a default need not be implemented. The cluster's questions are in `cluster/kinds.py`.
-Neither this module nor a kind's module imports TVM until a device is opened or used for timing: the planner imports
-them too.
+A kind need not implement a method that has a default. The resources that a kind takes on a cluster are in
+`cluster/kinds.py`. Neither this module nor a kind's module imports TVM before a device is opened or used for timing,
+because the planner imports these modules too.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ Spec = TypeVar("Spec", bound=DeviceSpec)
 
 @dataclass(frozen=True)
 class Code:
-    """Code that is to run on a device: the target's kind, and the attributes of the CPU that calls it."""
+    """The requirements of code that will run on a device."""
 
     kind: str
+    """The kind of the code's target: llvm, cuda, vulkan."""
     cpu: Attributes
+    """The target's attributes of the CPU that runs the code, or that launches its kernels on a GPU."""
 
 
 class Cores(Protocol):
-    """The split of this machine's cores in a search."""
+    """The division of this machine's cores during a search."""
 
     @property
     def building(self) -> Sequence[int]:
@@ -45,86 +47,90 @@ class Cores(Protocol):
 
 
 class Named(ABC, Generic[Spec]):
-    """The questions of every caller. A method's ``kind`` is a target's: llvm, cuda, vulkan."""
+    """The methods for all callers. In all classes here ``kind`` is a target's kind: llvm, cuda or vulkan."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name in targets.yaml, equal to the specs' ``kind``."""
+        """The kind's name in targets.yaml, which equals the ``kind`` of its DeviceSpec class."""
 
 
 class Configured(Named[Spec]):
-    """The questions of the configuration and of `--device`."""
+    """The methods for the configuration and the option `--device`."""
 
     schema: ClassVar[Mapping[str, Any] | None] = None
-    """JSON Schema of the value below the name in targets.yaml. None: the kind has only a name."""
+    """The JSON Schema of the value below the kind's name in targets.yaml. None if the name has no value."""
     form: ClassVar[str | None] = None
-    """The syntax of the kind in `--device`. None: `--device` does not accept it."""
+    """The syntax of a device of this kind in `--device`. None if `--device` does not accept the kind."""
     form_note: ClassVar[str] = ""
-    """The text behind the form in messages, with a comma first. Empty: no text."""
+    """The text that follows ``form`` in messages. Unless it is empty, it begins with a comma."""
 
     @property
     @abstractmethod
     def about(self) -> str:
-        """The description in the schema."""
+        """The description of the kind in the JSON Schema of targets.yaml."""
 
     @abstractmethod
     def parse(self, value: Any, /) -> Spec:
-        """Return the device that a value of targets.yaml describes. ``value`` fits the schema."""
+        """Return the device that a value in targets.yaml describes. ``value`` must conform to ``schema``."""
 
     def read(self, _text: str, /) -> Spec | None:
-        """Return the device of `--device NAME:TEXT`, from the text. None: the text does not fit the form."""
+        """Return the device that the text in `--device NAME:TEXT` describes, or None if the text is not of ``form``."""
         return None
 
 
 class Planned(Named[Spec]):
-    """The questions of the planner."""
+    """The methods for the planner."""
 
     runs: ClassVar[bool] = True
-    """Whether packages run on it."""
+    """Whether devices of this kind run packages."""
     no_times: ClassVar[str | None] = None
-    """The reason why nothing is benchmarked on it, as the end of a sentence about a cell. None: it is benchmarked."""
+    """Why packages are not benchmarked on such devices, as the end of a sentence about a cell. None if they are."""
 
     def explain(self, _spec: Spec, _code: Code, _capabilities: Capabilities, /) -> str | None:
-        """Return why the code cannot run on it from here, with the remedy.
+        """Return why the code cannot run on the device when this machine uses it, with the remedy.
 
-        None: it can, or only the device itself can tell.
+        Returns None if it can run, or if only the device itself can tell.
         """
         return None
 
 
 class Tuned(Named[Spec]):
-    """The questions of the tuner. If the specs are not ``is_timed``, no candidate is timed and the defaults suffice.
+    """The methods for the tuner.
 
-    Otherwise a kind must implement `describe_timing`, `find_device_class`, `hold` and `make_timer`.
+    A kind whose DeviceSpec class has ``is_timed`` must implement `describe_timing`, `find_device_class`, `hold` and
+    `make_timer`. The tuner times no candidates on other kinds, for which the defaults suffice.
     """
 
     def describe_timing(self, _spec: Spec, /) -> str:
-        """Return where candidates are timed, as the end of a step's description, with a blank first."""
+        """Return where candidates are timed, as the end of a step's description. The text begins with a blank."""
         return f" (device {self.name}: records only)"
 
     def name_place(self, _spec: Spec, kind: str, /) -> str:
-        """Return the name of the place where candidates are timed. Places of the same name share their rates."""
+        """Return the name of the place where candidates are timed. Searches at the same place share measured rates."""
         return f"{kind} {self.name}"
 
     def has_usual_rates(self, _kind: str, /) -> bool:
-        """Return whether this machine's cores time the candidates, so that their usual rates are known."""
+        """Return whether candidates are timed on this machine's cores, for which usual tuning rates are known."""
         return False
 
     def frees_cores(self, _kind: str, /) -> bool:
-        """Return whether timing a candidate takes none of this machine's cores."""
+        """Return whether timing a candidate needs none of this machine's cores, so that all of them can build."""
         return False
 
     def find_device_class(self, _spec: Spec, _kind: str, _measured_on: str | None, /) -> str:
-        """Return the device class that records name. ``measured_on`` is the class that the target states."""
+        """Return the device class under which records are stored: the name of the CPU or GPU.
+
+        ``measured_on`` is the class that the target states in targets.yaml, or None.
+        """
         raise self._refuse()
 
     def hold(self, _spec: Spec, _kind: str, /) -> AbstractContextManager[None]:
-        """Hold the device on which candidates are timed."""
+        """Return a context that holds the lock of the device on which candidates are timed."""
         raise self._refuse()
 
     def make_timer(self, _spec: Spec, _kind: str, _threads: int, _cores: Cores, /) -> CandidateTimer | None:
-        """Return the timer of candidates. None: this machine's cores time them."""
+        """Return the timer of candidates, or None if this machine's cores time them."""
         raise self._refuse()
 
     def _refuse(self) -> ValueError:
@@ -132,20 +138,23 @@ class Tuned(Named[Spec]):
 
 
 class Run(Named[Spec]):
-    """The questions of callers that run packages."""
+    """The methods for callers that run packages."""
 
     def identify(self, _spec: Spec, _kind: str, /) -> dict[str, str] | None:
-        """Identify the hardware that latency depends on. None: it is not known, and no time is shared."""
+        """Return the properties of the hardware on which latency depends, as name → value.
+
+        Returns None if they are unknown. Then benchmark results are not shared through the cache.
+        """
         return None
 
     @abstractmethod
     def describe_use(self, spec: Spec, target: TargetSpec, /) -> str:
-        """Return the hardware on which the target's packages run, for the doctor."""
+        """Return a phrase for the hardware on which the target's packages run, for `tvmbuild doctor`."""
 
     @abstractmethod
     def open(self, spec: Spec, /) -> Device:
-        """Return the device. Raises TvmbuildError if packages cannot run on it."""
+        """Return the device, ready to run packages. Raises TvmbuildError if packages cannot run on it."""
 
 
 class DeviceKind(Configured[Spec], Planned[Spec], Tuned[Spec], Run[Spec]):
-    """A way to run packages."""
+    """A kind of device: the complete interface that each kind implements."""

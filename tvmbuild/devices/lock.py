@@ -1,4 +1,4 @@
-"""One lock for each device, shared by all processes and all clones of the project."""
+"""Locks of devices: one lock file per device, shared by all processes and all clones of the project."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tvmbuild.base.progress import report_progress
 
 @contextmanager
 def device_lock(device: str, *, exclusive: bool, quiet: bool = False) -> Iterator[None]:
-    """Hold the device's lock: exclusive for timing, shared for work that would disturb a timing.
+    """Hold the device's lock until the context ends: exclusively for timing, shared for work that disturbs timing.
 
-    ``device`` is `local` for this machine, `cuda` for its card. The kernel drops the lock when the process dies, also
-    by kill -9. With ``quiet`` no message reports the wait.
+    ``device`` is the lock's name, for example `local` for this machine or `cuda` for its card. The kernel releases the
+    lock when the process dies, even by kill -9. If the lock is taken, this waits, and reports that unless ``quiet``.
     """
     folder = runtime_dir()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The local machine as a device: child processes that hold a model, one running while the others are stopped."""
+"""Worker processes that hold a loaded model. All but one can be paused, so that they do not disturb its timing."""
 
 from __future__ import annotations
 
@@ -19,22 +19,28 @@ from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.profile import Profile
 
 LOAD_LIMIT_S = 600.0
-"""The time limit for loading a model, in seconds. A slower worker counts as hung: it blocks the device for others."""
+"""The time limit for loading a model, in seconds. A slower worker counts as hung, because it blocks the device."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """A model to load: ``runtime`` is `tvm` (a package), `onnxruntime` or `openvino` (an ONNX file)."""
+    """A model to load in a worker process, and the runtime for it."""
 
     runtime: str
+    """The runtime: `tvm`, `onnxruntime` or `openvino`."""
     model: Path
+    """A package for `tvm`, an ONNX file for the other runtimes."""
     reference: Path
-    """An .npz whose `input:<name>` arrays are the inputs."""
+    """The .npz whose arrays `input:<name>` are the inputs."""
     threads: int
+    """The number of threads of one call."""
 
 
 class Worker:
-    """A running child process of :mod:`tvmbuild.devices.serve_model`."""
+    """The parent's handle of a running child process that holds a model (:mod:`tvmbuild.devices.serve_model`).
+
+    A method raises TvmbuildError if the process reports an error, dies or hangs.
+    """
 
     def __init__(self, conversation: Conversation) -> None:
         self.ask = conversation.ask
@@ -43,47 +49,53 @@ class Worker:
         self.threads = int(str(conversation.read(LOAD_LIMIT_S)["threads"]))
 
     def outputs(self) -> dict[str, np.ndarray]:
-        """Run once and return the outputs by name."""
+        """Run the model once on the reference's inputs and return the outputs by name."""
         with TemporaryDirectory(prefix="tvmbuild-outputs-") as folder:
             return self._compute({"do": "outputs"}, Path(folder, "outputs.npz"))
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run once on other inputs than the reference's. Only packages can do that."""
+        """Run the model once on ``inputs`` instead of the reference's and return the outputs by name.
+
+        Only packages can do this; for other runtimes it raises TvmbuildError.
+        """
         with TemporaryDirectory(prefix="tvmbuild-outputs-") as folder:
             given = Path(folder, "inputs.npz")
             write_arrays(given, inputs)
             return self._compute({"do": "run", "inputs": str(given)}, Path(folder, "outputs.npz"))
 
     def warm_up(self, seconds: float) -> float:
-        """Run for about ``seconds`` and return the last call's time in ms."""
+        """Run the model for about ``seconds`` and return the time of the last call in ms."""
         return float(str(self.ask({"do": "warm_up", "seconds": seconds})["ms"]))
 
     def time(self, number: int, repeat: int) -> list[float]:
-        """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls."""
+        """Return ``repeat`` samples in ms, each the mean time of ``number`` calls."""
         samples = self.ask({"do": "time", "number": number, "repeat": repeat}, calls=number)["ms"]
         if not isinstance(samples, list):
             raise TypeError(f"a worker answered {samples!r}")
         return [float(sample) for sample in samples]
 
     def profile(self, repeat: int = 20) -> Profile:
-        """Return the time of each operator over ``repeat`` calls, the longest first. Only packages can do that."""
+        """Return the time of each operator over ``repeat`` calls, the longest first.
+
+        Only packages can do this; for other runtimes it raises TvmbuildError.
+        """
         return Profile.from_json(self.ask({"do": "profile", "repeat": repeat}))
 
     def peak_memory_mb(self) -> float | None:
-        """Return the peak resident memory of the process, or None if the system does not provide it."""
+        """Return the peak resident memory of the process in MiB, or None if the system does not provide it."""
         value = self.ask({"do": "memory"})["peak_mb"]
         return None if value is None else float(str(value))
 
     def watch(self) -> None:
-        """Begin to count the other work on the process's machine."""
+        """Begin to count the work of other programs on the machine that runs the process."""
         self.ask({"do": "watch"})
 
     def read_machine(self) -> MachineState:
-        """Return that machine's state since :meth:`watch`."""
+        """Return the state of the machine that runs the process, since the call of :meth:`watch`."""
         return read_machine(self.ask({"do": "machine"}))
 
     def pause(self) -> None:
-        """Stop the process: it takes no CPU, and its threads do not spin."""
+        """Stop the process by a signal, so that it takes no CPU time: threads that wait for work would spin."""
         self._signal(signal.SIGSTOP)
         if hasattr(os, "waitid"):
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -100,7 +112,10 @@ class Worker:
 
 @contextmanager
 def start_worker(load: Load) -> Iterator[Worker]:
-    """Start a process that has ``load`` loaded. It ends with the context, or when this process dies."""
+    """Start a process on this machine that loads ``load``, and yield its worker.
+
+    The process ends with the context, or when this process dies.
+    """
     command = [sys.executable, "-m", "tvmbuild.devices.serve_model", *describe_load(load)]
     # The runtime library alone: a shipped package needs no more, and it takes 5 times less memory than the compiler.
     variables = {"TVM_NUM_THREADS": str(load.threads), "TVM_USE_RUNTIME_LIB": "1"}
@@ -109,12 +124,15 @@ def start_worker(load: Load) -> Iterator[Worker]:
 
 
 def describe_load(load: Load) -> list[str]:
-    """Return the arguments that tell :mod:`tvmbuild.devices.serve_model` what to load."""
+    """Return ``load`` as command-line arguments of :mod:`tvmbuild.devices.serve_model`."""
     return [load.runtime, str(load.model.absolute()), str(load.reference.absolute()), str(load.threads)]
 
 
 @contextmanager
 def run_worker(load: Load, command: Sequence[str], variables: Mapping[str, str]) -> Iterator[Worker]:
-    """Start a program with the answers of :mod:`tvmbuild.devices.serve_model` and more environment ``variables``."""
+    """Start a program that answers commands as :mod:`tvmbuild.devices.serve_model` does, and yield its worker.
+
+    ``variables`` are added to the program's environment.
+    """
     with converse(command, variables, load.model.name) as conversation:
         yield Worker(conversation)

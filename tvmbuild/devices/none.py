@@ -1,4 +1,4 @@
-"""No device: packages are built and do not run."""
+"""The kind `none` of device: packages are built and do not run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Nowhere(DeviceKind[NoDevice]):
-    """The kind `none`."""
+    """The kind `none` of device, for targets whose packages are only built."""
 
     name = "none"
     about = "nowhere: build only"
@@ -26,15 +26,15 @@ class Nowhere(DeviceKind[NoDevice]):
         return NoDevice()
 
     def explain(self, _spec: NoDevice, _code: Code, _capabilities: Capabilities) -> str | None:
-        """Return the reason that the target has no device."""
+        """Return that the target has no device, with the remedy."""
         return "the target has no device; say `device: {ssh: user@board}`, or `local` where its code runs"
 
     def describe_use(self, _spec: NoDevice, _target: TargetSpec) -> str:
-        """Return the word for no hardware."""
+        """Return `nothing`, because packages do not run."""
         return "nothing"
 
     def open(self, _spec: NoDevice) -> Device:
-        """Raise TvmbuildError."""
+        """Raise TvmbuildError, because packages do not run on a device of this kind."""
         raise TvmbuildError(
             f"packages do not run on a device of kind {self.name}",
             "write `device: none` for the target in targets.yaml; its packages are still built",

@@ -1,4 +1,4 @@
-"""An ONNX file under ONNX Runtime, with its inputs bound: the baseline."""
+"""The baseline `onnxruntime`: an ONNX file in ONNX Runtime, with bound inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnxruntime
 
 
 class OnnxRuntimeRunner:
-    """A model in ONNX Runtime. As in TvmRunner, a call does not copy the inputs."""
+    """A model loaded in ONNX Runtime. As in TvmRunner, a call does not copy the inputs."""
 
     def __init__(self, model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
         options = onnxruntime.SessionOptions()
@@ -28,11 +28,11 @@ class OnnxRuntimeRunner:
             self._binding.bind_output(name)
 
     def call(self) -> object:
-        """Run once."""
+        """Run the model once on the bound inputs."""
         return self._session.run_with_iobinding(self._binding)
 
     def outputs(self) -> Mapping[str, np.ndarray]:
-        """Run once and copy the outputs."""
+        """Run the model once on the bound inputs and return copies of the outputs by name."""
         self.call()
         return dict(zip(self._names, self._binding.copy_outputs_to_cpu(), strict=True))
 

@@ -1,4 +1,4 @@
-"""An ONNX file under OpenVINO on the CPU, with its inputs bound: a baseline."""
+"""The baseline `openvino`: an ONNX file in OpenVINO on the CPU, with bound inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import openvino
 
 
 class OpenVinoRunner:
-    """A model in OpenVINO. As in TvmRunner, a call does not copy the inputs; it does not copy the outputs either."""
+    """A model loaded in OpenVINO. A call copies neither the inputs nor the outputs."""
 
     def __init__(self, model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
         options = {
@@ -29,11 +29,14 @@ class OpenVinoRunner:
             self._request.set_tensor(port, openvino.Tensor(self._inputs[name], shared_memory=True))
 
     def call(self) -> object:
-        """Run once."""
+        """Run the model once on the bound inputs."""
         return self._request.infer(share_outputs=True)
 
     def outputs(self) -> Mapping[str, np.ndarray]:
-        """Run once and copy the outputs. An output whose tensor has several names appears under each."""
+        """Run the model once on the bound inputs and return copies of the outputs by name.
+
+        An output whose tensor has several names appears under each of them.
+        """
         self.call()
         values = ((port.get_names(), self._request.get_tensor(port).data.copy()) for port in self._outputs)
         return {name: value for names, value in values for name in names}

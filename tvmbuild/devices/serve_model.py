@@ -1,8 +1,8 @@
-"""A child process that holds one model under one runtime. It runs and times the model and reports its memory.
+"""The program of a worker process, which loads one model in one runtime, runs and times it, and reports its memory.
 
-Started as ``python -m tvmbuild.devices.serve_model RUNTIME MODEL REFERENCE THREADS``. It reads one JSON command a line
-and answers each with one JSON line. In between it writes a sign of life every ``beat_s`` seconds. It dies with its
-parent, even while it is stopped.
+It is started as ``python -m tvmbuild.devices.serve_model RUNTIME MODEL REFERENCE THREADS``. It reads one JSON command
+per line and answers each with one line of JSON. While a command runs it writes a sign of life about every ``beat_s``
+seconds, a key of the command. It dies with its parent, even while it is stopped.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tvmbuild.package.timing import time_calls, warm_up
 
 
 class Runner(Protocol):
-    """One loaded model with its inputs in place."""
+    """A loaded model with bound inputs."""
 
     def call(self) -> object:
-        """Run once and return when the outputs are ready."""
+        """Run the model once on the bound inputs, and return when the outputs are ready."""
 
     def outputs(self) -> Mapping[str, np.ndarray]:
-        """Run once and return the outputs."""
+        """Run the model once on the bound inputs and return the outputs by name."""
 
     def threads(self) -> int:
         """Return the number of threads that the runtime uses."""
@@ -44,33 +44,36 @@ class Profiler(Protocol):
     """A runner that can time each operator."""
 
     def profile(self, repeat: int, beat: Callable[[], None]) -> Profile:
-        """Run ``repeat`` times and return the operators, the longest first."""
+        """Run the model ``repeat`` times and return the time of each operator, the longest first.
+
+        ``beat`` is called between the runs.
+        """
 
 
 @runtime_checkable
 class Computer(Protocol):
-    """A runner that takes inputs other than the bound ones."""
+    """A runner that can run on inputs other than the bound ones."""
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Run once on those inputs and return the outputs."""
+        """Run the model once on ``inputs`` and return the outputs by name."""
 
 
 def load_tvm(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
-    """Load a package. Its number of threads comes from TVM_NUM_THREADS."""
+    """Load a package in TVM's runtime. The environment variable TVM_NUM_THREADS must be ``threads``."""
     from tvmbuild.devices.tvm_runner import TvmRunner  # noqa: PLC0415 - each process imports its own runtime only
 
     return TvmRunner(model, inputs, threads)
 
 
 def load_onnxruntime(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
-    """Load an ONNX file with ONNX Runtime's defaults and ``threads`` threads."""
+    """Load an ONNX file in ONNX Runtime, with its default options and ``threads`` threads."""
     from tvmbuild.devices.onnxruntime_runner import OnnxRuntimeRunner  # noqa: PLC0415
 
     return OnnxRuntimeRunner(model, inputs, threads)
 
 
 def load_openvino(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
-    """Load an ONNX file with OpenVINO for low latency, in fp32 and with ``threads`` threads."""
+    """Load an ONNX file in OpenVINO, for low latency in fp32 with ``threads`` threads."""
     from tvmbuild.devices.openvino_runner import OpenVinoRunner  # noqa: PLC0415
 
     return OpenVinoRunner(model, inputs, threads)
@@ -90,9 +93,9 @@ class _Holder:
 
 
 def peak_memory_mb() -> float | None:
-    """Return the peak resident memory of this process, or None if the system does not provide it.
+    """Return the peak resident memory of this process in MiB, or None if the system does not provide it.
 
-    ru_maxrss would not do: it survives exec, and a child starts with its parent's value.
+    ru_maxrss cannot be used: it survives exec, so a child process starts with its parent's value.
     """
     try:
         return find_peak_mb(Path("/proc/self/status").read_text())
@@ -101,7 +104,7 @@ def peak_memory_mb() -> float | None:
 
 
 def serve(arguments: list[str]) -> None:
-    """Load the model, then answer commands until stdin ends."""
+    """Load the model that the ``arguments`` of the program name, then answer commands until stdin ends."""
     die_with_parent()
     # All output of libraries goes to stderr; the answers keep the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -196,7 +199,7 @@ COMMANDS: dict[str, Callable[[_Holder, Command, Beat], dict[str, object]]] = {
     "machine": _read_watch,
     "memory": _memory,
 }
-"""The commands of a worker by their name, `do`."""
+"""The commands of a worker, by the value of the command's key `do`."""
 
 
 def _save_outputs(path: str, outputs: Mapping[str, np.ndarray]) -> None:

@@ -1,4 +1,4 @@
-"""The kinds of devices that targets.yaml may name, one row each."""
+"""The table of the kinds of devices that targets.yaml may name."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ DEVICES: dict[str, DeviceKind[Any]] = {
 
 
 def device_kind(spec: DeviceSpec) -> DeviceKind[Any]:
-    """Return the kind of a device."""
+    """Return the kind of the device that ``spec`` describes."""
     return DEVICES[spec.kind]
 
 
 def parse_device(data: str | dict[str, Any]) -> DeviceSpec:
-    """Return the device that targets.yaml describes. ``data`` fits the schema."""
+    """Return the device that an entry `device:` of targets.yaml describes. ``data`` must conform to the schema."""
     name, value = (data, None) if isinstance(data, str) else next(iter(data.items()))
     spec: DeviceSpec = DEVICES[name].parse(value)
     return spec
@@ -44,7 +44,7 @@ def list_forms() -> list[str]:
 
 
 def read_device(text: str) -> DeviceSpec:
-    """Return the device that `--device` names. Raises TvmbuildError if the text names no device."""
+    """Return the device that the value of `--device` describes. Raises TvmbuildError if the text is invalid."""
     forms = {name: kind.form for name, kind in DEVICES.items() if kind.form is not None}
     name, _, rest = text.partition(":")
     if name not in forms:
@@ -58,5 +58,8 @@ def read_device(text: str) -> DeviceSpec:
 
 
 def open_device(spec: DeviceSpec) -> Device:
-    """Return the device that ``spec`` names. Raises TvmbuildError if packages cannot run on it."""
+    """Return the device that ``spec`` describes, ready to run packages.
+
+    Raises TvmbuildError if packages cannot run on it.
+    """
     return device_kind(spec).open(spec)

@@ -1,4 +1,4 @@
-"""A package under TVM's runtime, with its inputs bound."""
+"""A package in TVM's runtime, with bound inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from tvmbuild.package.runtime.session import Session
 
 
 class TvmRunner:
-    """A package in TVM's runtime. A call does not copy the inputs. Raises if the number of threads differs."""
+    """A package loaded in TVM's runtime. A call does not copy the inputs.
+
+    Raises TvmbuildError if the runtime does not use ``threads`` threads.
+    """
 
     def __init__(self, package: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
         self._session = Session(package, threads)
@@ -30,19 +33,22 @@ class TvmRunner:
 
     @property
     def call(self) -> Callable[[], object]:
-        """Run once."""
+        """The function that runs the package once on the bound inputs."""
         return self._call
 
     def outputs(self) -> Mapping[str, np.ndarray]:
-        """Run once and copy the outputs."""
+        """Run the package once on the bound inputs and return copies of the outputs by name."""
         return self._session.run(self._inputs)
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Run once on other inputs."""
+        """Run the package once on ``inputs`` and return copies of the outputs by name."""
         return self._session.run(inputs)
 
     def profile(self, repeat: int, beat: Callable[[], None]) -> Profile:
-        """Return the time of each operator, the longest first."""
+        """Run the package ``repeat`` times and return the time of each operator, the longest first.
+
+        ``beat`` is called between the runs.
+        """
         with EXPLAINED_ERRORS:
             return profile_operators(self._session, self._inputs, repeat, beat)
 

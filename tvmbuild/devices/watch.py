@@ -1,4 +1,4 @@
-"""The state of this machine while something is timed on it."""
+"""Observation of this machine's state during a timing."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal")
 
 
 class Watch:
-    """A counter of the CPU time that other processes take. It counts from its construction."""
+    """A counter of the CPU time that other programs take on this machine. It counts from its construction."""
 
     def __init__(self, own: Sequence[int] = ()) -> None:
-        """``own``: processes besides this one that do not count as others. They live until :meth:`read`."""
+        """Begin to count. ``own`` has the ids of processes that, like this one, do not count as other programs.
+
+        These processes must live until :meth:`read`.
+        """
         self._own = (os.getpid(), *own)
         self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
         self._load = _read_load()
         self._start = (time.monotonic(), self._busy_s(), self._own_s())
 
     def read(self) -> MachineState:
-        """Return the machine's state since construction."""
+        """Return this machine's state, with the share of CPU time that other programs took since construction."""
         now = (time.monotonic(), self._busy_s(), self._own_s())
         wall, busy, own = (end - start for end, start in zip(now, self._start, strict=True))
         cores = len(self._cpus) if self._cpus else (os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""Wheels for another machine, downloaded by pip with the user's configuration."""
+"""Download of Python wheels for another machine, by pip with the user's configuration."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ class Foreign:
     """A machine for which wheels are downloaded."""
 
     machine: str
+    """The machine's name in wheels, for example aarch64."""
     python: str
+    """The version of Python, for example 3.11."""
     glibc: int
-    """The minor version of glibc: 36 stands for 2.36."""
+    """The minor version of glibc: 36 means 2.36."""
 
 
 def download_wheels(folder: Path, foreign: Foreign, names: tuple[str, ...], *options: str) -> list[Path]:
-    """Download the wheels that tvmbuild requires under ``names``, with all their dependencies."""
+    """Download the distributions ``names`` in the versions that tvmbuild requires, with all dependencies.
+
+    ``options`` are more options of pip. Returns the files. Raises TvmbuildError if pip fails.
+    """
     asked = foreign_options(foreign.machine, foreign.python, foreign.glibc)
     command = download_command(folder, "--quiet", *asked, *options, *list_requirements(names))
     run_tool(command, "pip", f"downloading wheels for {foreign.machine}")

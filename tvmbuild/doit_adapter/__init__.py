@@ -1,1 +1,1 @@
-"""The adapter to doit, besides the command line: steps as tasks, their state, and the output of a run."""
+"""The adapter to doit: steps as doit's tasks, their state, doit's command line, and the output of a run."""

@@ -18,30 +18,33 @@ from tvmbuild.engine.failure import write_failure
 from tvmbuild.errors import TvmbuildError
 
 CACHE = "cache"
-"""The key of the step cache's actions among a task's metadata."""
+"""The key, in a task's metadata, of what the step cache did."""
 
 
 def run_step(step: AnyStep, executor: Executor, task: Task) -> TaskFailed | None:
-    """Run the step; leave in doit's ``task`` the state that its up-to-date check compares next time."""
+    """Run the step, and leave in doit's ``task`` the state that the next up-to-date check compares.
+
+    Return TaskFailed if the step failed, otherwise None.
+    """
     use = CacheUse()
-    task.meta = {CACHE: use}  # not among the values, which are the state: it is as if the step had run
+    task.meta = {CACHE: use}  # not in task.values: they are the state, which must not depend on the cache
     end = step_run.run_step(step, executor, use)
     if isinstance(end, TvmbuildError):
         return TaskFailed(str(end))
-    # Not returned, because doit would keep it twice, as the task's values and as its result.
+    # The state is not returned, because doit would store it twice, as the task's values and as its result.
     task.values[RECORD] = end.to_json()
     return None
 
 
 def refuse_step(step: AnyStep) -> TaskFailed:
-    """Fail the step, because of `strict=1` and because it cannot run here."""
+    """Return the failure of a step that cannot run here, which `strict=1` makes an error. The failure is recorded."""
     error = TvmbuildError(f"unavailable: {step.unavailable}", "strict=1 turns what is unavailable into an error.")
     write_failure(step, error, ran=False)
     return TaskFailed(str(error))
 
 
 def clean_step(step: AnyStep, dryrun: bool) -> None:
-    """Remove the step's outputs. doit passes ``dryrun``."""
+    """Remove the step's outputs, or only print them if ``dryrun``, an argument that doit passes."""
     try:
         step_run.clean_step(step, dry_run=dryrun)
     except TvmbuildError as error:
@@ -49,7 +52,7 @@ def clean_step(step: AnyStep, dryrun: bool) -> None:
 
 
 def write_reports(root: Path, steps: Sequence[AnyStep]) -> None:
-    """Write the report from the files on disk; a file that would not change is left alone."""
+    """Write the report from the files on disk. A file that would not change is left alone."""
     from tvmbuild.report.write import write_report  # noqa: PLC0415 - only a run pays for it
 
     write_report(root, steps)

@@ -17,7 +17,7 @@ TaskDict = dict[str, object]
 
 
 def list_tasks(plan: Plan, settings: Settings, executor: Executor) -> Iterator[TaskDict]:
-    """Yield a group for each stage, then a subtask for each step, which the executor runs."""
+    """Yield doit's tasks: a group for each stage, the report, and a subtask for each step, which the executor runs."""
     for stage in STAGES:
         yield {"basename": stage.name, "name": None, "doc": stage_planner(stage.name).about}
     yield {
@@ -48,7 +48,7 @@ def _make_task(step: AnyStep, executor: Executor) -> TaskDict:
 
 
 def _unavailable_task(step: AnyStep, settings: Settings) -> TaskDict:
-    """Make a task that does nothing, or with `strict=1` one that fails. It declares no file, so doit checks none."""
+    """Return a task that does nothing, or fails with `strict=1`. It declares no file, so doit checks none."""
     return {
         "basename": step.stage,
         "name": step.subject,
@@ -65,7 +65,7 @@ def _unavailable_task(step: AnyStep, settings: Settings) -> TaskDict:
 
 
 class UpToDate:
-    """The up-to-date check of one step for doit; its repr, which `doit info` prints, lists the changes."""
+    """The up-to-date check of one step for doit. Its repr, which `doit info` prints, lists the changes."""
 
     def __init__(self, step: AnyStep) -> None:
         self._step = step
@@ -77,5 +77,5 @@ class UpToDate:
         return not self.reasons
 
     def __repr__(self) -> str:
-        """Return the reasons that the last call found."""
+        """Return the reasons that the last check found, in one line."""
         return "; ".join(self.reasons) or "up to date"

@@ -1,4 +1,4 @@
-"""The exit of doit after an error: it shows the traceback of any other exception."""
+"""The exit from doit after a TvmbuildError. For any other exception doit shows a traceback."""
 
 from __future__ import annotations
 

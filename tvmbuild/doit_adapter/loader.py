@@ -1,4 +1,4 @@
-"""The loader that `dodo.py` calls: it turns the project beside it into doit's settings and tasks."""
+"""The loader that `dodo.py` calls. It turns the project of the dodo.py into doit's settings and tasks."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
 
 
 def hand_in(executor: Executor, namespace: Mapping[str, object], manner: Manner | None = None) -> None:
-    """Set the executor for the project whose settings a loaded dodo.py has in its ``namespace``.
+    """Set the executor, and the options of the output, for the project of a loaded dodo.py.
 
-    TvmbuildError if there are none and the steps were to run elsewhere.
+    ``namespace`` are the names that the dodo.py defines. Raises TvmbuildError if they lack tvmbuild's DOIT_CONFIG and
+    the executor runs steps on other machines.
     """
     config = namespace.get("DOIT_CONFIG")
     reporter = config.get("reporter") if isinstance(config, dict) else None

@@ -1,4 +1,4 @@
-"""The command line passed to doit, with the checks that doit leaves out."""
+"""The run of doit by `tvmbuild`, with checks of the command line that doit leaves out."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ from tvmbuild.planning.project import find_root
 
 WITHOUT_PROJECT = frozenset({"help", "tabcompletion", "dumpdb"})
 SHOWING = frozenset({"list", "info", "help", "tabcompletion", "dumpdb"})
-"""The commands that only print, so that ending them in the middle loses nothing."""
+"""The commands that only print, so that nothing is lost if they end early."""
 LOADER_OPTIONS = ("-f", "--file", "-d", "--dir", "-k", "--seek-file")
 
 
 def run_doit(
     arguments: Sequence[str], own_commands: Sequence[str], executor: Executor = HERE, manner: Manner | None = None
 ) -> int:
-    """Run doit in the project around the current folder, its steps by the executor; return doit's exit code."""
+    """Run doit in the project around the current folder, with steps run by the executor. Return doit's exit code.
+
+    ``own_commands`` are suggested for misspelt words. Raises TvmbuildError for unknown variables, or without a project.
+    """
     arguments, long = take_long(arguments)
     for argument in arguments:
         name, equals, value = argument.partition("=")
@@ -55,7 +58,10 @@ def run_doit(
 
 
 def _find_root(first: Sequence[str], commands: Sequence[str]) -> Path:
-    """Return the project's folder; if there is none, report a misspelled command instead."""
+    """Return the project's folder.
+
+    If there is none, raise TvmbuildError. For a misspelt command it suggests the nearest one.
+    """
     try:
         return find_root(Path.cwd())
     except TvmbuildError as error:
@@ -66,7 +72,7 @@ def _find_root(first: Sequence[str], commands: Sequence[str]) -> Path:
 def take_long(arguments: Sequence[str]) -> tuple[list[str], bool]:
     """Return the arguments without a `-v` that stands alone, and whether there was one.
 
-    With a number behind it, `-v` is doit's own: how much of the steps' output is shown.
+    `-v` with a number after it is doit's own option: how much of the steps' output is shown.
     """
     following = [*arguments, ""][1:]
     alone = [name == "-v" and after not in {"0", "1", "2"} for name, after in zip(arguments, following, strict=True)]
@@ -75,9 +81,10 @@ def take_long(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def take_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
-    """Return the arguments without `-d DIR`, and the folder; doit itself would still look for dodo.py here.
+    """Return the arguments without `-d DIR`, and DIR or None.
 
-    With `-f` or `-k` beside it, `-d` is doit's own.
+    With this option alone, doit would still look for dodo.py in the current folder. Beside `-f` or `-k`, `-d` is left
+    to doit.
     """
     if any(argument.startswith(("-f", "--file", "-k", "--seek-file")) for argument in arguments):
         return list(arguments), None
@@ -104,7 +111,7 @@ def _enter(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _end_with_reader() -> Iterator[None]:
-    """Let the kernel end this process when the reader of its output is gone (`| head`): doit shows a traceback."""
+    """Let the kernel end this process if the reader of its output is gone (`| head`). doit would show a traceback."""
     before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         yield
@@ -114,7 +121,7 @@ def _end_with_reader() -> Iterator[None]:
 
 
 class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
-    """Loads dodo.py, refuses names and patterns that match nothing, and expands patterns for every command."""
+    """A loader of dodo.py that refuses names and patterns without a match, and expands patterns for every command."""
 
     def __init__(self, commands: Sequence[str], executor: Executor, manner: Manner) -> None:
         super().__init__()
@@ -133,7 +140,7 @@ class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             raise end_run(error) from error
 
     def load_tasks(self, cmd: object, pos_args: list[str]) -> list[Task]:
-        """Load all tasks; doit takes ``pos_args``, which is changed in place, as the selection."""
+        """Load all tasks, and expand the patterns in ``pos_args``, doit's selection, in place."""
         tasks: list[Task] = super().load_tasks(cmd, pos_args)
         if not any(argument.startswith("-") for argument in pos_args):
             try:
@@ -144,7 +151,10 @@ class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
 
 
 def select_names(wanted: Sequence[str], tasks: Sequence[Task], commands: Sequence[str]) -> list[str]:
-    """Return the names of the ``wanted`` tasks and files, patterns expanded; TvmbuildError for no match."""
+    """Return the ``wanted`` tasks and files by name, with patterns expanded to the names of tasks.
+
+    Raises TvmbuildError for a name or pattern without a match.
+    """
     names = [task.name for task in tasks]
     known = {*names, *(target for task in tasks for target in task.targets)}
     selected: list[str] = []

@@ -1,4 +1,4 @@
-"""The caller's wishes about the output of a run of doit."""
+"""The options that a caller of doit has for the output of a run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Manner:
-    """The options of a run's output."""
+    """The options of the output of one run."""
 
     long: bool = False
     """Whether the matrix at the end has a row for each cell."""
     places: bool = True
-    """Whether the last line names the places of packages and report, and the matrix lists the failures."""
+    """Whether the last line has the paths of packages and report, and the matrix is printed even after a failure."""
     reword: Callable[[str], str] = str
-    """Rewords a failure's message and hint."""
+    """A function that rewords the message and hint of a failure."""

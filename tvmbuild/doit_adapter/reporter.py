@@ -41,9 +41,10 @@ class _Counts:
 
 
 class MatrixReporter:
-    """The doit reporter of one project.
+    """The reporter for doit that prints the run of one project.
 
-    ``plan`` is set when the tasks are loaded; ``executor``, which runs their steps, and ``manner`` may be set before.
+    ``plan`` is set when the tasks are loaded. ``executor``, which runs their steps, and ``manner``, the options of the
+    output, may be set before.
     """
 
     desc = "steps as they start and end, then the matrix"
@@ -62,7 +63,11 @@ class MatrixReporter:
     # -- doit calls these methods and defines their names
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Sequence[str]) -> None:  # noqa: ARG002
-        """Begin the first task: allow one run at a time; from here on a removal from the state means a failure."""
+        """Prepare the run, before the first task: take the project's lock, and protect the state of tasks.
+
+        doit also removes the state of a task if another task failed. That state is kept unless the task has a recorded
+        failure itself.
+        """
         sys.excepthook = _show_interrupt
         try:
             hold_project_lock(self.layout.build)
@@ -88,7 +93,7 @@ class MatrixReporter:
         """Report that a task has succeeded."""
         step = self._steps.get(task.name)
         if step is not None and step.unavailable:
-            self.skip_uptodate(task)  # it had inputs when it was available, so doit has run it: it did nothing
+            self.skip_uptodate(task)  # doit ran this empty task because its state still lists inputs
         elif step is not None:
             self._counts.done += 1
             use = self._report_cache(task)
@@ -111,7 +116,7 @@ class MatrixReporter:
         self._print(f"!! {task.name}{self._duration(task)}  {self.manner.reword(message)}")
 
     def skip_uptodate(self, task: Task) -> None:
-        """Count a task that need not run."""
+        """Count a task that need not run, and remove the failure of an earlier run."""
         step = self._steps.get(task.name)
         if step is None:
             return
@@ -122,11 +127,11 @@ class MatrixReporter:
         clear_failure(step)
 
     def skip_ignore(self, task: Task) -> None:
-        """Count a task that the user told doit to ignore."""
+        """Print that doit skips a task that the user has told it to ignore."""
         self._print(f"-- {task.name}  ignored (`doit forget {task.name}` ends that)")
 
     def teardown_task(self, task: Task) -> None:
-        """Do nothing: our tasks have no teardown."""
+        """Do nothing, because the tasks have no teardown."""
 
     def cleanup_error(self, exception: BaseFail) -> None:
         """Report that doit could not clean up after a task."""
@@ -137,7 +142,7 @@ class MatrixReporter:
         self._counts.errors.append(msg)
 
     def complete_run(self) -> None:
-        """End the run, interrupted or not: print the summary, write the report, print the matrix."""
+        """End the run, even an interrupted one: write the report, then print the matrix and the summary."""
         for error in self._counts.errors:
             self._print(f"error: {error}")
         if self.plan is not None and (self.manner.places or not self._counts.failed):
@@ -165,7 +170,7 @@ class MatrixReporter:
         print_matrix(make_console(self._out), cells, long=self.manner.long)
 
     def _report_cache(self, task: Task) -> CacheUse:
-        """Print the cache's failures, each of them once a run."""
+        """Print the warnings of the step cache, each once a run. Return what the cache did for the task."""
         use: CacheUse = (task.meta or {}).get(CACHE) or CacheUse()
         for warning in use.warnings:
             if warning not in self._warned:
@@ -183,7 +188,10 @@ class MatrixReporter:
         return ", ".join(parts)
 
     def _explain(self, task: Task, fail: BaseFail) -> str:
-        """Return doit's own error (a missing file), or a bug in one of our actions with its traceback."""
+        """Return the message of doit's own error (a missing file), or of a bug in an action, with its traceback.
+
+        The failure is recorded if the task is a step.
+        """
         message = str(fail.get_msg()).strip().removeprefix("ERROR: ")
         step = self._steps.get(task.name)
         if step is not None:
@@ -195,7 +203,7 @@ class MatrixReporter:
         return "" if started is None else f"  {time.monotonic() - started:.1f} s"
 
     def _print(self, text: str) -> None:
-        print(f"{text}\n", end="", file=self._out, flush=True)  # one write: threads print side by side
+        print(f"{text}\n", end="", file=self._out, flush=True)  # one write, because threads print at once
 
 
 def _show_interrupt(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:

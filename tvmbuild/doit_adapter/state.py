@@ -1,6 +1,7 @@
-"""The database of doit as one atomic file per step, written when the step has finished: kill -9 loses nothing.
+"""The database of doit as one file per step.
 
-doit calls `set` for every key of a finished task and `deps:` last; that key publishes the file.
+A file is written atomically when its step has finished, so that kill -9 loses no finished step. For a finished task,
+doit calls `set` for every key and for `deps:` last. That key publishes the file.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tvmbuild.engine.success import Success, read_success
 from tvmbuild.errors import TvmbuildError
 
 RECORD = "tvmbuild"
-"""The key of our state among a task's values in doit's database."""
+"""The key of tvmbuild's state among a task's values in doit's database."""
 VALUES_KEY = "_values_:"
 LAST_KEY = "deps:"
 CHECKER_KEY = "checker:"
@@ -27,29 +28,32 @@ SUFFIX = ".json"
 
 
 def find_success(values: Mapping[str, object]) -> Success | None:
-    """Return the task's last success from the values that doit kept; None if there was none."""
+    """Return the task's last success from the values that doit kept, or None if there was none."""
     return read_success(values.get(RECORD))
 
 
 class StepState:
-    """A doit backend (`doit.BACKEND`): `name` is the folder, codecs are ignored."""
+    """A backend of doit's database (`doit.BACKEND`) with one file per step.
+
+    ``name`` is the path of the folder. Codecs are ignored.
+    """
 
     desc = "one atomic file per step"
 
     def __init__(self, name: str, codec: object = None, *, module_name: str | None = None) -> None:  # noqa: ARG002
         self.name = name
         self.keeps: Callable[[str], bool] | None = None
-        """Set while tasks run: returns whether the state of a task that doit removes stays valid."""
+        """A function, set while tasks run, that returns whether to keep the state of a task that doit removes."""
         self._folder = Path(name)
         self._known: dict[str, dict[str, object]] = {}
         self._dirty: set[str] = set()
 
     def get(self, task_id: str, dependency: str) -> object:
-        """Return the value, or None."""
+        """Return the value of the key ``dependency`` of the task, or None."""
         return self._load(task_id).get(dependency)
 
     def set(self, task_id: str, dependency: str, value: object) -> None:
-        """Store the value; doit's last key of a finished task publishes all of them."""
+        """Store the value of the task's key ``dependency``. LAST_KEY, which doit sets last, publishes all keys."""
         self._load(task_id)[dependency] = value
         self._dirty.add(task_id)
         if dependency == LAST_KEY:
@@ -60,7 +64,7 @@ class StepState:
         return bool(self._load(task_id))
 
     def recall(self, task_id: str) -> Success | None:
-        """Return the task's last success; None if there was none."""
+        """Return the task's last success, or None if there was none."""
         values = self.get(task_id, VALUES_KEY)
         return find_success(values) if isinstance(values, dict) else None
 
@@ -84,7 +88,7 @@ class StepState:
             self._unlink(path)
 
     def dump(self) -> None:
-        """Publish the values that no finished task published (`doit ignore`)."""
+        """Write the values that are set but not on disk yet, for example those of `doit ignore`."""
         for task_id in sorted(self._dirty):
             self._publish(task_id)
 
@@ -100,10 +104,10 @@ class StepState:
     def _publish(self, task_id: str) -> None:
         self._dirty.discard(task_id)
         if all(not value or key == CHECKER_KEY for key, value in self._known[task_id].items()):
-            return  # a group, without anything that a later run could compare
+            return  # the task is a group, and has no values that a later run could compare
         path = self._path(task_id)
         with self._writing():
-            remove_leftovers(path)  # of a doit that was killed here
+            remove_leftovers(path)  # from a doit that was killed at this point
             write_json(path, self._known[task_id])
 
     def _unlink(self, path: Path) -> None:
@@ -112,7 +116,7 @@ class StepState:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Hold the project's lock; a file that cannot be written ends the run with a message."""
+        """Hold the project's lock. If a file cannot be written in the context, end the run with a message."""
         try:
             hold_project_lock(self._folder.parent)
             yield

@@ -17,12 +17,12 @@ VARIABLES: dict[str, tuple[str, ...]] = {"tune": get_args(TuneMode), "strict": t
 
 
 def read_settings() -> Settings:
-    """Return the settings of this invocation; TvmbuildError names an unknown variable or value."""
+    """Return the settings of this run of doit. Raises TvmbuildError for an unknown variable or value."""
     return make_settings(vars(doit_cmd)["_CMDLINE_VARS"] or {})
 
 
 def make_settings(given: Mapping[str, str]) -> Settings:
-    """Return the settings from these variables and the environment; raises as `read_settings` does."""
+    """Return the settings from these variables and the environment. Raises TvmbuildError as `read_settings` does."""
     for name, value in given.items():
         check_variable(name, value)
     tune = _read("tune", given, "missing")
@@ -30,13 +30,16 @@ def make_settings(given: Mapping[str, str]) -> Settings:
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], Settings]:
-    """Return the words that are not `name=value`, and the settings from the others; raises as `read_settings` does."""
+    """Return the words without `=`, and the settings from the words `name=value`.
+
+    Raises TvmbuildError as `read_settings` does.
+    """
     given = {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
     return [word for word in words if "=" not in word], make_settings(given)
 
 
 def check_variable(name: str, value: str) -> None:
-    """Refuse an unknown variable, or a value that it does not accept."""
+    """Raise TvmbuildError for an unknown variable, or for a value that the variable does not accept."""
     if name not in VARIABLES:
         near = find_nearest(name, VARIABLES)
         hint = suggest(f"{near}=…").strip() if near else f"Known are {_list_variables()}."

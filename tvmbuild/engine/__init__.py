@@ -1,1 +1,1 @@
-"""The engine: it runs one step in its own process, decides why a step must run, and keeps its state. No doit here."""
+"""The engine: it runs each step in its own process, decides why a step must run, and keeps its state, without doit."""

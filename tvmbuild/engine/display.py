@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 FIRST_S, LONGEST_S = 5.0, 60.0
-"""The seconds to the first line, and the most between two, without a terminal; each wait is twice the last."""
+"""The seconds before the first line, and the longest time between two lines, without a terminal. Each wait is twice the
+previous one.
+"""
 FRAMES_PER_S = 12.5
 _PART_END = re.compile(r"(?=[;,] )")
 
@@ -25,17 +27,17 @@ class StepLine:
     """A step's name and its latest progress, on one line of the terminal at any width."""
 
     def __init__(self, step_id: str) -> None:
-        from rich.spinner import Spinner  # noqa: PLC0415 - only where a step runs on a terminal
+        from rich.spinner import Spinner  # noqa: PLC0415 - only needed for a step on a terminal
 
         self._step_id, self._progress = step_id, ""
         self._spinner = Spinner("dots")
 
     def show(self, progress: str) -> None:
-        """Show the latest progress."""
+        """Show the latest progress of the step."""
         self._progress = " ".join(progress.split())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Yield the line for the present width of the window."""
+        """Yield the line, fitted to the present width of the window."""
         from rich.text import Text  # noqa: PLC0415 - as above
 
         frame = f"{self._spinner.render(console.get_time())} "
@@ -44,9 +46,10 @@ class StepLine:
 
 
 def fit(step_id: str, progress: str, columns: int) -> str:
-    """Fit both into ``columns`` columns: progress loses parts from its end, because its important parts come first.
+    """Return the step's name and its progress on one line of at most ``columns`` columns.
 
-    The name is cut only if the first part does not fit beside it; the line above shows the whole name.
+    The progress loses parts from its end, because its important parts come first. The name is cut only if the first
+    part does not fit beside it. The line above shows the whole name.
     """
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - as above
 
@@ -64,12 +67,15 @@ def fit(step_id: str, progress: str, columns: int) -> str:
 
 @contextmanager
 def show_progress(step_id: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a step's latest progress. Files and parallel steps get a few plain lines."""
+    """Yield a function that shows a step's latest progress.
+
+    On a terminal it updates one line. In a file, and for steps that run in parallel, it prints a few plain lines.
+    """
     alone = multiprocessing.parent_process() is None and threading.current_thread() is threading.main_thread()
     if not (alone and sys.stdout.isatty()):
         yield _plain(step_id)
         return
-    from rich.console import Console  # noqa: PLC0415 - only where a step runs on a terminal
+    from rich.console import Console  # noqa: PLC0415 - only needed for a step on a terminal
     from rich.live import Live  # noqa: PLC0415 - as above
 
     console = Console()

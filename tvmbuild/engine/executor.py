@@ -1,4 +1,4 @@
-"""The executor of a run's steps. The caller passes it in; the default is this machine."""
+"""The executor, which runs the steps of a run. The caller passes it in. The default runs them on this machine."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from tvmbuild.engine.process import run_process
 
 
 class Executor(Protocol):
-    """The interface that runs steps, here or on other machines."""
+    """The interface of an executor, which runs steps here or on other machines."""
 
     @property
     def is_here(self) -> bool:
-        """Return whether it is this machine; timings on another machine hold for that one alone."""
+        """Whether steps run on this machine. Timings on another machine are valid for that machine alone."""
 
     def list_machines(self, commands: Sequence[str]) -> Sequence[Capabilities]:
-        """Return the capabilities of the other machines, empty if it is this one.
+        """Return the capabilities of the other machines that run steps, or an empty sequence if steps run here.
 
         ``commands`` are the compilers that targets name as their linker.
         """
 
     def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:
-        """Run the step as `run_process` does, with the same errors; ``inputs`` are all files that the step reads."""
+        """Run the step as `run_process` does, with the same errors. ``inputs`` are all files that the step reads."""
 
 
 @dataclass(frozen=True)
 class Here:
-    """The executor on this machine. It can be pickled, because doit's own processes get it too."""
+    """The executor that runs steps on this machine. It can be pickled, because doit's own processes get it too."""
 
     @property
     def is_here(self) -> bool:
-        """Return True."""
+        """True, because steps run on this machine."""
         return True
 
-    def list_machines(self, commands: Sequence[str]) -> Sequence[Capabilities]:  # noqa: ARG002 - the Protocol's
-        """Return an empty tuple."""
+    def list_machines(self, commands: Sequence[str]) -> Sequence[Capabilities]:  # noqa: ARG002 - the Protocol has it
+        """Return an empty tuple, because no other machine runs steps."""
         return ()
 
     def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:  # noqa: ARG002 - as above
-        """Run the step in a process of its own."""
+        """Run the step in a process of its own. Raises the errors of `run_process`."""
         run_process(step)
 
 
@@ -52,12 +52,12 @@ HERE = Here()
 
 
 class OneAtATime:
-    """Runs steps on this machine, one at a time, for an executor of other machines that gets all steps at once."""
+    """A runner of one step at a time on this machine, for an executor of other machines that gets all steps at once."""
 
     def __init__(self) -> None:
         self._alone = threading.Lock()
 
     def run(self, step: AnyStep) -> None:
-        """Run the step after those before it; raises as `run_process` does."""
+        """Run the step when no other step of this runner runs. Raises the errors of `run_process`."""
         with self._alone:
             run_process(step)

@@ -1,4 +1,4 @@
-"""The files beside an ONNX file that hold its weights, found without the onnx library, so that planning can look."""
+"""The files beside an ONNX file that hold its weights, found without the onnx library, for planning."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MAX_BITS = 63
 
 
 def list_external_data(model: Path) -> list[str]:
-    """Return the existing files that the ONNX file names as external data, relative to its folder, sorted.
+    """Return the existing files that the ONNX file names as external data, as sorted paths relative to its folder.
 
-    TvmbuildError if it names one outside its folder, which ONNX forbids, or an impossible name.
+    Raises TvmbuildError if it names a file outside its folder, which ONNX forbids, or an impossible name.
     """
     return sorted(location for location in _list_locations(model) if locate_external(model, location).is_file())
 
@@ -40,7 +40,10 @@ def _list_locations(model: Path) -> set[str]:
 
 
 def read_varint(data: mmap.mmap, at: int) -> tuple[int, int]:
-    """Return the protobuf number at that position, and the position after it; IndexError if the file ends there."""
+    """Return the protobuf number at the position ``at``, and the position after it.
+
+    Raises IndexError if the file ends within the number.
+    """
     value = shift = 0
     while True:
         byte = data[at]

@@ -1,4 +1,4 @@
-"""The note of a step's failure: for the report, and for the next run, which tries the step again."""
+"""The note of a step's failure, for the report and for the next run, which tries the step again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tvmbuild.errors import TvmbuildError, VerdictError
 
 
 def write_failure(step: AnyStep, error: TvmbuildError, *, ran: bool) -> None:
-    """Keep the reason for the step's failure; ``ran`` means that the step itself ran, so its state is not trusted."""
+    """Write the reason for the step's failure to its file, for the report and the next run.
+
+    ``ran`` means that the step itself has run, so that its state is not trusted and it must run again.
+    """
     layout = Layout(step.root)
     hint = (error.hint or "").removesuffix(f"Log: {layout.log(step.id)}").strip()
     failure = {
@@ -28,12 +31,12 @@ def write_failure(step: AnyStep, error: TvmbuildError, *, ran: bool) -> None:
 
 
 def clear_failure(step: AnyStep) -> None:
-    """Remove the failure of an earlier run."""
+    """Remove the note of the step's failure in an earlier run."""
     Layout(step.root).failure(step.id).unlink(missing_ok=True)
 
 
 def explain_failure(step: AnyStep) -> Iterator[str]:
-    """Yield the failure as a reason to run the step; nothing if the step itself has not failed."""
+    """Yield the failure as a reason to run the step, or nothing if the step itself has not run and failed."""
     try:
         failure = json.loads(Layout(step.root).failure(step.id).read_text())
         if failure["ran"]:
@@ -41,4 +44,4 @@ def explain_failure(step: AnyStep) -> Iterator[str]:
     except FileNotFoundError:
         return
     except (ValueError, KeyError, TypeError, IndexError):
-        yield "it failed the last time"  # a damaged note of a failure is still one
+        yield "it failed the last time"  # a damaged note still means a failure

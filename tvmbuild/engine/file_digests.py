@@ -1,7 +1,7 @@
-"""The digests of a step's files, hashed only if the file system says that the bytes may have changed.
+"""The digests of a step's files. A file is hashed only if the file system says that its bytes may have changed.
 
-The digests and the file's state at that time are kept in the build folder, one file for each step. It is a cache: if it
-is missing, as after an older tvmbuild, every file is hashed once.
+The digests and the file's identity at that time are kept in the build folder, one file for each step. It is a cache: if
+it is missing, as after an older tvmbuild, every file is hashed once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep
 
 Digest = tuple[int, int, str]
-"""A file's size in bytes, its mtime in nanoseconds, its SHA-256. The mtime is for people: see `FileDigests.is_same`."""
+"""A file's size in bytes, its mtime in nanoseconds, and its SHA-256. The mtime is for people: `FileDigests.is_same`
+does not compare it.
+"""
 
 _hashed: dict[tuple[Path, tuple[int, ...]], str] = {}
-"""The hashes of this process, because many steps share a file."""
+"""The hashes that this process has computed, by path and identity, because many steps share a file."""
 
 
 class FileDigests:
@@ -31,19 +33,22 @@ class FileDigests:
         self._has_new = False
 
     def digest(self, path: Path) -> Digest:
-        """Return the digest of the file; OSError if it cannot be read."""
+        """Return the digest of the file. Raises OSError if it cannot be read."""
         status = path.stat()
         return (status.st_size, status.st_mtime_ns, self._hash(path))
 
     def is_same(self, path: Path, known: Digest) -> bool:
-        """Return whether the file has the known bytes, by its size, then its hash; OSError if it cannot be read."""
+        """Return whether the file has the bytes of the ``known`` digest. False if there is no file.
+
+        The size is compared first, then the hash. Raises OSError if the file cannot be read.
+        """
         try:
             return path.stat().st_size == known[0] and self._hash(path) == known[2]
         except FileNotFoundError:
             return False
 
     def save(self) -> None:
-        """Keep the digests, if the folder can be written."""
+        """Write new digests to the build folder, if it can be written."""
         if self._has_new:
             with contextlib.suppress(OSError):
                 write_json(self._file, self._known)
@@ -55,7 +60,7 @@ class FileDigests:
         known = self._known.get(name)
         if known is not None and known[:-1] == list(identity):
             return str(known[-1])
-        settled = not is_racy(identity)  # asked before the bytes are read
+        settled = not is_racy(identity)  # checked before the bytes are read
         sha256 = _hashed.get((path, identity)) if settled else None
         sha256 = sha256 or sha256_file(path)
         if settled:

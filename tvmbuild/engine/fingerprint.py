@@ -12,11 +12,16 @@ from tvmbuild.base.source_specs import Json
 from tvmbuild.base.steps import AnyStep
 
 _OF_EVERY_DEVICE = {"tracker": None, "key": None, "timeout_s": 60.0, "arch": None}
-"""The fields that fingerprints have had for every kind of device since all kinds shared one class."""
+"""The fields, with default values, that the fingerprint of every kind of device has, because all kinds once shared one
+class.
+"""
 
 
 def fingerprint(step: AnyStep) -> dict[str, str]:
-    """Return options, tools, environment and the stage's version by dotted name, without the mode."""
+    """Return the step's options, tools, environment and stage version, as texts by dotted name.
+
+    The settings of one run, for example the mode of tuning, are not included.
+    """
     pairs = dict(_flatten("option", step.options))
     pairs |= {f"tool {name}": version for name, version in step.tools.items()}
     pairs |= {f"environment {name}": value for name, value in step.environment.items()}
@@ -41,7 +46,11 @@ def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
 
 
 def _counts(field: dataclasses.Field[object], value: object) -> bool:
-    """Return whether the field is in the fingerprint; a later field counts only if it differs from its default."""
+    """Return whether the field is in the fingerprint.
+
+    A field with the mark OMIT_WHEN_DEFAULT counts only if it differs from its default. A field with the mark
+    NOT_FINGERPRINTED never counts.
+    """
     if "told" in field.metadata:
         return False
     return "later" not in field.metadata or getattr(value, field.name) != field.default

@@ -1,4 +1,4 @@
-"""The leftovers of a doit killed with -9 that no later step finds: its stages' temporary folders, partial downloads."""
+"""Temporary folders of stages, and the removal of what a killed doit left: these folders, and partial downloads."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ OLD_S = 24 * 3600.0
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[str]:
-    """Yield a stage's TMPDIR, because a killed stage cannot remove its temporary files itself.
+    """Yield a new folder for a stage's TMPDIR and remove it afterwards, because a killed stage cannot do that itself.
 
-    A lock marks it as in use, at any age; the kernel drops the lock with this process.
-    Its name is chosen first, so that a Ctrl-C right after its creation removes it too.
+    A lock marks the folder as in use, at any age. The kernel drops the lock with this process. The folder's name is
+    chosen first, so that a Ctrl-C right after its creation removes it too. Raises TvmbuildError if the folder cannot be
+    made.
     """
     try:
         folder = Path(tempfile.gettempdir()) / f"{PREFIX}{secrets.token_hex(8)}"
@@ -51,7 +52,7 @@ def _explain(error: OSError) -> TvmbuildError:
 
 
 def remove_old_leftovers() -> None:
-    """Remove the user's own leftovers older than a day; skip, silently, those that cannot be read or removed."""
+    """Remove the user's own leftovers older than a day. Files that cannot be read or removed are skipped silently."""
     before = time.time() - OLD_S
     for path in _list_old(Path(tempfile.gettempdir()), PREFIX, before):
         if path.is_dir() and not _is_in_use(path):
@@ -63,7 +64,10 @@ def remove_old_leftovers() -> None:
 
 
 def _list_old(folder: Path, prefix: str, before: float) -> list[Path]:
-    """Return the user's own entries of the folder with that prefix that are older than ``before``; never a link."""
+    """Return the user's own entries of the folder with that prefix, last changed before ``before``, without links.
+
+    ``before`` is in seconds since the epoch.
+    """
     found = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""The inputs of an ONNX file and their shapes, found without the onnx library, so that planning can look."""
+"""The inputs of an ONNX file and their shapes, found without the onnx library, for planning."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from tvmbuild.base.open_dimensions import Dim
 from tvmbuild.engine.external_data import read_varint
 
 _LENGTH = 2
-"""The wire type of content that begins with its length; 0 is a number, 1 and 5 are 8 and 4 bytes."""
+"""The protobuf wire type of a field that begins with its length. Type 0 is a number, and types 1 and 5 have 8 and 4
+bytes.
+"""
 _GRAPH, _INITIALIZER, _INPUT, _SPARSE = 7, 5, 11, 15
-"""The numbers of fields in onnx.proto: one of a model, then those of a graph."""
+"""The field numbers in onnx.proto: the graph of a model, and the initializers, inputs and sparse initializers of a
+graph.
+"""
 _TENSOR_NAME = 8
 
 Field = tuple[int, int, int]
-"""(field number, start of its content, its end); for a number the value and -1."""
+"""(field number, start of its content, its end). For a number the last two are its value and -1."""
 
 
 def read_inputs(model: Path) -> dict[str, tuple[Dim, ...]]:
-    """Return the shapes of the inputs that a caller must feed; empty if the file is not ONNX.
+    """Return name → shape of the inputs that a caller must feed, or an empty dict if the file is not ONNX.
 
     An input that has no shape, or is not a tensor, is left out.
     """
@@ -48,7 +52,7 @@ def _read(data: mmap.mmap) -> dict[str, tuple[Dim, ...]]:
 
 
 def _read_input(data: mmap.mmap, start: int, end: int) -> dict[str, tuple[Dim, ...]]:
-    """Read a ValueInfoProto: its name, and within type, tensor_type and shape its dimensions."""
+    """Return name → dimensions of a ValueInfoProto, or an empty dict if it has no tensor shape."""
     for low, high in _inside(data, start, end, 2):
         for at, to in _inside(data, low, high, 1):
             for first, last in _inside(data, at, to, 2):
@@ -61,7 +65,7 @@ def _read_dim(data: mmap.mmap, start: int, end: int) -> Dim:
     size: Dim = None
     for number, at, to in _walk(data, start, end):
         if number == 1 and to == -1:
-            size = at if at < 1 << 63 else None  # -1 is any size
+            size = at if at < 1 << 63 else None  # -1, read as unsigned, means any size
         elif number == 2:
             size = data[at:to].decode(errors="replace") or None
     return size
@@ -76,7 +80,7 @@ def _text(data: mmap.mmap, start: int, end: int, wanted: int) -> str:
 
 
 def _walk(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
-    """Yield the fields of a message; ValueError if the bytes are not one."""
+    """Yield the fields of a protobuf message. Raises ValueError or IndexError if the bytes are not a message."""
     at = start
     while at < end:
         key, at = read_varint(data, at)

@@ -1,4 +1,4 @@
-"""The notes on a model's open inputs: the batch that simplify took, or would take, and the sizes still missing."""
+"""The notes on a model's open dimensions: the batch that simplify assumed, or would assume, and sizes still missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmbuild.engine.onnx_inputs import read_inputs
 
 
 def recall_batch(step: AnyStep) -> list[str]:
-    """Return simplify's note of a batch that it took; empty for other steps."""
+    """Return simplify's note of a batch that it assumed, or an empty list for other steps."""
     if not has_options(step, SimplifyStep):
         return []
     try:
@@ -21,7 +21,7 @@ def recall_batch(step: AnyStep) -> list[str]:
 
 
 def foresee_inputs(step: Step[SimplifyStep]) -> list[str]:
-    """Return the notes that a run would make about the inputs, if the model's file is here."""
+    """Return the notes that a run of simplify would make about the inputs, or an empty list if the file is not here."""
     options, source = step.options, step.inputs.get("source")
     if source is None:
         return []

@@ -1,4 +1,4 @@
-"""The check that a tune step's Schedule is the one that the record files elect now, with the reason if not."""
+"""The check whether a tune step's Schedule is the one that the record files elect now, and the reason if it is not."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from tvmbuild.records.task_file import TaskFile
 
 @dataclass(frozen=True)
 class Outdated:
-    """The reasons why a tune step must run: sentences, with paths relative to the project's root."""
+    """The reasons why a tune step must run, as sentences with paths relative to the project's root."""
 
     reason: str
     absent: tuple[str, ...] = ()
-    """Files of records that count as absent, each with its fault."""
+    """The record files that count as absent, each with its fault."""
 
 
 @dataclass(frozen=True)
 class _Outputs:
-    """The files that the step has written."""
+    """The contents of the files that the step has written."""
 
     tasks: tuple[TaskId, ...]
     graph: Graph | None
@@ -48,7 +48,7 @@ class _Outputs:
 
 
 def find_outdated(step: Step[TuneStep]) -> Outdated | None:
-    """Return why the tune step must run; None if its Schedule is the one that the record files elect."""
+    """Return why the tune step must run, or None if its Schedule is the one that the record files elect now."""
     options, target = step.options, resolved_target(step.options)
     if step.settings.tune == "full" and options.device.is_timed:
         return Outdated("tune=full was asked for")
@@ -77,7 +77,7 @@ def _read_outputs(step: Step[TuneStep]) -> _Outputs | None:
 
 
 def _compare(step: Step[TuneStep], outputs: _Outputs, files: Mapping[str, TaskFile], choices: Choices) -> str | None:
-    """Return the first difference from the present, or the measurements still needed; None if there is none."""
+    """Return the first difference from the present, or the measurements still needed, or None if there is neither."""
     options = step.options
     algorithms = choices.algorithms(outputs.graph, options.tune.algorithms)
     if algorithms != _read_algorithms(outputs.schedule):
@@ -98,7 +98,7 @@ def _explain_search(step: Step[TuneStep], tasks: Sequence[TaskId], files: Mappin
         return "a search was interrupted: its measurements are to be taken in, its best to be timed again"
     missing = [task.name for task in list_missing(files, tasks, options.tune)]
     if missing:
-        return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}"
+        return f"{len(missing)} of {len(tasks)} Tasks are not fully searched: {', '.join(missing[:3])}"
     lagging = list_lagging(files, tasks, options.tune, Rules(options.rules, options.timed_on))
     return f"{len(lagging)} of {len(tasks)} Tasks were searched before a rule changed" if lagging else None
 

@@ -1,4 +1,4 @@
-"""The run of one step in a new process with its own session; its end becomes a message."""
+"""The run of one step in a new process with its own session, and the message about its failure."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ TAIL_LINES = 12
 _SAYS_MORE = "The log says more."
 CHECK_S = 1.0
 KEPT_TVM_VARIABLES = frozenset({"TVM_LIBRARY_PATH"})
-"""The variable that says which TVM to load, as the planner's probe did; every other TVM_* comes from the Step."""
+"""The TVM_* variables that a step's process inherits. This one says which TVM to load, as in the planner's probe. All
+others come from the Step.
+"""
 
 
 @dataclass(frozen=True)
 class Attendant:
-    """The callbacks of a step for the process that waits."""
+    """The callbacks of the process that waits for a step."""
 
     show: Callable[[str], None]
-    """Receives the step's progress."""
+    """A function that receives the step's progress."""
     check: Callable[[], None]
-    """Called every second; an exception ends the step."""
+    """A function that is called every second. An exception from it ends the step."""
 
 
 @dataclass(frozen=True)
 class _Ending:
-    """The end of the process: exit status, the error reported on its pipe, its last lines."""
+    """The end of a step's process: its exit status, the error reported on its pipe, and its last lines of output."""
 
     status: int
     report: str
@@ -51,11 +53,11 @@ class _Ending:
 
 
 def run_process(step: AnyStep, attendant: Attendant | None = None) -> None:
-    """Run the step's stage; TvmbuildError gives the reason for a failure, its `hint` names the log.
+    """Run the step's stage in a new process. Raises TvmbuildError if it fails, with the reason and the log's path.
 
-    However this ends, the whole process group is dead, no temporary file of an output is left, and either all outputs
-    are new or none is; with VerdictError they are new. (After a kill -9 of doit itself the next run repairs this:
-    outputs that differ from the state run the step again.)
+    However the step ends, all processes of its group are then dead and no temporary file of an output is left. Either
+    all outputs are new or none is; after a VerdictError they are new. If doit itself is killed with -9, the next run
+    repairs the outputs: they differ from the recorded state, so the step runs again.
     """
     remove_temporaries(step)
     before = {path: _stamp(path) for path in step.outputs.values()}
@@ -82,7 +84,7 @@ def run_process(step: AnyStep, attendant: Attendant | None = None) -> None:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return a value that changes with a new version of the file; None without a file."""
+    """Return a value that changes if the file is replaced, or None if there is no file."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -91,7 +93,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def remove_temporaries(step: AnyStep) -> None:
-    """Remove the files of an interrupted writer beside the step's outputs."""
+    """Remove the temporary files that an interrupted writer left beside the step's outputs."""
     for path in step.outputs.values():
         remove_leftovers(path)
 
@@ -122,7 +124,7 @@ def _run(step: AnyStep, environment: Mapping[str, str], attendant: Attendant | N
 
 
 def _attend(process: subprocess.Popen[bytes], step: AnyStep, attendant: Attendant | None) -> tuple[str, ...]:
-    """Send the Step, copy the output until the process has ended, and return its last lines."""
+    """Send the Step, copy the process's output until it has ended, and return its last lines."""
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     latest: deque[str] = deque(maxlen=1)
     shown = contextlib.nullcontext(attendant.show) if attendant else show_progress(step.id)
@@ -154,9 +156,10 @@ def _attend(process: subprocess.Popen[bytes], step: AnyStep, attendant: Attendan
 
 
 def _hide_torch(step: AnyStep, folder: Path) -> dict[str, str]:
-    """Return the variable that keeps the stage's processes from importing PyTorch, which only `simplify` may need.
+    """Return the environment variable that keeps the stage's processes from importing PyTorch.
 
-    tvm_ffi imports it if it is installed: 5 s and 500 MB for every process of a search.
+    Only `simplify` may need PyTorch. If it is installed, tvm_ffi imports it, which takes 5 s and 500 MB for every
+    process of a search.
     """
     if step.stage == "simplify":
         return {}
@@ -177,9 +180,9 @@ def _environment(step: AnyStep) -> dict[str, str]:
 
 
 def _send(process: subprocess.Popen[bytes], step: AnyStep) -> None:
-    """Send the Step. The pipe stays open: its end tells the process's watcher that we are dead."""
+    """Send the Step. The pipe stays open: its end tells the process's watcher that this process is dead."""
     data = pickle.dumps(step)
-    with contextlib.suppress(BrokenPipeError):  # it died at once; its exit status gives the reason
+    with contextlib.suppress(BrokenPipeError):  # the process died at once; its exit status gives the reason
         process.stdin.write(f"{len(data):08x}".encode() + data)  # type: ignore[union-attr]
         process.stdin.flush()  # type: ignore[union-attr]
 
@@ -200,7 +203,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _copy_output(stream: IO[bytes], step: AnyStep, show: Callable[[str], None], tail: deque[str]) -> None:
-    """Copy the process's lines to its log, and its progress to the terminal, until every writer is gone."""
+    """Copy the process's lines to its log, and its progress to ``show``, until every writer of the pipe is gone."""
     with _open_log(Layout(step.root).log(step.id)) as log:
         for raw in stream:
             line = raw.decode(errors="replace").rstrip("\n")
@@ -234,7 +237,7 @@ def _open_log(path: Path) -> Iterator[IO[str] | None]:
 
 
 def _end(hint: str) -> str:
-    """Return the hint with a full stop."""
+    """Return the hint, with a full stop if it has no punctuation at its end."""
     return hint if hint.endswith((".", "!", "?")) else f"{hint}."
 
 

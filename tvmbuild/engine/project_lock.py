@@ -1,4 +1,4 @@
-"""The lock that lets one doit at a time run in a project; the second waits and names the first."""
+"""The lock that lets one doit at a time run in a project. A second doit waits and names the first."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from tvmbuild.base.layout import LOCK_NAME
 from tvmbuild.errors import TvmbuildError
 
 _held: set[Path] = set()
-"""The locks of this process, each a bare descriptor that only the process's end closes."""
+"""The paths of the locks that this process holds. A lock's descriptor is closed only by the end of the process."""
 
 
 def hold_project_lock(build: Path) -> None:
-    """Take the build folder's lock until this process ends, after waiting for another's. Taking it again does nothing.
+    """Take the build folder's lock until this process ends. If another doit holds it, wait.
 
-    Worker processes that doit forks inherit it. The kernel drops it with the last of them, kill -9 included.
+    Taking it again does nothing. Worker processes that doit forks inherit the lock. The kernel drops it with the last
+    of these processes, also after kill -9. Raises TvmbuildError if the folder cannot be written.
     """
     path = build / LOCK_NAME
     if path in _held:

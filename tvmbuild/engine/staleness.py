@@ -1,4 +1,4 @@
-"""The reasons why a step must run: its recorded dependencies compared with the present ones."""
+"""The reasons why a step must run: differences between its recorded and its present dependencies."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from tvmbuild.records.selection import TaskId, elect, read_applicable_files, rea
 from tvmbuild.records.task_file import Record, TaskFile
 
 _SEARCH_ONLY = ("option.tune.", "option.device.", "option.measured_on", "environment ")
-"""The prefixes of options that change the search or the winners, but no Task."""
+"""The prefixes of names in a fingerprint that change the search or the winners, but no Task."""
 
 
 def explain_changes(step: AnyStep, last: Success | None) -> Iterator[str]:
-    """Yield a sentence for each reason to run the step; nothing if it is as its last success left it."""
+    """Yield a sentence for each reason to run the step, or nothing if nothing has changed since its last success.
+
+    ``last`` is None if the step has never succeeded.
+    """
     if last is None:
-        yield "it has not finished before"
+        yield "it has never run to its end"
         return
     yield from explain_failure(step)
     yield from _compare_fingerprints(last.fingerprint, fingerprint(step))
@@ -105,14 +108,17 @@ def _shorten(path: Path, step: AnyStep) -> str:
     return str(path.relative_to(step.root)) if path.is_relative_to(step.root) else str(path)
 
 
-# The Tasks of a cell whose winner differs now from its Schedule's, and by how much.
+# The Tasks of a cell whose winner is no longer the winner in its Schedule, with both times.
 
 SHOWN = 5
-"""The most Tasks named; the others are only counted."""
+"""The largest number of Tasks that are named. The others are only counted."""
 
 
 def list_winner_changes(step: Step[TuneStep]) -> list[str]:
-    """Return `name (key): old time -> new time` of each such Task of a tune step; empty if files are unreadable."""
+    """Return `name (key): old time -> new time` for each Task of a tune step whose winner has changed.
+
+    Return an empty list if files are unreadable.
+    """
     options = step.options
     folder = Layout(step.root).records(options.target)
     try:
@@ -136,7 +142,7 @@ def _compare(task: TaskId, file: TaskFile | None, before: Mapping[str, str], dev
 
 
 def _find(trace: str, file: TaskFile | None, winner: Record | None) -> Record | None:
-    """Return the record that won before, in the new winner's device class if it has one there."""
+    """Return the record that won before, or None if it is gone. The new winner's device class is preferred."""
     found = [] if file is None else [record for record in file.records if record.trace == trace]
     return next((one for one in found if winner and one.measured_on == winner.measured_on), found[0] if found else None)
 

@@ -1,4 +1,4 @@
-"""The status of each step of a plan: the action of a run and its reasons. Nothing is run."""
+"""The status of each step of a plan: the action that a run would take, and its reasons. Nothing is run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Status:
 
     step: AnyStep
     state: State
-    """``may run``: its own files are as it left them, but an earlier step runs and may change them."""
+    """``may run`` means that its own files are unchanged, but an earlier step runs and may change its inputs."""
     reasons: tuple[str, ...] = ()
     knows_tasks: bool = False
     """Whether a tune step's `tasks.json` lists the Tasks that a run would find."""
 
 
 def list_statuses(plan: Plan, recall: Callable[[str], Success | None]) -> list[Status]:
-    """Return every step's status in the plan's order; ``recall`` returns the last success of a step by its id."""
+    """Return every step's status in the plan's order. ``recall`` returns the last success of a step by its id."""
     running: dict[Path, AnyStep] = {}
     statuses = []
     for step in plan.steps:

@@ -1,4 +1,4 @@
-"""All files that a step reads: its declared inputs, and the files that only these name."""
+"""All files that a step reads: its declared inputs, and the files that only these inputs name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from tvmbuild.base.steps import AnyStep
 from tvmbuild.engine.external_data import list_external_data
 
 EXTERNAL = "external data "
-"""The role prefix of a file that the source names, before its path beside the source."""
+"""The prefix of the role of a file that the source names. The path relative to the source's folder follows."""
 IMPORTED = "imported "
-"""The role prefix of a project file that an export's script imports, before its path beside the script."""
+"""The prefix of the role of a project file that an export's script imports. The path relative to the script's folder
+follows.
+"""
 
 
 def locate_inputs(step: AnyStep) -> dict[str, Path]:
-    """Return role → file, including files that only the source names: external weights, and modules of its script."""
+    """Return role → file for all files that the step reads, including external weights and modules of its script.
+
+    Raises TvmbuildError if the source names an impossible external file, OSError if the source cannot be read.
+    """
     inputs = dict(step.inputs)
     source, script = inputs.get("source"), inputs.get("export")
     if source is not None:
@@ -28,7 +33,10 @@ def locate_inputs(step: AnyStep) -> dict[str, Path]:
 
 
 def locate_known(step: AnyStep, known: Iterable[str]) -> dict[str, Path]:
-    """Return the inputs, and the ``known`` roles that only the source names; a new role needs a changed source."""
+    """Return role → file for the declared inputs and for the ``known`` roles, without reading the source or the script.
+
+    This is enough to compare files, because a new role requires a changed source.
+    """
     found, source, script = dict(step.inputs), step.inputs.get("source"), step.inputs.get("export")
     for role in known:
         if role.startswith(EXTERNAL) and source is not None:
@@ -38,13 +46,13 @@ def locate_known(step: AnyStep, known: Iterable[str]) -> dict[str, Path]:
     return found
 
 
-# The project's own Python files that a script imports, found without running it, so that planning can look.
+# The project's own Python files that a script imports, found without running it, for planning.
 
 
 def list_local_imports(script: Path) -> list[Path]:
-    """Return the files in the script's folder, or below it, that it imports, directly or through one another; sorted.
+    """Return the files in or below the script's folder that it imports, directly or through one another, sorted.
 
-    Only `import` statements count. A file that is not Python names none; running it will give the error.
+    Only `import` statements count. A file that is not valid Python imports nothing. Running it will give the error.
     """
     folder, found, waiting = script.parent, set[Path](), [script]
     while waiting:
@@ -57,7 +65,7 @@ def list_local_imports(script: Path) -> list[Path]:
 
 
 def _list_names(path: Path, folder: Path) -> Iterator[str]:
-    """Yield the modules that the file may mean, as dotted names from the script's folder."""
+    """Yield the modules that the file may import, as dotted names relative to the script's folder."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, OSError):
@@ -74,7 +82,7 @@ def _list_names(path: Path, folder: Path) -> Iterator[str]:
 
 
 def _find_files(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the files that importing the module runs, including its packages'."""
+    """Yield the files that importing the module runs, including the `__init__.py` of its packages."""
     here = folder
     for part in name.split("."):
         here /= part

@@ -1,4 +1,4 @@
-"""The run of a step, or its restoration from the step cache, and the removal of its outputs."""
+"""The run of a step or its restoration from the step cache, and the removal of its outputs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from tvmbuild.errors import TvmbuildError
 
 
 def run_step(step: AnyStep, executor: Executor, use: CacheUse) -> Success | TvmbuildError:
-    """Run the step; return the state of its success, or the reason for its failure, which is recorded.
+    """Run the step or restore its outputs from the cache. Return its success, or the error of its failure.
 
-    ``use`` gets the step cache's actions and warnings, however the run ends.
+    A failure is also recorded for the next run and the report. ``use`` receives the actions and warnings of the step
+    cache, however the run ends.
     """
     digests = FileDigests(step)
     try:
@@ -51,7 +52,11 @@ def run_step(step: AnyStep, executor: Executor, use: CacheUse) -> Success | Tvmb
 
 
 def clean_step(step: AnyStep, *, dry_run: bool) -> None:
-    """Remove the step's outputs, its log and its failure, and print that; records are not outputs and stay."""
+    """Remove the step's outputs, its log and the note of its failure, and print their names.
+
+    Records are not outputs and stay. With ``dry_run`` nothing is removed. Raises TvmbuildError if a file cannot be
+    removed.
+    """
     try:
         _clean(step, dry_run=dry_run)
     except OSError as error:
@@ -60,12 +65,15 @@ def clean_step(step: AnyStep, *, dry_run: bool) -> None:
 
 
 def _is_shared(step: AnyStep, executor: Executor) -> bool:
-    """Return whether the step cache is used: the latency of another machine holds for that one alone."""
+    """Return whether the step may use the step cache.
+
+    The latency of another machine is valid for that machine alone, so a benchmark there is not shared.
+    """
     return executor.is_here or not has_options(step, BenchmarkStep)
 
 
 def _are_unchanged(step: AnyStep, inputs: Mapping[str, Digest], digests: FileDigests) -> bool:
-    """Return whether the inputs still have the digests taken before the start: a file may be edited during the run."""
+    """Return whether the inputs still have the digests from before the run, because a file may be edited meanwhile."""
     try:
         paths = locate_inputs(step)
         return paths.keys() == inputs.keys() and all(digests.is_same(paths[role], inputs[role]) for role in inputs)

@@ -1,4 +1,4 @@
-"""The kept facts of a step's last success, which are compared with the present ones."""
+"""The recorded facts of a step's last success, which are compared with the present ones."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class Success:
 
     fingerprint: Mapping[str, str]
     inputs: Mapping[str, Digest]
-    """The inputs by role, including those that only the source names."""
+    """The digests of the inputs by role, including files that only the source names."""
     outputs: Mapping[str, Digest]
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value."""
+        """Return the success as a JSON value, which `read_success` reads."""
         return {"fingerprint": self.fingerprint, "inputs": self.inputs, "outputs": self.outputs}
 
 
 def read_success(value: object) -> Success | None:
-    """Return the value that `to_json` gave; None for any other value."""
+    """Parse the output of `to_json`. Return None if the value has another form."""
     if not isinstance(value, dict) or not {"fingerprint", "inputs", "outputs"} <= value.keys():
         return None
     return Success(value["fingerprint"], value["inputs"], value["outputs"])

@@ -1,1 +1,1 @@
-"""The archive that a cell ships: ``mod.so``, ``mod.params``, ``mod.json``."""
+"""Packages, the archives that tvmbuild ships (``mod.so``, ``mod.params``, ``mod.json``), and their runtime."""

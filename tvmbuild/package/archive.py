@@ -1,4 +1,4 @@
-"""Writing, reading and verifying of packages: USTAR archives whose bytes depend on their contents alone."""
+"""Writing, reading and verification of packages: USTAR archives whose bytes depend only on their contents."""
 
 from __future__ import annotations
 
@@ -21,23 +21,28 @@ PARAMS = "mod.params"
 METADATA = "mod.json"
 _NAMES = frozenset({LIBRARY, PARAMS, METADATA})
 MAX_BYTES = 4 << 30
-"""The size limit of a package, which is read whole."""
+"""The size limit of a package in bytes, because the whole file is read into memory."""
 MAX_METADATA_BYTES = 64 << 20
 _REMEDY = "if it is a package, copy it or build it again"
 
 
 @dataclass(frozen=True)
 class Package:
-    """A verified package, in memory."""
+    """A verified package in memory."""
 
     info: PackageInfo
+    """The contents of mod.json."""
     library: bytes
+    """The contents of mod.so: the compiled code."""
     params: bytes
-    """Empty if the weights are inside the library."""
+    """The contents of mod.params: the weights. Empty if the weights are inside the library."""
 
 
 def write_package(path: Path, package: Package) -> None:
-    """Publish the archive, and fill in ``info.files``. Equal packages give equal bytes."""
+    """Write the package's archive to ``path``, with the sizes and digests of its files in mod.json.
+
+    The file appears at once, complete. Equal packages give equal bytes.
+    """
     contents = {LIBRARY: package.library, PARAMS: package.params}
     entries = tuple(FileEntry(name, _digest(data), len(data)) for name, data in sorted(contents.items()))
     metadata = pretty_json(replace(package.info, files=entries).to_json()).encode()
@@ -45,7 +50,10 @@ def write_package(path: Path, package: Package) -> None:
 
 
 def read_package(path: Path) -> Package:
-    """Read the archive and verify names, kinds, sizes and digests of its members. Damage raises TvmbuildError."""
+    """Read a package and verify the names, kinds, sizes and digests of its members.
+
+    Raises TvmbuildError if the file is missing, unreadable, damaged or not a package.
+    """
     contents = _members(path)
     try:
         info = PackageInfo.from_json(json.loads(contents[METADATA]))
@@ -63,12 +71,15 @@ def read_package(path: Path) -> Package:
 
 
 def read_metadata(path: Path) -> PackageInfo:
-    """Verify the archive and return the contents of its mod.json."""
+    """Verify a package and return the contents of its mod.json. Raises TvmbuildError like :func:`read_package`."""
     return read_package(path).info
 
 
 def extract_package(path: Path, folder: Path) -> PackageInfo:
-    """Verify the archive, then write its three files into ``folder``."""
+    """Verify a package, write its three files into ``folder``, and return the contents of its mod.json.
+
+    Raises TvmbuildError like :func:`read_package`.
+    """
     package = read_package(path)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / LIBRARY).write_bytes(package.library)
@@ -121,20 +132,23 @@ def _damaged(path: Path, reason: str) -> TvmbuildError:
     return TvmbuildError(f"{path.name} is damaged: {reason}", _REMEDY)
 
 
-# This reads only plain tar archives, as packages are: no links, no sparse files, no extensions. Python's tarfile
-# follows headers that claim more than the file holds (sparse files of any size, negative sizes that it never ends on).
-# `cpp/parts/archive.h` reads the same way: change both.
+# This reader accepts only plain tar archives, as packages are: no links, no sparse files, no extensions. Python's
+# tarfile trusts headers that claim more than the file holds: sparse files of any size, and negative sizes, on which it
+# loops for ever. `cpp/parts/archive.h` reads the same way: change both.
 
 _BLOCK = 512
 _REGULAR = b"0\0"
 
 
 class DamagedArchiveError(ValueError):
-    """The archive is not a package's. The text gives the reason."""
+    """The error for an archive that is damaged or has unexpected members. Its text gives the reason."""
 
 
 def read_members(data: bytes, names: Collection[str]) -> dict[str, memoryview]:
-    """Return the members of an archive by name. Raises DamagedArchiveError unless all are regular files so named."""
+    """Return the members of an archive by name.
+
+    Raises DamagedArchiveError if the archive is damaged, or if a member is not a regular file with one of ``names``.
+    """
     members: dict[str, memoryview] = {}
     view = memoryview(data)
     position = 0

@@ -1,4 +1,4 @@
-"""The contents of ``mod.json``, as values. They never contain a time, a host or an absolute path."""
+"""The contents of ``mod.json`` as values. They contain no time, no host name and no absolute path."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FORMAT = 1
 
 
 SLOW = "slow: "
-"""The beginning of a note about a faster way that was not taken."""
+"""The beginning of a note that a part of the model is slow, because a faster way was not possible."""
 BUG = "a bug in tvmbuild, please report it: "
-"""The beginning of a note about a bug in tvmbuild, which used a simpler way instead."""
+"""The beginning of a note about a bug in tvmbuild, because of which a simpler way was used."""
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """One input or output of a model: its ONNX name, static shape and NumPy dtype."""
+    """The description of an input or output of a model: ONNX name, static shape, and NumPy's name of the type."""
 
     name: str
     shape: tuple[int, ...]
@@ -30,7 +30,7 @@ class TensorInfo:
 
 
 class TakesInputs(Protocol):
-    """A package, or a model that becomes one: it takes arrays, and pictures by its preprocessing rules."""
+    """A package, or a model without a package yet, as a taker of inputs: arrays, and pictures that it can convert."""
 
     @property
     def model(self) -> str:
@@ -38,16 +38,16 @@ class TakesInputs(Protocol):
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """The inputs."""
+        """The descriptions of the inputs."""
 
     @property
     def preprocess(self) -> Preprocess | None:
-        """The conversion of a picture into one of the inputs. None: not specified."""
+        """The rules for converting a picture into one of the inputs. None if the model has no rules."""
 
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """A model that has no package yet."""
+    """The inputs of a model that has no package yet."""
 
     model: str
     inputs: tuple[TensorInfo, ...]
@@ -56,28 +56,33 @@ class ModelInputs:
 
 @dataclass(frozen=True)
 class PackageTarget:
-    """The target of the library."""
+    """The target for which a package is built."""
 
     name: str
+    """The target's name in targets.yaml."""
     kind: str
+    """The target's kind: llvm, cuda or vulkan."""
     attributes: Attributes = FrozenMap()
+    """TVM's attributes of the target."""
     host: Attributes = FrozenMap()
+    """TVM's attributes of the CPU that launches a GPU's kernels. Empty for a CPU target."""
     glibc: str | None = None
+    """The oldest version of glibc that the library supports, for example 2.28. None means the linker's default."""
     precision: Precision = "fp32"
-    """The precision of its computations. mod.json names it only if it is not fp32."""
+    """The precision of the package's computations. mod.json contains it only if it is not fp32."""
 
     @property
     def on_gpu(self) -> bool:
-        """Return whether its kernels run on a GPU, called by a CPU: the host."""
+        """Return whether the package's kernels run on a GPU. Then a CPU, the host, launches them."""
         return self.kind != "llvm"
 
     @property
     def cpu(self) -> Attributes:
-        """Return the attributes of the CPU: the host's or its own."""
+        """Return the attributes of the CPU that runs the library: the host's for a GPU, else the target's own."""
         return self.host if self.on_gpu else self.attributes
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value. ``from_json`` is the inverse."""
+        """Return the target as a JSON value. ``from_json`` is the inverse."""
         value: dict[str, object] = asdict(self)
         if self.precision == "fp32":
             del value["precision"]
@@ -85,7 +90,7 @@ class PackageTarget:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> PackageTarget:
-        """Read a JSON value. Raises KeyError, TypeError or ValueError if it is malformed."""
+        """Parse the output of ``to_json``. Raises KeyError, TypeError or ValueError if it is malformed."""
         return cls(
             value["name"],
             value["kind"],
@@ -98,34 +103,37 @@ class PackageTarget:
 
 @dataclass(frozen=True)
 class PackageCoverage:
-    """The number of the model's Tasks, the number of Tasks with a record, and the names of the others."""
+    """The coverage of the model's Tasks by records."""
 
     tasks: int
+    """The number of Tasks."""
     covered: int
+    """The number of Tasks with a record."""
     uncovered: tuple[str, ...] = ()
+    """The names of the Tasks without a record."""
 
 
 @dataclass(frozen=True)
 class OperatorInfo:
-    """One function of the library that ``main`` calls. ``flops`` and ``bytes`` are those of one call."""
+    """The description of a function that ``main`` calls: one fused operator of the model."""
 
     function: str
-    """The name in the library."""
+    """The function's name in the library."""
     name: str
-    """The name for people."""
+    """The operator's name in reports."""
     key: str
-    """The key of its Task."""
+    """The key of the function's Task."""
     flops: int | None
-    """The number of additions, multiplications and similar operations. None: they cannot be counted."""
+    """The number of additions, multiplications and similar operations of one call. None if they cannot be counted."""
     bytes: int | None
-    """The least number of bytes read and written."""
+    """The least number of bytes that one call reads and writes. None if it cannot be counted."""
     covered: bool
     """Whether the Task has a record."""
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One file of the archive."""
+    """The name, SHA-256 and size in bytes of a file in a package."""
 
     name: str
     sha256: str
@@ -134,34 +142,42 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class PackageInfo:
-    """All of ``mod.json``."""
+    """The contents of ``mod.json``."""
 
     model: str
+    """The model's name."""
     target: PackageTarget
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     params: Literal["lifted", "embedded"]
-    """``lifted``: ``main`` takes the tensors of mod.params, sorted by name, after the inputs."""
+    """The place of the weights. ``embedded``: in the library. ``lifted``: in mod.params.
+
+    If they are lifted, ``main`` takes the tensors of mod.params, sorted by name, as arguments after the inputs.
+    """
     coverage: PackageCoverage
     layout: str
-    """NHWC or NCHW: the layout of the convolutions inside, not of the inputs."""
+    """The layout of the convolutions inside the model, NHWC or NCHW. The inputs keep the layout of the ONNX model."""
     preprocess: Preprocess | None = None
+    """The rules for converting a picture into an input. None if the model has none."""
     labels: tuple[str, ...] | None = None
+    """The names of a classifier's classes, in the order of its scores. None if the model has none."""
     digests: FrozenMap[str, str] = FrozenMap()
-    """Role → SHA-256 of every input file of the package's build."""
+    """Role of each input file of the package's build → SHA-256 of the file."""
     tools: FrozenMap[str, str] = FrozenMap()
-    """Tool → version."""
+    """Name of each tool of the build → its version."""
     notes: tuple[str, ...] = ()
-    """Notes for its users. The terminal also shows a note that begins with ``SLOW`` or ``BUG``."""
+    """Notes for the package's users. The report in the terminal shows those that begin with ``SLOW`` or ``BUG``."""
     operators: tuple[OperatorInfo, ...] | None = None
-    """None: an older package without this field."""
+    """The functions that ``main`` calls. None in older packages, which lack this field."""
     files: tuple[FileEntry, ...] = field(default=())
+    """The other files of the package: mod.params and mod.so."""
     entry: str = "main"
+    """The function that runs the model."""
     profiled: str = "main"
-    """The function that a profiler calls instead: TVM's virtual machine reports only the calls of bytecode."""
+    """The function that a profiler calls instead of ``entry``, because TVM reports calls only inside of bytecode."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value. ``from_json`` is the inverse."""
+        """Return the JSON value of mod.json. ``from_json`` is the inverse."""
         value: dict[str, object] = {"format": FORMAT, **asdict(self)}
         files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
         value.update(target=self.target.to_json(), files=files)
@@ -169,7 +185,7 @@ class PackageInfo:
 
     @classmethod
     def from_json(cls, value: object) -> PackageInfo:
-        """Check and read a JSON value. Raises TvmbuildError with the fault."""
+        """Check and parse the JSON value of a mod.json. Raises TvmbuildError that names the fault."""
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             found = value.get("format") if isinstance(value, dict) else type(value).__name__
             raise TvmbuildError(f"mod.json has the format {found!r}; this tvmbuild reads {FORMAT}", "build it again")
@@ -181,7 +197,10 @@ class PackageInfo:
 
 
 def default_threads(info: PackageInfo, cores: int) -> int:
-    """Return the number of cores that the package was tuned for, at most ``cores``."""
+    """Return the number of threads that the package was tuned for (its target's num-cores), at most ``cores``.
+
+    A target without num-cores has one thread.
+    """
     value = info.target.cpu.get("num-cores", 1)
     return min(value, cores) if isinstance(value, int) else 1
 

@@ -1,4 +1,4 @@
-"""The check that a ``mod.json`` from elsewhere has a package's parts, with the right types and sizes."""
+"""The check that an untrusted ``mod.json`` has all parts of a package, with the right types and plausible sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Check = Callable[[Any, str], None]
 
 
 def check_metadata(value: Mapping[str, Any]) -> None:
-    """Raise ValueError or TypeError, naming the part, unless all parts of a package are there and sound."""
+    """Raise ValueError or TypeError that names the part if a part of a mod.json is missing or invalid."""
     _check_map(value, "mod.json", _PARTS)
     if value["params"] not in ("lifted", "embedded"):
         raise ValueError(f"params is {value['params']!r}")
@@ -165,7 +165,7 @@ _OPERATOR: dict[str, Check] = {
     "covered": _truth,
 }
 _LATER = ("operators", "profiled")
-"""The parts that older packages lack."""
+"""The parts that may be missing, because older packages lack them."""
 _PARTS: dict[str, Check] = {
     "model": _text,
     "entry": _text,

@@ -1,6 +1,7 @@
-"""Conversion of a picture into an input tensor, as in training: resize, order of colours, scale, mean, deviation.
+"""Conversion of a picture into an input tensor, as in the model's training.
 
-`cpp/parts/pictures.h` and `cpp/tvmbuild.cpp` do the same, bit by bit: change both.
+The steps are resizing, the order of the colours, a scale, and each colour's mean and standard deviation.
+`cpp/parts/pictures.h` and `cpp/tvmbuild.cpp` do the same with equal bits: change them too.
 """
 
 from __future__ import annotations
@@ -19,15 +20,19 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TakesInputs, TensorInfo
 
 Picture = Image.Image | np.ndarray | Path | str
-"""An opened picture, bytes in the order height, width, [red, green, blue], or a file."""
+"""A picture: an image of Pillow, a uint8 array [height, width, 3] (RGB) or [height, width] (grey), or a file's path."""
 
 PADDING = 114
-"""The grey around a letterboxed picture, as in YOLO's trainers."""
+"""The grey value around a letterboxed picture, as in the training of YOLO models."""
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
 
 
 def preprocess_picture(info: TakesInputs, picture: Picture, name: str | None = None) -> np.ndarray:
-    """Return the tensor for the input ``name`` (None: the package's input for pictures)."""
+    """Convert a picture into the tensor for an input, by the package's rules.
+
+    ``name`` may be None, or the name of the input that the rules are for. Raises TvmbuildError if there are no rules
+    for this input, if they do not fit its shape, or if the picture cannot be read.
+    """
     rules, tensor = find_rules(info, name)
     height, width, channels = _sizes(info, rules, tensor)
     image = _open(picture).convert("L" if rules.color == "gray" else "RGB")
@@ -42,12 +47,15 @@ def preprocess_picture(info: TakesInputs, picture: Picture, name: str | None = N
 
 
 def first_line(error: Exception) -> str:
-    """Return the reason why reading a file failed, in a few words."""
+    """Return the reason of an error in a few words: the system's text, or the first line of the error's text."""
     return str(getattr(error, "strerror", None) or (str(error) or type(error).__name__).splitlines()[0])
 
 
 def find_rules(info: TakesInputs, name: str | None = None) -> tuple[Preprocess, TensorInfo]:
-    """Return the preprocessing rules and their input. Raises TvmbuildError if there are none for ``name``."""
+    """Return the preprocessing rules of a model, and the input that they are for.
+
+    Raises TvmbuildError if the model has no rules, or if ``name`` is given and is another input.
+    """
     rules = info.preprocess
     if rules is None:
         raise TvmbuildError(
@@ -67,7 +75,10 @@ def find_rules(info: TakesInputs, name: str | None = None) -> tuple[Preprocess, 
 
 
 def _sizes(info: TakesInputs, rules: Preprocess, tensor: TensorInfo) -> tuple[int, int, int]:
-    """Return height, width and channels of the tensor. A first dimension of 1 is optional."""
+    """Return height, width and channels of a tensor [1, C, H, W] or [C, H, W], or of one with the channels last.
+
+    Raises TvmbuildError if it has another form, or another number of channels than the rules' colours.
+    """
     wanted = _CHANNELS[rules.color]
     shape = tensor.shape[1:] if len(tensor.shape) == 4 and tensor.shape[0] == 1 else tensor.shape
     if len(shape) == 3:
@@ -104,14 +115,21 @@ def _open(picture: Picture) -> Image.Image:
 
 
 def _narrow(image: Image.Image) -> Image.Image:
-    """Keep the upper byte of 16-bit grey, which `convert` would clip."""
+    """Convert a 16-bit grey image to 8 bits by its upper bytes, because Pillow's `convert` would clip the values.
+
+    Other images stay as they are.
+    """
     if image.mode.startswith("I;16"):
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     return image
 
 
 def _fit(image: Image.Image, width: int, height: int, rules: Preprocess) -> Image.Image:
-    """Return the picture in that size. `crop` is torchvision's Resize and CenterCrop; resampling is Pillow's."""
+    """Return the picture in this width and height, by the rules' way to resize.
+
+    `stretch` changes the proportions, `letterbox` adds grey borders, and `crop` cuts off borders like torchvision's
+    Resize and CenterCrop.
+    """
     if rules.resize == "stretch":
         return _resize(image, (width, height))
     wide = width * image.height <= height * image.width  # in proportion wider than the tensor
@@ -130,12 +148,15 @@ def _fit(image: Image.Image, width: int, height: int, rules: Preprocess) -> Imag
 
 
 def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Resize along the rows, then along the columns, as Pillow did before 13. Pillow 13 may do one call otherwise."""
+    """Resize along the rows, then along the columns, in two calls: Pillow 13 may choose another order in one call."""
     return image.resize((size[0], image.height), Image.Resampling.BILINEAR).resize(size, Image.Resampling.BILINEAR)
 
 
 def _table(rules: Preprocess, channel: int) -> np.ndarray:
-    """Return the value of each byte, rounded after each operation as a framework's float32 tensors are."""
+    """Return the table byte → value in the tensor, for a channel.
+
+    It is rounded to float32 after each operation, as in training frameworks.
+    """
     values = (np.arange(256) * rules.scale).astype(np.float32)
     if rules.mean:
         values = values - np.float32(rules.mean[channel])

@@ -1,4 +1,4 @@
-"""The classes that a classifier finds most likely."""
+"""The most likely classes in a classifier's output."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from tvmbuild.errors import TvmbuildError
 
 @dataclass(frozen=True)
 class RankedClass:
-    """One class: its index in the output, probability, and name if the package has labels for this output."""
+    """A class with its probability."""
 
     index: int
+    """The index of the class in the output."""
     probability: float
     label: str | None
+    """The name of the class, or None if the package has no labels for this output."""
 
 
 def is_ranking(shape: Sequence[int]) -> bool:
-    """Return whether an output of this shape is one score a class."""
+    """Return whether an output of this shape has one score per class: all dimensions except one are 1."""
     return sum(size != 1 for size in shape) == 1
 
 
 def rank_classes(scores: np.ndarray, labels: Sequence[str] | None, count: int) -> tuple[RankedClass, ...]:
-    """Return the ``count`` best classes, the best first. Among equal ones the lower index comes first.
+    """Return the ``count`` most likely classes, the best first. Of equal classes the lower index comes first.
 
-    Scores outside [0, 1] are logits, and their softmax is taken; others are probabilities already.
+    If a score lies outside [0, 1], the scores are logits and their softmax is taken; otherwise they are probabilities.
+    Raises TvmbuildError if ``scores`` does not have one score per class.
     """
     if not is_ranking(scores.shape):
         raise TvmbuildError(f"an output of the shape {list(scores.shape)} is not one score a class")

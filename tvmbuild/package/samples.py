@@ -1,4 +1,4 @@
-"""Real inputs of a model, from the files that models.yaml names."""
+"""Samples, which are real inputs of a model, from the files that models.yaml names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Samples(Protocol):
-    """Inputs of a model, which can be iterated any number of times."""
+    """A collection of samples, each with all inputs of a model. It can be iterated any number of times."""
 
     def __iter__(self) -> Iterator[Arrays]:
         """Return an iterator over the samples."""
@@ -32,7 +32,7 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class _Pictures:
-    """Samples of pictures. Each iteration reads them anew, because all of them may exceed the memory."""
+    """Samples from files of pictures. Each iteration reads the files anew, because together they may exceed memory."""
 
     given: Calibration
     paths: Sequence[Path]
@@ -46,7 +46,10 @@ class _Pictures:
 
 
 def open_samples(given: Calibration, paths: Sequence[Path], model: TakesInputs) -> Samples:
-    """Return at most ``given.count`` samples, evenly taken. Raises as :func:`list_samples`, also on reading."""
+    """Return at most ``given.count`` samples, taken evenly from all that ``paths`` have.
+
+    Raises TvmbuildError like :func:`list_samples`; for pictures it is raised while the result is iterated.
+    """
     if given.kind == "images":
         return _Pictures(given, take_evenly(paths, given.count), model)
     return take_evenly(list(list_samples(given, paths, model)), given.count)
@@ -55,9 +58,9 @@ def open_samples(given: Calibration, paths: Sequence[Path], model: TakesInputs) 
 def list_samples(
     given: Accuracy | Calibration, paths: Sequence[Path], model: TakesInputs
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the model's inputs, a sample at a time: a picture, or the next rows of an .npz.
+    """Yield the model's inputs (name → array) for each sample: a picture, or the next rows of the arrays in an .npz.
 
-    Raises TvmbuildError for files that cannot be read, and for samples of other shapes or types.
+    Raises TvmbuildError if a file cannot be read, or if a sample does not fit the shapes and types of the inputs.
     """
     if given.kind == "images":
         if len(model.inputs) > 1:
@@ -75,7 +78,10 @@ def list_samples(
 
 
 def _cut(arrays: Arrays, model: TakesInputs, path: Path) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the arrays in pieces of the inputs' shapes. Each array has the same number of pieces."""
+    """Cut the arrays of an .npz along the first dimension into pieces of the inputs' shapes, and yield them as samples.
+
+    Raises TvmbuildError if the arrays do not fit, or if they have different numbers of pieces.
+    """
     wrong = sorted(set(arrays) ^ {tensor.name for tensor in model.inputs})
     if wrong:
         names = ", ".join(tensor.name for tensor in model.inputs)

@@ -1,4 +1,4 @@
-"""Timing of a function that runs a model."""
+"""Timing of calls of a function that runs a model."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 WARM_UP_S = 0.5
 BUDGET_S = 10.0
-"""The time for all samples, in seconds, if the user gives no number of samples."""
+"""The time for all samples, in seconds. It determines their number if the user does not."""
 MAX_SAMPLES = 50
 LEAST_SAMPLES = 5
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds a call, over ``repeat`` samples of ``number`` calls each."""
+    """Statistics of the time of one call, in ms, over ``repeat`` samples of ``number`` calls each."""
 
     median: float
     mean: float
@@ -30,7 +30,7 @@ class Latency:
 def time_calls(
     call: Callable[[], object], number: int, repeat: int, beat: Callable[[], None] = lambda: None
 ) -> list[float]:
-    """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls. ``beat`` is called between samples."""
+    """Return ``repeat`` samples in ms, each the mean time of ``number`` calls. ``beat`` is called after each sample."""
     samples = []
     for _ in range(repeat):
         start = time.perf_counter_ns()
@@ -42,7 +42,10 @@ def time_calls(
 
 
 def warm_up(call: Callable[[], object], seconds: float, beat: Callable[[], None] = lambda: None) -> float:
-    """Call at least twice and for about ``seconds``, and return the last call's time in ms."""
+    """Make calls for about ``seconds``, but at least two, and return the time of the last one in ms.
+
+    ``beat`` is called after each call.
+    """
     end = time.perf_counter() + seconds
     time_calls(call, 1, 1, beat)
     while True:
@@ -52,12 +55,12 @@ def warm_up(call: Callable[[], object], seconds: float, beat: Callable[[], None]
 
 
 def count_samples(sample_ms: float) -> int:
-    """Return the number of samples that fit the budget, from LEAST_SAMPLES to MAX_SAMPLES."""
+    """Return how many samples of ``sample_ms`` each fit into BUDGET_S: at least LEAST_SAMPLES, at most MAX_SAMPLES."""
     return max(LEAST_SAMPLES, min(MAX_SAMPLES, int(BUDGET_S * 1000 / max(sample_ms, 1e-3))))
 
 
 def summarize(samples: Sequence[float], number: int) -> Latency:
-    """Return the statistics of samples in ms."""
+    """Return the statistics of samples in ms, each of which is the mean of ``number`` calls."""
     spread = statistics.stdev(samples) if len(samples) > 1 else 0.0
     middle, mean = statistics.median(samples), statistics.fmean(samples)
     return Latency(middle, mean, min(samples), max(samples), spread, len(samples), number)

@@ -1,4 +1,4 @@
-"""The paths of TVM's libraries and headers, found without importing TVM."""
+"""Search for TVM's libraries and headers, without importing TVM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmbuild.errors import TvmbuildError
 
 
 def find_library_folders() -> list[Path]:
-    """Return the folders that may contain TVM's libraries, TVM_LIBRARY_PATH first."""
+    """Return the folders that may contain TVM's libraries. The one that TVM_LIBRARY_PATH names is the first."""
     named = os.environ.get("TVM_LIBRARY_PATH")
     # A wheel keeps them in lib, a source tree in build/lib.
     built = [folder / inside for folder in _package("tvm") for inside in ("lib", "../../build/lib", "../../lib")]
@@ -18,7 +18,7 @@ def find_library_folders() -> list[Path]:
 
 
 def find_runtime() -> tuple[Path, Path]:
-    """Return libtvm_runtime.so and libtvm_ffi.so. Raises TvmbuildError if one of them is missing."""
+    """Return the paths of libtvm_runtime.so and libtvm_ffi.so. Raises TvmbuildError if one of them is missing."""
     ffi = [folder / "lib" for folder in _package("tvm_ffi")]
     return (
         _find("libtvm_runtime.so", find_library_folders(), "apache-tvm"),
@@ -27,12 +27,15 @@ def find_runtime() -> tuple[Path, Path]:
 
 
 def has_vulkan_runtime() -> bool:
-    """Return whether TVM's Vulkan runtime is installed. Without Vulkan's loader it cannot be loaded to ask it."""
+    """Return whether the library of TVM's own Vulkan runtime is installed.
+
+    Only the file is looked for, because the library cannot be loaded on a machine without Vulkan's loader.
+    """
     return any((folder / "libtvm_runtime_vulkan.so").is_file() for folder in find_library_folders())
 
 
 def find_headers() -> Path:
-    """Return the folder of TVM's C interface and DLPack's."""
+    """Return the folder with the headers of TVM's C interface and of DLPack. Raises TvmbuildError if it is missing."""
     folders = [folder / "include" for folder in _package("tvm_ffi")]
     return _find("tvm/ffi/c_api.h", folders, "apache-tvm-ffi").parents[2]
 

@@ -34,7 +34,10 @@ FORMAT = 3
 
 
 def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:
-    """Return this machine's capabilities; ``commands`` are the compilers that targets name as their linker."""
+    """Return this machine's capabilities. ``commands`` are the compilers that targets name as their linker.
+
+    Raises TvmbuildError if TVM cannot be asked.
+    """
     versions = FrozenMap((name, found) for name in TOOLS if (found := installed_version(name)) is not None)
     linkers = FrozenMap(
         (name, found) for name in sorted(set(commands)) if (found := _command_version(name)) is not None
@@ -44,7 +47,7 @@ def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:
 
 
 def forget_probe() -> None:
-    """Remove the cached answer, so that the next detection asks again."""
+    """Remove the cached answer of the probe, so that the next detection runs the probe again."""
     _cache_file().unlink(missing_ok=True)
 
 
@@ -81,7 +84,7 @@ def _run_probe() -> Capabilities:
 
 
 def _decode(text: str) -> Capabilities:
-    """Return the probe's answer; ValueError if the text holds none."""
+    """Return the capabilities in the probe's answer. Raises ValueError if the text holds none."""
     data = json.loads(text)
     if not isinstance(data, dict) or data.keys() != {field.name for field in fields(Capabilities)}:
         raise ValueError("not a probe's answer")

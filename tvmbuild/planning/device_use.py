@@ -11,12 +11,15 @@ from tvmbuild.devices.table import device_kind
 
 
 def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities: Capabilities) -> str | None:
-    """Return why packages of this kind cannot run on the device from here; None if they can."""
+    """Return why packages of this kind of target cannot run on the device from here, or None if they can.
+
+    ``cpu`` are the attributes of the CPU that calls the code.
+    """
     return device_kind(device).explain(device, Code(kind, cpu), capabilities)
 
 
 def may_measure(options: TuneStep, capabilities: Capabilities) -> bool:
-    """Return whether candidates can be timed: the target's device is here and runs its code."""
+    """Return whether candidates can be timed: the target's device is available from here and runs its code."""
     if not options.device.is_timed:
         return False
     return explain_device(options.kind, options.attributes, options.device, capabilities) is None

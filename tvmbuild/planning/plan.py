@@ -19,22 +19,26 @@ from tvmbuild.stages.table import STAGES, Stage
 
 @dataclass(frozen=True)
 class Plan:
-    """All steps of a project in the order of the stage table: unique ids and outputs, no input without an origin."""
+    """All steps of a project in the order of the stage table.
+
+    Ids and outputs are unique. Each input is an output of a step, or a file that the YAML names.
+    """
 
     root: Path
     steps: tuple[AnyStep, ...]
 
     def find(self, step_id: str) -> AnyStep | None:
-        """Return the step of that id, or None."""
+        """Return the step with this id, or None if there is none."""
         return next((step for step in self.steps if step.id == step_id), None)
 
 
 def make_plan(
     project: Project, capabilities: Capabilities, settings: Settings, workers: Sequence[Capabilities] = ()
 ) -> Plan:
-    """Return every step of the enabled models and the enabled targets that they include.
+    """Return the Plan with every step of the enabled models and the enabled targets that they include.
 
-    ``workers`` are the machines that run the steps instead of this one, which the ``capabilities`` describe.
+    ``workers`` are the machines that run the steps instead of this one, which the ``capabilities`` describe. Raises
+    TvmbuildError if two steps have the same name or output, or if a file that the YAML names is an output.
     """
     models = [model for model in project.models if model.enabled]
     targets = [target for target in project.targets if target.enabled]
@@ -56,19 +60,22 @@ def make_plan(
 
 
 def _drop_needless_validations(steps: Sequence[AnyStep]) -> list[AnyStep]:
-    """Leave out the validation of benchmarked cells, because the benchmark compares their packages' own numbers."""
+    """Remove the validation of each cell whose benchmark can run, because the benchmark checks the outputs, too."""
     run = {step.subject for step in steps if step.stage == "benchmark" and step.unavailable is None}
     return [step for step in steps if step.stage != "validate" or step.subject not in run]
 
 
 def _choose_machine(stage: Stage, subject: Subject, machines: Sequence[Capabilities]) -> Capabilities:
-    """Return the first machine that can run the step, whose tools become the step's; if none can, the first machine."""
+    """Return the first machine that can run the step, or the first machine of all if none can.
+
+    Its tools become the tools of the step.
+    """
     able = (each for each in machines if explain_step(stage.name, subject, each) is None)
     return next(able, machines[0])
 
 
 def _settings_of(step: AnyStep, settings: Settings, machines: Sequence[Capabilities]) -> Settings:
-    """Return the settings for the step: if the device cannot be asked, tuning acts as `never`."""
+    """Return the settings for the step. If no machine can time candidates, the mode of a tune step is `never`."""
     if has_options(step, TuneStep) and not any(may_measure(step.options, machine) for machine in machines):
         return replace(settings, tune="never")
     return settings
@@ -102,7 +109,10 @@ def _validate(steps: list[AnyStep]) -> list[AnyStep]:
 
 
 def _spread_unavailability(steps: Sequence[AnyStep]) -> tuple[AnyStep, ...]:
-    """Mark steps that read an output of an unavailable step as unavailable; in stage order one pass is enough."""
+    """Mark steps that read an output of an unavailable step as unavailable, too.
+
+    Steps are in the order of their stages, so one pass is enough.
+    """
     missing: dict[Path, AnyStep] = {}
     spread = []
     for step in steps:

@@ -28,7 +28,9 @@ from tvmbuild.records.task_file import TaskFile
 from tvmbuild.tuning.rates import NO_TIME, Rates, Seconds, add_seconds, place_of, read_rates
 
 WINOGRAD = ("winograd_input", "winograd_products")
-"""The Tasks, one to three, of each further way to compute a convolution; `tasks.json` has only the chosen ones."""
+"""The names of the Tasks that are assumed for each further algorithm of a convolution, because `tasks.json` has only
+the Tasks of the chosen algorithms. In fact an algorithm has one to three Tasks.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Known:
 
     tasks: tuple[TaskId, ...]
     graph: Graph | None = None
-    """The graph, if it has algorithms to choose."""
+    """The graph, or None if it has no algorithms to choose."""
 
 
 @dataclass(frozen=True)
@@ -46,59 +48,63 @@ class TaskPrice:
 
     task: TaskId
     covered: bool
-    """Whether some applicable record can be elected."""
+    """Whether an applicable record can be elected."""
     trials: int = 0
-    """The most candidates to measure; 0: it is not tuned, or another cell of the list tunes it first."""
+    """The largest number of candidates to measure. It is 0 if the Task is not tuned, or if another cell of the list
+    tunes it first.
+    """
     seconds: Seconds | None = NO_TIME
-    """The time of its search; None: nothing similar has been searched yet."""
+    """The time of its search, or None if nothing similar has been searched yet."""
     lags: bool = False
-    """Whether its search is over but knew older rules; only the present rules' schedules are then measured."""
+    """Whether its search is over, but knew only older rules. Then only the present rules' schedules are measured."""
 
 
 @dataclass(frozen=True)
 class CellPrice:
-    """The price of tuning one cell. None means not known."""
+    """The price of tuning one cell. A value of None is unknown."""
 
     cell: str
     target: str
     tasks: tuple[TaskPrice, ...] | None
-    """The price of each Task; None: the cell's Tasks are unknown before simplify and tune have run."""
+    """The price of each Task, or None if the cell's Tasks are unknown because simplify and tune have not run yet."""
     searches: bool = True
-    """False if the mode is `never`, no device can be asked or `ops` is empty; the price is then 0 in any case."""
+    """Whether the cell may be searched. It may not if the mode is `never`, the step cannot run, or `ops` is empty. The
+    price is then 0.
+    """
     choice: tuple[TaskPrice, ...] = ()
-    """The price of the further ways to compute its convolutions, which are measured before one is chosen."""
+    """The price of the Tasks of further algorithms for its convolutions. All are measured before one is chosen."""
     minutes: float | None = None
-    """The search's time limit."""
+    """The time limit of the search in minutes, or None if there is no limit."""
 
     @property
     def covered(self) -> int | None:
-        """The number of Tasks that have a record."""
+        """The number of Tasks that have a record, or None if the Tasks are unknown."""
         return None if self.tasks is None else sum(price.covered for price in self.all_tasks)
 
     @property
     def to_tune(self) -> int | None:
-        """The number of Tasks that would be searched for this cell."""
+        """The number of Tasks that would be searched for this cell, or None if the Tasks are unknown."""
         return self._known(sum(price.trials > 0 for price in self.all_tasks))
 
     @property
     def trials(self) -> int | None:
-        """The most candidates that would be measured."""
+        """The largest number of candidates that would be measured, or None if the Tasks are unknown."""
         return self._known(sum(price.trials for price in self.all_tasks))
 
     @property
     def seconds(self) -> Seconds | None:
-        """The time that the search would take."""
+        """The time that the search would take, or None if it is unknown."""
         found = add_seconds([None if self.trials is None else NO_TIME, *(price.seconds for price in self.all_tasks)])
         return found if found is None or self.minutes is None else found.at_most(60 * self.minutes)
 
     @property
     def lagging(self) -> int:
-        """The number of Tasks measured only because the rules changed."""
+        """The number of Tasks that are measured only because the rules changed."""
         return sum(price.lags for price in self.all_tasks)
 
     @property
     def all_tasks(self) -> tuple[TaskPrice, ...]:
-        """Return the known Tasks, and those of the further ways."""
+        """The known Tasks, and the Tasks of further algorithms."""
         return (*(self.tasks or ()), *self.choice)
 
     def _known(self, value: int) -> int | None:
@@ -110,28 +116,28 @@ class TotalPrice:
     """The price of all cells, with common Tasks counted once; unknown parts of a cell are not included."""
 
     tasks: int | None
-    """The number of Tasks; None if unknown for some cell."""
+    """The number of Tasks, or None if it is unknown for some cell."""
     known_tasks: int
     covered: int
     to_tune: int
     trials: int
     seconds: Seconds | None
-    """The time; None if unknown for some cell."""
+    """The time of the searches, or None if it is unknown for some cell."""
     known_seconds: Seconds
 
 
 def price_cells(cells: Iterable[tuple[Step[TuneStep], Known | None]]) -> tuple[CellPrice, ...]:
-    """Return the price of each cell: its tune step and its Tasks, None if they are unknown.
+    """Return the price of each cell, which is given by its tune step and its Tasks (None if they are unknown).
 
-    A Task of several cells is paid by the first, as in a run; with `tune=full` every cell searches all its own Tasks
-    again.
+    The first of several cells with the same Task pays for it, as in a run. With `tune=full`, every cell searches all
+    its own Tasks again.
     """
     counter = _Counter()
     return tuple(counter.price(step, known) for step, known in cells)
 
 
 def total_price(prices: Sequence[CellPrice]) -> TotalPrice:
-    """Return the sum."""
+    """Return the price of all cells together."""
     known = {(cell.target, price.task.key): price for cell in prices for price in cell.all_tasks}
     tuned = {(cell.target, each.task.key) for cell in prices for each in cell.all_tasks if each.trials}
     return TotalPrice(
@@ -147,16 +153,19 @@ def total_price(prices: Sequence[CellPrice]) -> TotalPrice:
 
 @dataclass(frozen=True)
 class _Searched:
-    """The state of a Task's search: whether a record covers it, and its file without records, which are large."""
+    """The state of a Task's search.
+
+    ``covered`` tells whether a record can be elected. ``file`` lacks its records, because they are large.
+    """
 
     covered: bool = False
     file: TaskFile | None = None
     measured: int = 0
-    """The number of candidates, including those in an interrupted search's journal."""
+    """The number of measured candidates, including those in the journal of an interrupted search."""
 
 
 class _Counter:
-    """Reads each record file once, and tracks what earlier cells would measure."""
+    """A calculator of prices, which reads each record file once and counts the candidates of earlier cells."""
 
     def __init__(self) -> None:
         self._rates: dict[str, Rates] = {}
@@ -208,7 +217,7 @@ class _Counter:
         return self._rates[where].estimate(name, trials)
 
     def _count_trials(self, step: Step[TuneStep], task: TaskId, tasks: int) -> int:
-        """Return the number of candidates that the step would measure for the Task."""
+        """Return the number of candidates that the step would measure for the Task. 0 or less means none."""
         options = step.options
         wanted = wanted_trials(options.tune, tasks)
         if step.settings.tune == "never":
@@ -231,7 +240,7 @@ def _read_choices(layout: Layout, options: TuneStep, graph: Graph | None) -> Cho
 
 
 def _read(layout: Layout, options: TuneStep, key: str) -> _Searched:
-    """Return the state of the Task's search; a damaged file counts as none, as it does for the search."""
+    """Return the state of the Task's search. A damaged file counts as absent, as it does for the search."""
     try:
         file = read_applicable(layout.records(options.target), key, resolved_target(options))
     except TvmbuildError:

@@ -13,7 +13,7 @@ from tvmbuild.targets.table import TARGETS
 
 
 def main() -> int:
-    """Print the capabilities, or this machine's fault, as JSON on the last line of stdout."""
+    """Print the capabilities, or the error of this machine, as JSON on the last line of stdout."""
     try:
         answer = asdict(probe())
     except TvmbuildError as error:
@@ -24,7 +24,7 @@ def main() -> int:
 
 
 def probe() -> Capabilities:
-    """Import TVM and ask it; tool versions and linkers are filled in by the caller."""
+    """Import TVM and return the capabilities that it reports. The caller adds tool versions and linkers."""
     import tvm  # noqa: PLC0415 - only this process may pay for it
 
     def has(name: str) -> bool:

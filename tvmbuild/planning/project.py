@@ -1,4 +1,4 @@
-"""The search for a project, and its plan on this machine."""
+"""The search for a project's root, and the project's plan on this machine."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tvmbuild.planning.plan import Plan, make_plan
 CACHE_VARIABLE = "TVMBUILD_CACHE"
 SIZE_VARIABLE = "TVMBUILD_CACHE_SIZE"
 ListMachines = Callable[[Sequence[str]], Sequence[Capabilities]]
-"""A function that returns the capabilities of machines, given the compilers that targets name as their linker."""
+"""A function that returns the capabilities of machines. It takes the compilers that targets name as their linker."""
 
 
 def find_root(start: Path) -> Path:
-    """Return the nearest folder with a models.yaml, from ``start`` upwards."""
+    """Return the nearest folder with a models.yaml, from ``start`` upwards. Raises TvmbuildError if there is none."""
     folder = start.resolve()
     for candidate in (folder, *folder.parents):
         if (candidate / MODELS_YAML).is_file():
@@ -36,7 +36,10 @@ def find_root(start: Path) -> Path:
 
 
 def load_plan(root: Path, settings: Settings, list_workers: ListMachines | None = None) -> Plan:
-    """Return the project's plan on this machine, or on the listed ones; TvmbuildError for mistakes in the YAML."""
+    """Return the project's plan for this machine, or for the machines that ``list_workers`` returns.
+
+    Raises TvmbuildError for mistakes in the YAML.
+    """
     project = load_project(root)
     commands = [target.link for target in project.targets if target.link != "auto"]
     workers = list_workers(commands) if list_workers else ()
@@ -46,7 +49,7 @@ def load_plan(root: Path, settings: Settings, list_workers: ListMachines | None 
 def find_cache(project: Project) -> CacheSpec | None:
     """Return the step cache that `TVMBUILD_CACHE` and `TVMBUILD_CACHE_SIZE` name, or the one of targets.yaml.
 
-    An empty variable means no cache. TvmbuildError if the size is invalid.
+    Return None if there is none. An empty `TVMBUILD_CACHE` means no cache. Raises TvmbuildError if the size is invalid.
     """
     named, size = os.environ.get(CACHE_VARIABLE), os.environ.get(SIZE_VARIABLE)
     cache = project.cache

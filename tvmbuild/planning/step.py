@@ -1,4 +1,4 @@
-"""One step of the plan: the inputs, outputs and options of a stage for its subject. Pure, as plan.py."""
+"""The construction of one step of the plan: the inputs, outputs and options of a stage for its subject. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmbuild.stages.table import STAGES, Stage
 
 
 def make_step(stage: Stage, subject: Subject, root: Path, capabilities: Capabilities) -> AnyStep:
-    """Return the stage's step for the subject; ``capabilities`` are of the machine that runs it."""
+    """Return the stage's step for the subject. ``capabilities`` describe the machine that runs it."""
     planner = stage_planner(stage.name)
     options = planner.make_options(subject, capabilities)
     inputs = {role: path for role in stage.inputs if (path := _input(role, subject, root)) is not None}
@@ -34,7 +34,7 @@ def make_step(stage: Stage, subject: Subject, root: Path, capabilities: Capabili
 
 
 def _input(role: str, subject: Subject, root: Path) -> Path | None:
-    """Return the file of that role; None if the YAML names none."""
+    """Return the input file with this role, or None if the YAML names none."""
     source = subject.model.source
     if role in {"source", "export"}:
         kind = "path" if role == "source" else role
@@ -45,14 +45,17 @@ def _input(role: str, subject: Subject, root: Path) -> Path | None:
 
 
 def _find_producer(role: str, subject: Subject) -> Stage:
-    """Return the stage that writes the file of that role for the subject's stages."""
+    """Return the stage that writes the file with this role for the subject.
+
+    If the subject is quantised and both simplify and quantize write it, this is quantize.
+    """
     writers = [stage for stage in STAGES if role in stage.outputs]
     quantised = [stage for stage in writers if stage.scope == "quantised model" and subject.is_quantised]
     return (quantised or writers)[0]
 
 
 def _path(stage: Stage, role: str, subject: Subject, root: Path) -> Path:
-    """Return the path of the stage's output of that role for the subject."""
+    """Return the path of the stage's output with this role for the subject."""
     layout = Layout(root)
     if role == "package":
         return layout.package(subject.model.name, subject.require_target().name)

@@ -1,4 +1,4 @@
-"""The subject of a step: a model, or a model on a target."""
+"""The subject of a step: a model, or a cell (a model on a target)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from tvmbuild.base.specs import ModelSpec, TargetSpec
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of a step; ``target`` is None for the stages of a model."""
+    """The subject of a step. ``target`` is None for the stages of a model."""
 
     model: ModelSpec
     target: TargetSpec | None = None
 
     @property
     def name(self) -> str:
-        """The model's name, or the cell's."""
+        """The name of the model, or `model@target` for a cell."""
         return self.model.name if self.target is None else f"{self.model.name}@{self.target.name}"
 
     @property
     def is_quantised(self) -> bool:
-        """Return whether the cell is built from the output of quantize:M."""
+        """Whether the cell is built from the output of quantize:M."""
         return self.target is not None and self.target.precision == "int8" and self.model.quantize is not None
 
     def require_target(self) -> TargetSpec:
-        """Return the cell's target; ValueError for a model's subject."""
+        """Return the cell's target. Raises ValueError if the subject is a model alone."""
         if self.target is None:
             raise ValueError(f"{self.name} is no cell")
         return self.target

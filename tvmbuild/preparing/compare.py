@@ -32,7 +32,7 @@ class Comparison:
     """The outputs with elements that rounding moves so far that their numbers prove nothing; None if none has."""
 
     def list_warnings(self) -> tuple[str, ...]:
-        """Return what a report says about the elements that are not judged."""
+        """Return a warning for the report if elements are not judged."""
         if self.unjudged is None:
             return ()
         return (f"not compared, because rounding alone changes them by a tenth of the largest value: {self.unjudged}",)

@@ -1,7 +1,7 @@
 """Measured choices: `records/<target>/choices/<graph>.json` gives the algorithm of each convolution of a graph.
 
-A convolution that was not measured takes the algorithm that the rules choose. The graph's digest is of its direct
-Tasks, so a retrained model has the same choices. This module imports no tvm.
+A convolution that was not measured gets the algorithm that the rules choose. The graph's digest is the digest of its
+direct Tasks, so a retrained model has the same choices. This module imports no tvm.
 """
 
 from __future__ import annotations
@@ -29,20 +29,25 @@ class Graph:
     """A graph with algorithms to choose, as `tasks.json` describes it."""
 
     digest: str
-    """The digest of the direct Tasks, 16 hex digits."""
+    """The digest of the Tasks of the graph with direct convolutions: 16 hex digits."""
     convolutions: tuple[str, ...]
     """The signatures of the convolutions that can be computed in several ways, sorted."""
     by_rule: FrozenMap[str, str] = FrozenMap()
-    """Signature → algorithm by rule, if nothing was measured, sorted; an absent one is direct."""
+    """Signature → algorithm that the rules choose for a convolution that was not measured, sorted. An absent
+    convolution is direct.
+    """
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value."""
+        """Return the JSON value in `tasks.json`."""
         return {"digest": self.digest, "convolutions": list(self.convolutions), "by_rule": dict(self.by_rule)}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen algorithm of one convolution, and the seconds of each measured one, for all its calls together."""
+    """The chosen algorithm of one convolution.
+
+    ``seconds`` holds the time of each measured algorithm, for all calls of the convolution together.
+    """
 
     algorithm: str
     measured_on: str
@@ -51,19 +56,22 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """The contents of a choices file, by signature; empty if it counts as absent, and ``problem`` gives the reason."""
+    """The contents of a choices file, by signature.
+
+    They are empty if the file counts as absent. If it exists, ``problem`` then gives the reason.
+    """
 
     by_signature: Mapping[str, Choice]
     problem: str | None = None
 
     def list_undecided(self, graph: Graph) -> tuple[str, ...]:
-        """Return the signatures without a choice."""
+        """Return the signatures of the graph's convolutions that have no measured choice."""
         return tuple(signature for signature in graph.convolutions if signature not in self.by_signature)
 
     def algorithms(self, graph: Graph | None, allowed: Collection[str]) -> FrozenMap[str, str]:
-        """Return the algorithms for `schedule.json`: signature → algorithm, sorted, without the direct ones.
+        """Return signature → algorithm as in `schedule.json`: sorted, without direct convolutions.
 
-        A measured choice comes before the rule's; an algorithm that is not ``allowed`` becomes direct.
+        A measured choice comes before the choice of the rules. An algorithm that is not ``allowed`` becomes direct.
         """
         measured = {signature: choice.algorithm for signature, choice in self.by_signature.items()}
         chosen = {**(graph.by_rule if graph is not None else {}), **measured}
@@ -71,14 +79,20 @@ class Choices:
 
 
 def describe_graph(tasks: Iterable[tuple[str, int]], by_rule: Mapping[str, str]) -> Graph:
-    """Return the graph of direct Tasks, (key, calls) each, and of signatures, each with the rules' algorithm."""
+    """Return the graph with these direct ``tasks``, each a (key, number of calls).
+
+    ``by_rule`` maps the signature of each convolution to the algorithm that the rules choose.
+    """
     digest = hashlib.sha256(canonical_json(sorted(tasks)).encode()).hexdigest()
     others = {signature: algorithm for signature, algorithm in by_rule.items() if algorithm != DIRECT}
     return Graph(digest[:16], tuple(sorted(by_rule)), FrozenMap(sorted(others.items())))
 
 
 def read_graph(path: Path) -> Graph | None:
-    """Return the graph of a `tasks.json`, None if it has nothing to choose; raises as `read_tasks` does."""
+    """Return the graph in a `tasks.json`, or None if it has no algorithms to choose.
+
+    Raises the errors of `read_tasks`.
+    """
     data = json.loads(path.read_text(encoding="utf-8")).get("graph")
     if data is None:
         return None
@@ -87,15 +101,15 @@ def read_graph(path: Path) -> Graph | None:
 
 
 def choices_path(folder: Path, graph: Graph) -> Path:
-    """Return the path of the graph's file in the target's folder of records."""
+    """Return the path of the graph's choices file. ``folder`` is `records/<target>`."""
     return choices_folder(folder) / f"{graph.digest}.json"
 
 
 def read_choices(folder: Path, graph: Graph | None, target: ResolvedTarget) -> Choices:
-    """Return the choices for the graph; ``folder`` is `records/<target>`.
+    """Return the measured choices for the graph. ``folder`` is `records/<target>`.
 
-    A file that is damaged, or of another TVM version or other target attributes, counts as absent. TvmbuildError if git
-    has left both sides of a merge in it.
+    A file that is damaged, or that belongs to another TVM version or other target attributes, counts as absent. Raises
+    ConflictedRecordsError if git has left both sides of a merge in the file.
     """
     if graph is None:
         return Choices({})
@@ -124,7 +138,7 @@ def read_choices(folder: Path, graph: Graph | None, target: ResolvedTarget) -> C
 
 
 def write_choices(folder: Path, graph: Graph, target: ResolvedTarget, choices: Choices) -> None:
-    """Publish the graph's file."""
+    """Publish the graph's choices file. ``folder`` is `records/<target>`."""
     rows = {
         signature: {
             "algorithm": choice.algorithm,

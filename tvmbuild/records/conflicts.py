@@ -11,10 +11,10 @@ _MARKER = re.compile(r"^(?:<{7} |={7}$|>{7} )", re.MULTILINE)
 
 
 class ConflictedRecordsError(TvmbuildError):
-    """A file of records with both sides of a merge in it: neither may be lost, so the file cannot be used."""
+    """The error that a file of records holds both sides of a git merge. Neither side may be lost."""
 
 
 def check_conflict(text: str, path: Path, remedy: str) -> None:
-    """Raise ConflictedRecordsError, with that remedy, if the file's text has markers of a merge."""
+    """Raise ConflictedRecordsError if ``text``, the contents of the file, has git's merge markers."""
     if _MARKER.search(text):
         raise ConflictedRecordsError(f"{path}: git has left both sides of a merge in it", remedy)

@@ -1,7 +1,7 @@
-"""The course of a Task's best time during its search, for people to look at; kept when the search is over.
+"""The course of a Task's best time during its search, for people to look at, kept when the search is over.
 
-`build/courses/<target>/<task key>.json` remains of a journal. It stays on this machine, never in git. This module
-imports no tvm.
+`build/courses/<target>/<task key>.json` holds what remains of journals. It stays on this machine and is not in git.
+This module imports no tvm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Course:
-    """The measurements of a Task by one device class for one target."""
+    """The course of a Task's best time on one device class for one target."""
 
     device_class: str
     target: str
@@ -27,13 +27,13 @@ class Course:
     points: tuple[tuple[int, float], ...]
     """The first best time and each improvement: (candidates measured so far, best time so far in seconds)."""
     measured: int
-    """The number of all candidates, including those after the last improvement."""
+    """The number of all measured candidates, including those after the last improvement."""
 
 
 def follow(entries: Sequence[Entry], before: Course | None = None) -> Course | None:
     """Return the course of the journal's entries for the last entry's device class and target.
 
-    It continues ``before`` if that has the same class and target; None without entries.
+    It continues the course ``before`` if that has the same device class and target. Without entries it is ``before``.
     """
     if not entries:
         return before
@@ -51,13 +51,13 @@ def follow(entries: Sequence[Entry], before: Course | None = None) -> Course | N
 
 
 def write_course(path: Path, course: Course) -> None:
-    """Publish the file."""
+    """Publish the course as a JSON file."""
     value = {"device_class": course.device_class, "target": course.target, "measured": course.measured}
     write_json(path, {"format": FORMAT, **value, "points": [list(point) for point in course.points]})
 
 
 def read_course(path: Path) -> Course | None:
-    """Return the file's course; None if it is absent, damaged or of another version, for nothing depends on it."""
+    """Return the course in the file, or None if the file is absent, damaged or of another version."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         points = tuple((int(measured), float(seconds)) for measured, seconds in data["points"])

@@ -1,4 +1,4 @@
-"""Folders of record files: list them, and merge one folder or file into another entirely or not at all."""
+"""Folders of record files, and the merge of one folder or file into another, entirely or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXPECTED = "a folder with KEY.json (16 hex digits), one with TARGET/KEY.json, or
 
 @dataclass(frozen=True)
 class Change:
-    """A record file that a merge would write."""
+    """A record file that a merge would write, before and after the merge."""
 
     path: Path
     before: TaskFile | None
@@ -35,16 +35,16 @@ class MergePlan:
 
     changes: tuple[Change, ...] = ()
     others: tuple[Path, ...] = ()
-    """The files left out because they were made for other target attributes."""
+    """The files that are skipped because they were made for other target attributes."""
 
 
 def find_records(folder: Path) -> Path:
-    """Return the folder of records; for a project's root, its `records`."""
+    """Return the folder of records: `records` if ``folder`` is a project's root, otherwise ``folder`` itself."""
     return folder / "records" if (folder / MODELS_YAML).is_file() else folder
 
 
 def list_record_files(folder: Path) -> list[Path]:
-    """Return the record files of a target's folder, or otherwise of all targets in ``folder``, sorted.
+    """Return the record files in ``folder`` or, if there are none, in its subfolders (one for each target), sorted.
 
     Locks, measured choices and deeper files are not record files.
     """
@@ -57,11 +57,12 @@ def _list_keyed(paths: Iterable[Path]) -> list[Path]:
 
 
 def plan_merge(into: Path, other: Path, *, target: str | None = None, skip_others: bool = False) -> MergePlan:
-    """Return the changes of merging ``other`` into ``into``; nothing is written.
+    """Return the changes that merging ``other`` into ``into`` would make. Nothing is written.
 
-    Both are folders, of all targets or of one alike, or both are files. TvmbuildError if a file is damaged, or if files
-    were made for other target attributes than the file in ``into`` or, if given, ``target``: it names all of them. With
-    ``skip_others`` they are left out instead.
+    Both paths must be folders of all targets, folders of one target, or files. Raises TvmbuildError if a path is
+    absent, if they are of different kinds, or if a file is damaged. It also raises TvmbuildError, which names all files
+    at fault, if files were made for other target attributes than the file in ``into`` or than ``target``. With
+    ``skip_others`` these files are skipped.
     """
     for path in (into, other):
         if not path.exists():
@@ -107,6 +108,6 @@ def _pair_folders(into: Path, other: Path) -> list[tuple[Path, Path]]:
 
 
 def apply_changes(changes: Sequence[Change]) -> None:
-    """Write the changes."""
+    """Write the merged record files."""
     for change in changes:
         write_task_file(change.path, change.after)

@@ -1,8 +1,8 @@
 """The journal of an unfinished search: one line for each measurement, on disk before the next one begins.
 
-`build/journal/<target>/<task key>.jsonl` lives from a search's first measurement until its best were timed again. When
-a batch has ended, the record file holds its measurements too; an interrupted batch exists only here. The journal stays
-on this machine, never in git. This module imports no tvm.
+`build/journal/<target>/<task key>.jsonl` exists from a search's first measurement until its best candidates were timed
+again. When a batch has ended, the record file holds its measurements too. An interrupted batch exists only here. The
+journal stays on this machine and is not in git. This module imports no tvm.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from tvmbuild.records.trace_form import check_trace
 
 @dataclass(frozen=True)
 class Entry:
-    """One candidate; ``measured`` counts its device class's candidates including it. Without a record, it failed."""
+    """One measured candidate. ``record`` is None if it failed.
+
+    ``measured`` is the number of candidates that its device class has measured so far, including this one.
+    """
 
     device_class: str
     measured: int
     record: Record | None
     target: str = ""
-    """The digest of the resolved target; measurements for other attributes do not count."""
+    """The digest of the resolved target. Measurements for other target attributes do not count."""
 
 
 def digest_target(file: TaskFile) -> str:
-    """Return the digest that an Entry has for the target of ``file``."""
+    """Return the digest of the file's target, as in an Entry."""
     return hashlib.sha256(file.target.encode()).hexdigest()[:16]
 
 
 def append_entry(path: Path, entry: Entry) -> None:
-    """Add a line and wait until it is on disk; TvmbuildError if it cannot be written."""
+    """Append the entry to the journal and wait until it is on disk. Raises TvmbuildError if it cannot be written."""
     line = json.dumps({**asdict(entry), "record": entry.record and asdict(entry.record)}, sort_keys=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +55,10 @@ def append_entry(path: Path, entry: Entry) -> None:
 
 
 def read_entries(path: Path) -> tuple[Entry, ...]:
-    """Return the entries; a damaged line, or a last one that a power failure cut short, is left out."""
+    """Return the entries of the journal, without damaged lines and lines that a power failure cut short.
+
+    Without a journal, return an empty tuple.
+    """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
@@ -61,7 +67,7 @@ def read_entries(path: Path) -> tuple[Entry, ...]:
 
 
 def absorb(file: TaskFile, entries: Iterable[Entry]) -> TaskFile:
-    """Return the file with the entries for its target taken in; entries that it already holds count once."""
+    """Return the file with the results of the entries for its target. Entries that it already holds count once."""
     for entry in (each for each in entries if each.target == digest_target(file)):
         more = max(0, entry.measured - file.searched_on(entry.device_class))
         records = () if entry.record is None else (entry.record,)

@@ -1,4 +1,4 @@
-"""The merge of two record files of one Task: a set union, whatever the order. Pure; this module imports no tvm."""
+"""The merge of two record files of one Task: a set union, independent of the order. This module imports no tvm."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from tvmbuild.records.block_names import records_for
 from tvmbuild.records.task_file import TaskFile, keep_best
 
 IMPORTED = "imported"
-"""The name of a Task whose records come from a database, which has no names."""
+"""The name of a Task whose records were imported from a MetaSchedule database, which has no names."""
 
 
 def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
-    """Return the union: for each device class the best distinct traces, with the lower time of a trace in both.
+    """Return the union of both files: for each device class the best distinct traces, each with its lower time.
 
-    ``searched``, ``settled`` and ``rules`` are the greater of both: measurements of a common past count once. ``spent``
-    is taken from the side that searched more, known or not, because it describes what ``searched`` counts. The merge is
-    commutative, associative and idempotent. Files of different Tasks or target attributes raise TvmbuildError.
+    ``searched``, ``settled`` and ``rules`` are the greater of both values, so that measurements of a common past count
+    once. ``spent`` comes from the file that searched more, even if it is unknown there, because it is the time of the
+    candidates that ``searched`` counts. The merge is commutative, associative and idempotent. Raises TvmbuildError for
+    files of different Tasks or target attributes.
     """
     if ours.key != theirs.key:
         raise TvmbuildError(f"records of two Tasks, {ours.key} and {theirs.key}, are not one", "merge equal keys only")
@@ -45,9 +46,10 @@ def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
 
 
 def merge_branches(ancestor: TaskFile | None, ours: TaskFile, theirs: TaskFile) -> TaskFile:
-    """Return the git merge of both branches' files; ``ancestor`` is None if both branches added the file.
+    """Return the merge of the files of two git branches. ``ancestor`` is None if both branches added the file.
 
-    If one branch alone made the records anew for other target attributes, its file is taken as it is.
+    If only one branch made the records anew for other target attributes, its file is returned as it is. Otherwise the
+    files are merged as by `merge_files`, with the same errors.
     """
     if ancestor is not None and ours.key == theirs.key == ancestor.key and ours.code != theirs.code:
         if ours.code == ancestor.code:
@@ -58,7 +60,7 @@ def merge_branches(ancestor: TaskFile | None, ours: TaskFile, theirs: TaskFile) 
 
 
 def _version_order(file: TaskFile) -> tuple[tuple[int, ...], str, str]:
-    """Order by TVM's version, then by the Task's whole file, so that the order of merging does not matter."""
+    """Return a sort key, TVM's version and then the workload, so that the order of merging does not matter."""
     return (tuple(map(int, re.findall(r"\d{1,18}", file.tvm))), file.tvm, file.workload)
 
 

@@ -1,7 +1,7 @@
-"""Faults of records found in this clone: kept below build/, so that no tracked file changes. It imports no tvm.
+"""Faults of records that this clone has found, kept below build/ so that no tracked file changes.
 
-`build/quarantine/<target>/<key>.json` lists faults; a fault counts for the TVM version and the target that it was found
-with. Elections leave out traces and files with a fault.
+`build/quarantine/<target>/<key>.json` lists the faults of a Task. A fault counts only for the TVM version and the
+target with which it was found. Elections leave out traces and files with a fault. This module imports no tvm.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Fault:
-    """The reason not to use a trace or a whole file."""
+    """The reason not to use a trace or a whole record file."""
 
     of: Literal["trace", "file"]
     sha256: str
     """The SHA-256 of the trace's canonical JSON text, or of the file's bytes."""
     reason: str
     tvm: str
-    """The TVM version that was installed when it was found."""
+    """The TVM version that was installed when the fault was found."""
     target: str
-    """The canonical JSON text of the resolved target at that time."""
+    """The canonical JSON text of the resolved target when the fault was found."""
 
 
 @functools.cache
 def installed_tvm() -> str:
-    """Return the installed TVM's version; ``none`` without TVM."""
+    """Return the version of the installed TVM, or ``none`` if there is no TVM."""
     try:
         return version("apache-tvm")
     except PackageNotFoundError:
@@ -48,20 +48,23 @@ def installed_tvm() -> str:
 
 
 def digest(text: str) -> str:
-    """Return the SHA-256 of a trace or a workload."""
+    """Return the SHA-256 of the text of a trace or a workload."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_faults(folder: Path, key: str, target: str) -> tuple[Fault, ...]:
-    """Return the Task's faults that count now; a damaged list counts as empty, since its faults will be found again.
+    """Return the Task's faults for the installed TVM and this ``target``. ``folder`` is `records/<target>`.
 
-    ``folder`` is `records/<target>`.
+    A damaged list counts as empty, because its faults will be found again.
     """
     return tuple(fault for fault in _read(folder, key) if fault.tvm == installed_tvm() and fault.target == target)
 
 
 def change_faults(folder: Path, key: str, change: Callable[[tuple[Fault, ...]], Iterable[Fault]]) -> None:
-    """Apply ``change`` to all the Task's faults, also those of other TVM versions and targets, and publish them."""
+    """Apply ``change`` to all faults of the Task and publish the result.
+
+    This includes the faults of other TVM versions and targets.
+    """
     known = _read(folder, key)
     changed = tuple(dict.fromkeys(change(known)))
     path = _path(folder, key)
@@ -73,19 +76,19 @@ def change_faults(folder: Path, key: str, change: Callable[[tuple[Fault, ...]], 
 
 
 def add_faults(folder: Path, key: str, faults: Iterable[Fault]) -> None:
-    """Put the faults on the Task's list."""
+    """Add the faults to the Task's list."""
     new = tuple(faults)
     if new:
         change_faults(folder, key, lambda known: (*known, *new))
 
 
 def forget_faults(folder: Path, key: str, target: str) -> None:
-    """Take the Task's faults with that target off its list."""
+    """Remove the faults with this ``target`` from the Task's list."""
     change_faults(folder, key, lambda known: (fault for fault in known if fault.target != target))
 
 
 def leave_out(task: TaskFile, faults: Iterable[Fault]) -> TaskFile:
-    """Return the file without the traces that have a fault.
+    """Return the file without the records whose trace has a fault.
 
     A file that loses all its records counts as never searched, so that mode `missing` searches it again.
     """
@@ -99,15 +102,15 @@ def leave_out(task: TaskFile, faults: Iterable[Fault]) -> TaskFile:
 
 
 def has_file_fault(path: Path, faults: Iterable[Fault]) -> bool:
-    """Return whether the whole file, with its present bytes, has a fault."""
+    """Return whether one of the faults concerns the whole file with its present bytes."""
     bad = {fault.sha256 for fault in faults if fault.of == "file"}
     return bool(bad) and hashlib.sha256(path.read_bytes()).hexdigest() in bad
 
 
 def keep_aside(folder: Path, key: str, reason: str, target: str) -> Path:
-    """Put the Task's whole file on its list and copy its bytes into the quarantine, for a search may overwrite it.
+    """Add the Task's whole file to its list of faults, and copy its bytes because a search may overwrite it.
 
-    Return the copy's path.
+    Return the path of the copy.
     """
     data = record_path(folder, key).read_bytes()
     sha256 = hashlib.sha256(data).hexdigest()
@@ -119,7 +122,7 @@ def keep_aside(folder: Path, key: str, reason: str, target: str) -> Path:
 
 
 def keep_damaged(folder: Path, keys: Iterable[str], target: str, read: Read = read_task_file) -> dict[str, str]:
-    """Return Task key → the damage, for Tasks whose file is damaged; keep each such file's bytes aside."""
+    """Quarantine the damaged record files of these Tasks, with a copy of their bytes. Return Task key → damage."""
     reasons = {key: find_damage(record_path(folder, key), read) for key in keys}
     found = {key: reason for key, reason in reasons.items() if reason is not None}
     for key, reason in found.items():
@@ -128,7 +131,7 @@ def keep_damaged(folder: Path, keys: Iterable[str], target: str, read: Read = re
 
 
 def find_damage(path: Path, read: Read = read_task_file) -> str | None:
-    """Return the damage of a record file; None if it has none."""
+    """Return the damage of a record file as text, or None if the file is sound or absent."""
     try:
         read(path)
     except DamagedRecordsError as error:
@@ -137,7 +140,7 @@ def find_damage(path: Path, read: Read = read_task_file) -> str | None:
 
 
 def list_faults(folder: Path, key: str, target: str, read: Read = read_task_file) -> tuple[Fault, ...]:
-    """Return the faults of the Task's present file; faults of overwritten records do not count."""
+    """Return the faults of the Task's present record file. Faults of overwritten records do not count."""
     faults, path = read_faults(folder, key, target), record_path(folder, key)
     if not faults or not path.exists():
         return ()

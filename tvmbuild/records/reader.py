@@ -1,4 +1,7 @@
-"""A process's cache of record files: each is read once, and again after another process has written it. No tvm."""
+"""A process's cache of record files. A file is read once, and again after another process has written it.
+
+This module imports no tvm.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tvmbuild.records.task_file import TaskFile
 
 @dataclass(frozen=True)
 class _Kept:
-    """The contents of a file, or the error that it is damaged."""
+    """A cached file: its contents, or the error that reports its damage."""
 
     identity: tuple[int, ...]
     file: TaskFile | None
@@ -21,13 +24,13 @@ class _Kept:
 
 
 class RecordReader:
-    """Reads and writes record files, and caches their contents."""
+    """A reader and writer of record files that caches their contents."""
 
     def __init__(self) -> None:
         self._kept: dict[Path, _Kept] = {}
 
     def read(self, path: Path) -> TaskFile | None:
-        """Return the file's contents, from the cache if they are in it; raises the same errors as `read_task_file`."""
+        """Return the file's contents, from the cache if they are in it. Raises the same errors as `read_task_file`."""
         try:
             identity = identify(path)
         except OSError:
@@ -42,7 +45,7 @@ class RecordReader:
         return kept.file
 
     def write(self, path: Path, file: TaskFile) -> None:
-        """Publish the file and cache it; it is read again only if another process writes after us."""
+        """Publish the file and cache its contents. It is read again only if another process writes it later."""
         published = write_task_file(path, file)
         with suppress(OSError):  # another process has removed it
             self._kept.pop(path, None)

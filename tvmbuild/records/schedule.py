@@ -1,4 +1,4 @@
-"""The Schedule: the winning traces that one cell uses, and its file. This module imports no tvm."""
+"""The Schedule: the winning traces of one cell (a model on a target), and its file. This module imports no tvm."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Schedule:
-    """The winning traces that one cell uses."""
+    """The winning traces of one cell, one for each Task that has a record."""
 
     traces: FrozenMap[str, str] = FrozenMap()
     """Task key → canonical JSON text of the trace, sorted."""
     layout: str | None = None
-    """The graph's measured layout; None: the default."""
+    """The measured layout of the graph, or None for the default layout."""
     algorithms: FrozenMap[str, str] = FrozenMap()
-    """The measured algorithms that are not the default: convolution's signature → algorithm, sorted."""
+    """Signature of a convolution → algorithm, sorted, for the convolutions that are not computed directly."""
     blocks: FrozenMap[str, tuple[str, ...]] = FrozenMap()
-    """Task key → block names of the workload that its winner was recorded for, sorted."""
+    """Task key → block names of the workload for which its winner was recorded, sorted."""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Schedule:
-        """Return the Schedule in the value of `schedule.json`; KeyError or TypeError if it holds none."""
+        """Return the Schedule from the JSON value of `schedule.json`. Raises KeyError or TypeError if it is not one."""
         winners = value["schedule"]
         return cls(
             FrozenMap({key: canonical_json(winners[key]["trace"]) for key in sorted(winners)}),
@@ -41,12 +41,15 @@ class Schedule:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return the value of `schedule.json`, without times, counts or dates: equal winners give equal bytes."""
+        """Return the JSON value of `schedule.json`.
+
+        It has no times, counts or dates, so equal winners give equal bytes.
+        """
         traces = {key: json.loads(self._pretty(key)) for key in self.traces}
         return {**self._frame(), "schedule": traces}
 
     def to_text(self) -> str:
-        """Return the text that `write_json` makes of `to_json`; a winner that many cells share is formatted once."""
+        """Return the text that `write_json` makes of `to_json`. A winner that many cells share is formatted once."""
         frame = pretty_json({**self._frame(), "schedule": {}})
         if not self.traces:
             return frame
@@ -62,11 +65,11 @@ class Schedule:
 
 
 NO_RECORDS = Schedule()
-"""A schedule entirely by rule, in the default layout."""
+"""A Schedule without winners: the rules schedule every Task, in the default layout."""
 
 
 def read_schedule(path: Path) -> Schedule:
-    """Read `schedule.json`; TvmbuildError if another version of tvmbuild wrote it in its own form."""
+    """Read `schedule.json`. Raises TvmbuildError if another version of tvmbuild wrote it in another format."""
     value = json.loads(path.read_text(encoding="utf-8"))
     if value.get("format") != FORMAT:
         raise TvmbuildError(

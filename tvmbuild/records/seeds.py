@@ -1,4 +1,4 @@
-"""Foreign schedules that a search of a Task may start from: other targets' and other machines'. No tvm."""
+"""Schedules of other targets and machines that a search of a Task may start from. This module imports no tvm."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tvmbuild.records.task_file import BEST, Record, TaskFile
 
 
 def list_foreign(layout: Layout, file: TaskFile, device_class: str, read: Read = read_task_file) -> tuple[Record, ...]:
-    """Return at most BEST schedules that others found for the Task, for targets of the same kind; not checked yet.
+    """Return at most BEST schedules that other machines, or targets of the same kind, have found for the file's Task.
 
-    Each file's own order counts: times of different targets and machines are never compared.
+    They are not verified yet. Each file's own order is kept, because times of different targets and machines are never
+    compared.
     """
     kind = json.loads(file.target)["kind"]
     found = [record for record in file.records if record.measured_on != device_class]

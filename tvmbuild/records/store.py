@@ -1,8 +1,8 @@
-"""The store of record files: `records/<target>/<task key>.json`, pretty, sorted, mergeable by eye.
+"""The store of record files, `records/<target>/<task key>.json`: sorted JSON that people can read and merge.
 
-One file holds the workload (TVM's IRModule as JSON), the target's resolved attributes, how many candidates each device
-class has measured and in what time, and per device class the best distinct traces.
-The files are plain JSON: this module does not import tvm, and loading a file executes nothing.
+One file holds the workload (TVM's IRModule as JSON) and the target's resolved attributes. For each device class it
+holds the number of measured candidates, the time that they took, and the best distinct traces. The files are plain
+JSON: this module does not import tvm, and loading a file executes nothing.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from tvmbuild.records.trace_form import check_trace
 
 FORMAT = 1
 KEY = re.compile(r"[0-9a-f]{16}")
-"""The form of a Task's key; with `.json` it is its file's name, so nothing else may become a path."""
+"""The form of a Task's key. The key with `.json` is the name of its file, so no other text may become a path."""
 
 
 class DamagedRecordsError(TvmbuildError):
-    """A record file with invalid contents; it counts as absent."""
+    """The error that a record file has invalid contents. The file then counts as absent."""
 
 
 Read = Callable[[Path], TaskFile | None]
-"""A reader of record files: `read_task_file`, or one with a cache."""
+"""A function that reads record files: `read_task_file`, or a function with a cache."""
 
 
 def record_path(folder: Path, key: str) -> Path:
-    """Return the path of the Task's file in the target's records folder."""
+    """Return the path of the Task's record file. ``folder`` is `records/<target>`."""
     return folder / f"{key}.json"
 
 
 def read_task_file(path: Path) -> TaskFile | None:
-    """Return the file's contents, None if there is no such file; DamagedRecordsError if they are damaged.
+    """Return the contents of a record file, or None if there is no file.
 
-    If the file cannot be read, or a newer tvmbuild wrote it, a TvmbuildError of another class is raised. A file that
-    many cells share is parsed once, as long as it does not change.
+    Raises DamagedRecordsError if the contents are invalid. Raises a TvmbuildError of another class if the file cannot
+    be read, holds both sides of a git merge, or was written by a newer tvmbuild. A file that many cells share is parsed
+    once, as long as it does not change.
     """
     try:
         identity = identify(path)
@@ -133,9 +134,10 @@ def _record(data: dict[str, Any]) -> Record:
 
 
 def write_task_file(path: Path, task: TaskFile) -> tuple[int, ...]:
-    """Publish the file with keys sorted and one line for each trace instruction, so that git diffs are readable.
+    """Publish the record file. Return the first three items of its identity (see `identify`).
 
-    Return the first three items of its identity, which tell it from a file that another process writes later.
+    These items distinguish it from a file that another process writes later. Keys are sorted and each trace instruction
+    has its own line, so that git diffs are readable.
     """
     with publish(path) as temporary:
         temporary.write_bytes(format_task_file(task, FORMAT).encode())
@@ -143,14 +145,14 @@ def write_task_file(path: Path, task: TaskFile) -> tuple[int, ...]:
     return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-# The form of a record file's fields; ValueError, TypeError, KeyError or AttributeError names a wrong one.
+# Checks of a record file's fields. A wrong field raises ValueError, TypeError, KeyError or AttributeError.
 # A field accepted here can be shown, added up and turned into a TVM target without further checks.
 
 _MAX_COUNT = 1 << 53
 
 
 def check_text(data: dict[str, Any], name: str) -> str:
-    """Return the field; it must be text."""
+    """Return the field ``name`` of ``data``. Raises KeyError if it is absent, TypeError if it is not text."""
     value = data[name]
     if not isinstance(value, str):
         raise TypeError(f"{name} is no text")
@@ -158,7 +160,10 @@ def check_text(data: dict[str, Any], name: str) -> str:
 
 
 def check_target(target: Any) -> None:
-    """Refuse a target unless it has a kind, attributes and host attributes, with scalars or lists of scalars."""
+    """Raise an error unless the target has a kind, attributes and host attributes, with scalars or lists of scalars.
+
+    The error is a KeyError, TypeError or AttributeError.
+    """
     if not isinstance(target["kind"], str):
         raise TypeError("the target's kind is no text")
     for part in ("attributes", "host"):
@@ -169,7 +174,7 @@ def check_target(target: Any) -> None:
 
 
 def check_count(value: Any) -> int:
-    """Return the value; it must be a number of candidates or threads."""
+    """Return the value as a number of candidates or threads. Raises ValueError or TypeError if it is not one."""
     count = int(value)
     if not 0 <= count < _MAX_COUNT:
         raise ValueError(f"a count of candidates is {value}")
@@ -177,7 +182,7 @@ def check_count(value: Any) -> int:
 
 
 def check_spent(value: object) -> float:
-    """Return the value; it must be a time in seconds."""
+    """Return the value as a time in seconds. Raises ValueError if it is not one."""
     seconds = float(value) if isinstance(value, int | float) else math.nan
     if not 0 <= seconds < math.inf:
         raise ValueError(f"spent is {value} seconds")
@@ -188,7 +193,7 @@ def check_spent(value: object) -> float:
 
 
 def format_task_file(task: TaskFile, version: int) -> str:
-    """Return the file's text in that format version."""
+    """Return the text of the record file in that version of the format."""
     records = ",\n".join(_pretty_record(record) for record in task.records)
     fields = {
         "exhausted": canonical_json(list(task.exhausted)),

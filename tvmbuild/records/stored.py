@@ -1,4 +1,4 @@
-"""All records of one target on disk, with damaged and quarantined ones marked. This module imports no tvm."""
+"""All records of one target on disk, including damaged and quarantined ones. This module imports no tvm."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from tvmbuild.records.task_file import TaskFile
 
 @dataclass(frozen=True)
 class StoredTask:
-    """One record file; if it is damaged, ``file`` is None and ``faults`` gives the damage."""
+    """One record file. If it is damaged, ``file`` is None and ``faults`` gives the damage."""
 
     path: Path
     file: TaskFile | None
     faults: tuple[str, ...]
     """The reasons not to use the whole file; empty if it is used."""
     bad: tuple[Fault, ...] = ()
-    """The faults of traces that it holds or held."""
+    """The faults of traces that the file holds or held."""
 
 
 def read_stored(folder: Path, keys: Container[str] | None = None) -> list[StoredTask]:
-    """Return the target's record files, sorted by key; only those of ``keys``, if given."""
+    """Return the record files of the target, sorted by key. If ``keys`` is given, return only their files.
+
+    ``folder`` is `records/<target>`.
+    """
     paths = [path for path in list_record_files(folder) if path.parent == folder]
     return [_read(path) for path in paths if keys is None or path.stem in keys]
 

@@ -1,4 +1,4 @@
-"""One Task's record file as a value, and the changes that a search makes to it. Pure; this module imports no tvm."""
+"""The record file of one Task as a value, and its changes by a search. This module is pure and imports no tvm."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes
 
 FIRST_RULES = 1
-"""The version of the rules in files that name none."""
+"""The version of the rules in record files that state none."""
 BEST = 5
-"""The number of traces kept for each device class."""
+"""The largest number of traces kept for each device class."""
 N = TypeVar("N", int, float)
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def code_of(target: str) -> str:
-    """Return the part of a target's canonical JSON text that must be equal for its records to apply.
+    """Return the part of a target's canonical JSON text that must be equal for records to apply.
 
-    The CPU beside a GPU is not part of it: no kernel depends on that CPU, and no kernel's time.
+    The CPU beside a GPU is not part of it: no kernel, and no kernel's time, depends on that CPU.
     """
     value = json.loads(target)
     value.pop("host", None)
@@ -30,14 +30,14 @@ def code_of(target: str) -> str:
 
 @dataclass(frozen=True)
 class ResolvedTarget:
-    """The facts of a target that code generation sees; a record applies only if :func:`code_of` them is equal."""
+    """The facts of a target that code generation sees. A record applies only if their :func:`code_of` is equal."""
 
     kind: str
     attributes: Attributes
     host: Attributes = FrozenMap()
 
     def to_json(self) -> dict[str, Json]:
-        """Return the form in record files, with lists for tuples."""
+        """Return the JSON value in record files, with lists for tuples."""
         value: dict[str, Json] = json.loads(
             canonical_json({"kind": self.kind, "attributes": self.attributes, "host": self.host})
         )
@@ -52,7 +52,7 @@ class Record:
     seconds: float
     """The median run time, in seconds."""
     measured_on: str
-    """The device class: the CPU's LLVM name, or a board's."""
+    """The device class that measured it: the CPU's LLVM name, a GPU's name, or a board's name."""
     threads: int
     tvm: str
     """The version of TVM that measured it."""
@@ -73,30 +73,30 @@ class TaskFile:
     searched: FrozenMap[str, int] = FrozenMap()
     """Device class → number of candidates measured so far, sorted."""
     exhausted: tuple[str, ...] = ()
-    """The device classes whose search found no new candidate any more."""
+    """The device classes whose search has found all candidates."""
     settled: FrozenMap[str, int] = FrozenMap()
-    """Device class → number of candidates in a row without a gain when its search was given up, sorted."""
+    """Device class → number of candidates in a row without a gain after which its search was given up, sorted."""
     rules: FrozenMap[str, int] = FrozenMap()
-    """Device class → version of the rules whose schedules it has measured, sorted; an absent class has FIRST_RULES."""
+    """Device class → version of the rules whose schedules it has measured, sorted. An absent class has FIRST_RULES."""
     spent: FrozenMap[str, float] = FrozenMap()
-    """Device class → wall seconds of searching, building and timing so far, sorted; absent if unknown."""
+    """Device class → wall seconds of searching, building and timing so far, sorted. A class is absent if unknown."""
 
     @property
     def code(self) -> str:
-        """The part of the target that must be equal for its records to be used."""
+        """The part of the target that must be equal for the records to apply."""
         return code_of(self.target)
 
     def searched_on(self, device_class: str) -> int:
-        """Return how many candidates that device class has measured."""
+        """Return the number of candidates that the device class has measured."""
         return self.searched.get(device_class, 0)
 
     def spent_on(self, device_class: str) -> float | None:
-        """Return how many seconds that device class has spent on the Task; None if unknown."""
+        """Return the wall seconds that the device class has spent on the Task, or None if they are unknown."""
         return self.spent.get(device_class)
 
     @property
     def most_searched(self) -> int:
-        """The number of candidates of the device class that measured most."""
+        """The largest number of candidates that one device class has measured."""
         return max(self.searched.values(), default=0)
 
     @property
@@ -105,16 +105,17 @@ class TaskFile:
         return tuple(sorted({record.measured_on for record in self.records} | self.searched.keys()))
 
     def best_on(self, device_class: str) -> tuple[Record, ...]:
-        """Return the device class's records, fastest first."""
+        """Return the records of the device class, the fastest first."""
         return tuple(record for record in self.records if record.measured_on == device_class)
 
     def with_results(
         self, device_class: str, records: tuple[Record, ...], measured: int, seconds: float = 0.0
     ) -> TaskFile:
-        """Return the file after ``measured`` more candidates with the results ``records``; the best BEST are kept.
+        """Return the file with ``measured`` more candidates counted and the ``records`` added. The best BEST are kept.
 
-        ``seconds`` is the wall time that it took; 0 leaves the known or unknown time as it is. If earlier candidates
-        were counted without their time, the time stays unknown, because it would look like the time of all.
+        ``seconds`` is the wall time that the candidates took; 0 leaves the recorded time as it is. If earlier
+        candidates were counted without their time, the time stays unknown, because it would look like the time of all
+        candidates.
         """
         spent = self.spent
         if seconds and (device_class in spent or not self.searched_on(device_class)):
@@ -127,29 +128,32 @@ class TaskFile:
         )
 
     def with_times(self, records: tuple[Record, ...]) -> TaskFile:
-        """Return the file with these traces' times replaced by their careful second timing."""
+        """Return the file with the ``records``, from a second timing, in place of its records of the same traces."""
         again = {(record.measured_on, record.trace) for record in records}
         others = tuple(record for record in self.records if (record.measured_on, record.trace) not in again)
         return replace(self, records=keep_best((*others, *records)))
 
     def is_settled(self, patience: int | None) -> bool:
-        """Return whether some device class gave up after at least that many candidates without a gain."""
+        """Return whether a device class gave up after at least ``patience`` candidates without a gain.
+
+        If ``patience`` is None, no search is given up.
+        """
         return patience is not None and any(count >= patience for count in self.settled.values())
 
     def with_settled(self, device_class: str, candidates: int) -> TaskFile:
-        """Return the file with that device class's search given up after that many candidates without a gain."""
+        """Return the file with the device class's search marked as given up after ``candidates`` without a gain."""
         return replace(self, settled=_with(self.settled, device_class, candidates))
 
     def list_lagging(self, rules: int) -> list[str]:
-        """Return the device classes that have searched under older rules only."""
+        """Return the device classes that have searched only under rules older than version ``rules``."""
         return [name for name in self.searched if self.rules.get(name, FIRST_RULES) < rules]
 
     def with_rules(self, device_class: str, rules: int) -> TaskFile:
-        """Return the file with the schedules of that version of the rules marked as measured."""
+        """Return the file with the schedules of rules version ``rules`` marked as measured by the device class."""
         return replace(self, rules=_with(self.rules, device_class, rules))
 
     def with_exhausted(self, device_class: str) -> TaskFile:
-        """Return the file with that device class marked as exhausted: more trials would find nothing new."""
+        """Return the file with the device class marked as exhausted: more trials would find nothing new."""
         return replace(self, exhausted=tuple(sorted({*self.exhausted, device_class})))
 
 
@@ -174,5 +178,5 @@ def keep_best(records: tuple[Record, ...]) -> tuple[Record, ...]:
 
 
 def _order(record: Record) -> tuple[float, int, str]:
-    """Order records of one class and trace by all that may differ, so that the order of merging does not matter."""
+    """Return a sort key for records of one class and trace, so that the order of merging does not matter."""
     return (record.seconds, record.threads, record.tvm)

@@ -1,15 +1,17 @@
-"""The form that a trace's JSON must have before TVM may see it: TVM 0.27 dereferences some wrong forms and crashes."""
+"""The JSON form that a trace must have before TVM reads it, because TVM 0.27 crashes on some other forms."""
 
 from __future__ import annotations
 
 NULLABLE = frozenset({"TransformLayout"})
-"""The instructions with an attribute that may be null (the padding); in any other TVM takes a null for an object."""
+"""The instructions that may have a null attribute (the padding). In any other instruction TVM would dereference a null.
+"""
 
 
 def check_trace(trace: object) -> None:
-    """Raise ValueError if ``trace`` has another form; TVM itself checks whether its instructions make sense.
+    """Raise ValueError if ``trace`` does not have this form. TVM itself checks whether its instructions make sense.
 
-    ``{"instructions": [[name, inputs, attributes, outputs]], "decisions": [[index of an instruction, value]]}``.
+    The keys are ``instructions``, a list of [name, inputs, attributes, outputs], and ``decisions``, a list of [index of
+    an instruction, value].
     """
     if not isinstance(trace, dict) or set(trace) != {"decisions", "instructions"}:
         raise ValueError("a trace is not an object of instructions and decisions")

@@ -1,4 +1,4 @@
-"""The arguments of a workload, read from its JSON without tvm: shapes and types for people."""
+"""Descriptions of a workload's arguments for people: types and shapes, read from its JSON without tvm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 
 def describe_arguments(workload: str) -> tuple[str, ...]:
-    """Return one text for each argument, ``float32[1, 112, 112, 32]``; empty if the JSON has another form."""
+    """Return the type and shape of each argument as text, or an empty tuple if the JSON has another form.
+
+    An example is ``float32[1, 112, 112, 32]``.
+    """
     try:
         nodes: list[dict[str, Any]] = json.loads(workload)["nodes"]
         function = next(node["data"] for node in nodes if node["type"] == "tirx.PrimFunc")

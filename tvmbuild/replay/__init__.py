@@ -1,1 +1,1 @@
-"""Replay of records by the compiler: traces read and replayed, in processes that may crash."""
+"""The replay of records by the compiler, in processes that may crash."""

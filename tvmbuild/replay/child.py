@@ -1,8 +1,8 @@
 """A process that checks records and may crash: it applies each record to its workload and compiles the result.
 
-`tvmbuild.replay.verification` starts it as ``python -m tvmbuild.replay.child``. Stdin is one JSON value: the target,
-the time limit of a check in seconds, the checks. Each answer is one line of JSON: null, or the reason why the check
-failed. A hostile trace can make TVM 0.27 dereference null, so each check runs in its own fork. A fork costs
+`tvmbuild.replay.verification` starts it as ``python -m tvmbuild.replay.child``. Stdin is one JSON value with the
+target, the time limit of a check in seconds, and the checks. Each answer is one line of JSON: null, or the reason why
+the check failed. A hostile trace can make TVM 0.27 dereference null, so each check runs in its own fork. A fork costs
 milliseconds and saves importing TVM again after a crash.
 """
 
@@ -23,13 +23,13 @@ from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics, use_cud
 from tvmbuild.errors import TvmbuildError
 
 MEMORY = 8 << 30
-"""The address space of a check, in bytes: a hostile loop extent must not take the machine's memory."""
+"""The limit of a check's address space, in bytes, so that a hostile loop extent cannot take the machine's memory."""
 REFUSED = 3
-"""The exit status if this machine cannot check at all. The last line is the reason."""
+"""The exit status if this machine cannot check at all. The last line of stdout is then the reason."""
 
 
 def main() -> int:
-    """Answer every check."""
+    """Read the checks from stdin and print the answer to each. Return the exit status."""
     die_with_parent()
     # TVM's output must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -52,7 +52,10 @@ def main() -> int:
 
 
 def _import_intrinsics(kind: str | None) -> None:
-    """Import TVM once, before any fork, with only the tensor intrinsics of the ``kind`` of target. None needs none."""
+    """Import TVM once, before any fork, with only the tensor intrinsics of the ``kind`` of target.
+
+    If ``kind`` is None, no tensor intrinsics are imported.
+    """
     if kind is None:
         skip_tensor_intrinsics()
     elif kind == "cuda":
@@ -64,7 +67,11 @@ def _import_intrinsics(kind: str | None) -> None:
 
 
 def _check(find: Callable[[], str | None], timeout_s: float) -> str | None:
-    """Return the answer of ``find`` in its own fork: the reason why the check fails, or None."""
+    """Run ``find`` in its own fork and return its answer: the reason why the check fails, or None.
+
+    A crash, or no end within the time limit, is a reason too. Raises TvmbuildError if the fork was killed, most likely
+    because memory ran out.
+    """
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Conversion of a Schedule, or of a Task's record file, to TVM's in-memory Database."""
+"""Conversion of a Schedule, or of a Task's records, to MetaSchedule's in-memory Database and its records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tvmbuild.replay.traces import dump_workload, load_record
 def database_from_schedule(schedule: Schedule, tasks: Sequence[Any], target: tvm.target.Target) -> MemoryDatabase:
     """Return a Database with the Schedule's traces for the cell's ``tasks`` (compiler.tasks.Task).
 
-    If this TVM cannot read a trace, TvmbuildError names the Task.
+    If this TVM cannot read a trace, this raises TvmbuildError, which names the Task.
     """
     database = MemoryDatabase()
     for task in tasks:

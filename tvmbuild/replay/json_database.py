@@ -1,8 +1,8 @@
-"""Import and export between record files and MetaSchedule's own JSONDatabase folder, in a separate process.
+"""The process that converts between record files and the folder of a MetaSchedule JSONDatabase.
 
 `tvmbuild records import` and `export` start it as ``python -m tvmbuild.replay.json_database``, with the request as JSON
-on stdin: `import` writes record files into a folder, `export` writes the two files of a database. It prints one line of
-JSON: the counts, or ``{"error": …}``.
+on stdin. The action `import` writes record files into a folder, and `export` writes the two files of a database. The
+process prints one line of JSON: the counts, or ``{"error": …}``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tvmbuild.replay.traces import dump_trace, dump_workload, load_record, load_
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 FAILED_SECONDS = 1e9
-"""The limit of plausible times, in seconds: MetaSchedule writes 1e10 for a candidate that did not run."""
+"""The upper limit of plausible times, in seconds. MetaSchedule writes 1e10 for a candidate that did not run."""
 _IGNORED = frozenset({"keys", "tag"})
 _LENGTH_BYTES = 8
 _FLAG = "meta_schedule.layout_rewrite_preproc"
@@ -47,14 +47,14 @@ _FLAG = "meta_schedule.layout_rewrite_preproc"
 
 @dataclass(frozen=True)
 class _Origin:
-    """The machine that measured an imported record, which the database does not name."""
+    """The machine that measured the imported records. The database does not name it."""
 
     device_class: str
     threads: int
 
 
 def main() -> int:
-    """Answer the request on stdin."""
+    """Import or export as the request on stdin asks, and print the answer. Return the exit status."""
     die_with_parent()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def _import(request: dict[str, Any]) -> dict[str, int]:
-    """Write the database's records as record files into the folder ``into``."""
+    """Write the database's records as record files into the folder ``into``. Return the counts by outcome."""
     folder, target = Path(request["folder"]), make_target(request["target"])
     here = str(tvm.get_global_func("target.llvm_get_system_cpu")())
     origin = _Origin(request["measured_on"] or here, int(request["threads"]))
@@ -116,7 +116,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _read_workload(folder: Path, number: int, line: str) -> tuple[Workload, str]:
-    """Return the workload and the TVM version that wrote it."""
+    """Return the workload in a line of the database, and the TVM version that wrote it."""
     try:
         _, encoded = json.loads(line)
         text = base64.b64decode(encoded)[_LENGTH_BYTES:].decode()
@@ -137,7 +137,10 @@ def _read_line(path: Path, number: int, line: str) -> tuple[int, list[Any]]:
 
 
 def _check_target(theirs: Any, ours: tvm.target.Target, where: str) -> None:
-    """Refuse records of another target and name the differences. An absent mtriple matches any machine."""
+    """Raise TvmbuildError, which names the differences, if a record was made for another target.
+
+    An absent mtriple matches any machine.
+    """
     if not isinstance(theirs, dict):
         raise TvmbuildError(f"{where}: the record does not say for which target it is", "only such can be imported")
     wanted, found = _plain(ours.export()), _plain(theirs)
@@ -165,7 +168,7 @@ def _new_file(key: str, mod: tvm.IRModule, target: Any, version: str) -> TaskFil
 
 
 def _median(times: Any) -> float | None:
-    """Return the median of a record's times, or None if the candidate did not run."""
+    """Return the median of a record's times in seconds, or None if the candidate did not run."""
     if not isinstance(times, list) or not times:
         return None
     seconds = statistics.median(_as_seconds(value) for value in times)
@@ -180,7 +183,7 @@ def _as_seconds(value: object) -> float:
 
 
 def _normalise(trace: Any, workload: Workload, target: tvm.target.Target) -> str | None:
-    """Return the trace in the form of record files, or None if it does not apply to its workload."""
+    """Return the trace as text in the form of record files, or None if TVM cannot read it for its workload."""
     try:
         instructions, decisions = trace
         value = {"instructions": instructions, "decisions": decisions}
@@ -192,7 +195,7 @@ def _normalise(trace: Any, workload: Workload, target: tvm.target.Target) -> str
 
 
 def _restore_flag(instruction: list[Any]) -> list[Any]:
-    """Return the instruction with its flag as a bool, because the database writes true as 1."""
+    """Return the instruction with its layout-rewrite flag as a bool, because the database writes true as 1."""
     name, inputs, attributes, outputs = instruction
     if name == "Annotate" and attributes == [_FLAG] and len(inputs) == 2 and inputs[1] in (0, 1):
         return [name, [inputs[0], bool(inputs[1])], attributes, outputs]
@@ -203,7 +206,7 @@ def _restore_flag(instruction: list[Any]) -> list[Any]:
 
 
 def _export(request: dict[str, Any]) -> dict[str, int]:
-    """Write all record files of ``folder`` as a database into ``into``."""
+    """Write all record files of ``folder`` as a database into ``into``. Return the numbers of Tasks and records."""
     target, into = make_target(request["target"]), Path(request["into"])
     database = JSONDatabase(str(into / WORKLOADS), str(into / RECORDS), allow_missing=True)
     counts = {"tasks": 0, "records": 0}

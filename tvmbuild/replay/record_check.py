@@ -1,4 +1,4 @@
-"""One check of a record: its workload is the Task's, and its trace gives code."""
+"""The check of one record: its workload must be the Task's workload, and its trace must give code."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tvmbuild.replay.traces import load_record, load_workload
 
 
 def make_target(value: dict[str, Any]) -> tvm.target.Target:
-    """Return the target of a record file's ``target``."""
+    """Return the TVM target for the ``target`` of a record file."""
     return tvm_target(value["kind"], freeze_attributes(value["attributes"]), freeze_attributes(value["host"]))
 
 
 def find_target_fault(value: dict[str, Any]) -> str | None:
-    """Return why no code can be made for the ``target`` of a record file. None: it can."""
+    """Return why TVM cannot make code for the ``target`` of a record file, or None if it can."""
     try:
         make_target(value)
     except TvmbuildError as error:
@@ -35,10 +35,11 @@ def find_target_fault(value: dict[str, Any]) -> str | None:
 
 
 def find_fault(check: dict[str, str], target: tvm.target.Target) -> str | None:
-    """Return why a check fails. None: it succeeds.
+    """Return why a check fails, or None if it succeeds.
 
-    ``workload`` is TVM's JSON. ``key``: the workload must have that key. ``like``: it must equal that workload, except
-    for names. ``trace``: the trace must apply to it and give code.
+    The check's ``workload`` is TVM's JSON text. If the check has a ``key``, the workload must have this key. If it has
+    ``like``, the workload must equal that workload, except for names. If it has a ``trace``, the trace must apply to
+    the workload and give code.
     """
     try:
         mod = load_workload(check["workload"])

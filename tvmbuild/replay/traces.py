@@ -17,7 +17,8 @@ from tvmbuild.records.task_file import Json
 def dump_trace(record: TuningRecord) -> str:
     """Return the record's trace as canonical JSON text.
 
-    ``save_json`` writes each IndexMap (prepacking), because ``TuningRecord.as_json`` raises on one.
+    Each IndexMap (prepacking) is written with TVM's ``save_json``, because ``TuningRecord.as_json`` raises an error on
+    one.
     """
     # pylint: disable-next=no-member
     instructions, decisions = _ffi_api.TuningRecordAsJSON(record)[0]
@@ -25,7 +26,7 @@ def dump_trace(record: TuningRecord) -> str:
 
 
 def load_record(trace: str, workload: Workload, target: tvm.target.Target) -> TuningRecord:
-    """Return a record with that trace. Raises TvmbuildError if this TVM cannot read it."""
+    """Return a TuningRecord with that trace. Raises TvmbuildError if this TVM cannot read the trace."""
     data = json.loads(trace)
     try:
         return TuningRecord.from_json(
@@ -41,7 +42,7 @@ def dump_workload(mod: tvm.IRModule) -> str:
 
 
 def load_workload(text: str) -> tvm.IRModule:
-    """Return the module of ``dump_workload``. Raises TvmbuildError if this TVM cannot read it."""
+    """Return the module from the text of `dump_workload`. Raises TvmbuildError if this TVM cannot read it."""
     try:
         return tvm.ir.load_json(text)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:

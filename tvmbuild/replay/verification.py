@@ -1,4 +1,7 @@
-"""Verification of records in a process that may crash, with a memory of good ones. Only the child imports tvm."""
+"""Verification of records in a process that may crash, with a memory of good records.
+
+Only the child process imports tvm.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,18 @@ from tvmbuild.replay import child
 
 FORMAT = 1
 TIMEOUT_S = 60
-"""The time limit of one check, which takes about 0.1 s."""
+"""The time limit of one check, in seconds. A check takes about 0.1 s."""
 _CHILD = child.__name__
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A Task's file and the records to check: its own, or others that are to replay on its workload."""
+    """A Task's record file and the records to check: its own, or foreign records that must replay on its workload."""
 
     file: TaskFile
     records: tuple[Record, ...]
     workload: str | None = None
-    """The workload that the file must hold, except for names. None: the one that its key names."""
+    """The workload that the file must hold, except for names. If it is None, the file's key must fit its workload."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,16 @@ class _Check:
     sha256: str
     """The digest of the checked text: a trace, or the file's workload."""
     question: FrozenMap[str, str]
-    """The question for the child."""
+    """The check as a JSON object for the child process."""
     of_file: bool = False
 
 
 def verify_records(folder: Path, subjects: Iterable[Subject], *, again: bool = False) -> dict[str, tuple[Fault, ...]]:
-    """Check all records that are not known to be good (``again``: all). Returns Task key → faults, if there are any.
+    """Check all records that are not known to be good. Return Task key → faults, for the Tasks with faults.
 
-    Faulty records are put into quarantine; good ones are remembered for this TVM version and target. ``folder`` is
-    `records/<target>`; the subjects' files are for one target.
+    With ``again``, known records are checked too. Faulty records are quarantined. Good ones are remembered for this TVM
+    version and target. ``folder`` is `records/<target>`, and all files must be for one target. Raises TvmbuildError if
+    this machine cannot check at all.
     """
     listed = list(subjects)
     if not listed:
@@ -73,7 +77,7 @@ def verify_records(folder: Path, subjects: Iterable[Subject], *, again: bool = F
 
 
 def keep_good(folder: Path, file: TaskFile, records: Iterable[Record]) -> tuple[Record, ...]:
-    """Return the ``records`` that earlier checks found good on the Task and target of ``file``. Runs nothing."""
+    """Return the ``records`` that earlier checks found good for the Task and target of ``file``. No check is run."""
     good = _read_good(folder, file.key, file.target)
     return tuple(record for record in records if digest(record.trace) in good)
 
@@ -98,9 +102,10 @@ def _question(**fields: str) -> FrozenMap[str, str]:
 
 
 def ask(target: str, checks: Sequence[Mapping[str, str]]) -> list[str | None]:
-    """Return for each check the reason why it fails, or None. Without checks no process starts.
+    """Run the checks in a child process. Return for each check the reason why it fails, or None.
 
-    A check is {workload, and one of key, like, trace}. Raises TvmbuildError if this machine cannot check at all.
+    A check has a ``workload``, and a ``key``, ``like`` or ``trace`` (see `find_fault` of `replay.record_check`).
+    Without checks no process starts. Raises TvmbuildError if this machine cannot check at all.
     """
     if not checks:
         return []

@@ -1,1 +1,1 @@
-"""The report: result files as tables, Markdown and HTML."""
+"""The report, which shows result files as tables, Markdown and HTML."""

@@ -1,6 +1,7 @@
-"""The section of one cell: facts, latency, operators, tuning and history; missing parts are explained in words.
+"""The section of one cell in the HTML report: facts, latency, operators, tuning and history.
 
-It is bounded, so that a page of hundreds of cells stays small: the longest operators, the latest runs.
+The section says in words why a part is missing. It shows only the longest operators and the latest runs, so that a page
+of hundreds of cells stays small.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tvmbuild.report.tuning_page import draw_tuning
 
 
 def draw_cell(cell: CellReport, limits: Limits) -> Html:
-    """Return the section."""
+    """Return the section of the cell, with as many operators and runs as the limits allow."""
     head, history = tag("h2", cell.name, tabindex="-1"), _draw_history(cell, limits)
     return tag(
         "section",
@@ -57,7 +58,10 @@ def _draw_facts(facts: Iterable[Fact]) -> Html:
 
 
 def _list_ends(fact: Fact) -> dict[str, str]:
-    """Return value, low and high as attributes, from which the page's comparison computes its ratio."""
+    """Return an attribute with the fact's value, low and high end, or none without an estimate.
+
+    The page's comparison computes a ratio from it.
+    """
     if fact.estimate is None:
         return {}
     ends = (fact.estimate.value, fact.estimate.low, fact.estimate.high)
@@ -107,7 +111,7 @@ UNKNOWN = "-"
 
 
 def draw_operators(cell: CellReport, limit: int) -> Html:
-    """Return the roofline of the ``limit`` longest operators with their table, or a text that they were not timed."""
+    """Return the roofline and the table of the ``limit`` longest operators, or a text that they were not timed."""
     if cell.result is None:
         return NOTHING
     rows = cell.result.operators

@@ -1,4 +1,7 @@
-"""The report's data, read from the files on disk alone. It imports nothing slow: it runs at the end of every doit."""
+"""The report's data, read from the files on disk alone.
+
+This module imports nothing slow, because it runs at the end of every doit.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from tvmbuild.stages.table import STAGES
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60
-"""The number of benchmarks of a cell that the report shows."""
+"""The largest number of benchmarks of a cell that the report shows."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,12 @@ class Failure:
     hint: str | None
     log: str | None
     kept: bool
-    """Whether the step wrote its outputs nevertheless, because their contents made it fail."""
+    """Whether the step wrote its outputs nevertheless, because it failed only by their contents."""
 
 
 @dataclass(frozen=True)
 class CellReport:
-    """One model for one target. ``reason`` explains a status other than `ok`."""
+    """The report's data about one cell. ``reason`` explains a status other than `ok`."""
 
     model: str
     target: str
@@ -56,25 +59,25 @@ class CellReport:
     result: Result | None = None
     """The last benchmark that is still valid."""
     emulated: EmulatedResult | None = None
-    """The same for an emulated board: without times."""
+    """The last valid benchmark on an emulated board, which has no times."""
     history: tuple[Entry, ...] = ()
-    """The benchmarks on the machine of the last one, the newest last."""
+    """The benchmarks that are comparable with the last one, the newest last."""
     validated: Validated | None = None
-    """The check of the numbers if no device ran the package."""
+    """The comparison of the package's numbers if no device ran it."""
     package_bytes: int | None = None
     built_for: PackageTarget | None = None
     """The target as the package records it."""
     notes: tuple[str, ...] = ()
     peak: Peak | None = None
-    """The peak of the machine that timed the cell, if it was measured."""
+    """The peak rates of the machine that timed the cell, if they were measured."""
     tuning: Tuning = UNTUNED
-    """The cell's Tasks, their records and the courses of their best times."""
+    """The cell's Tasks, with their records and the courses of their best times."""
     quarantined: tuple[str, ...] = ()
-    """The reasons why records of its Tasks were not used in the last tuning."""
+    """The reasons why the last tuning left out records of the cell's Tasks."""
 
     @property
     def name(self) -> str:
-        """``model@target``."""
+        """The cell's name, ``model@target``."""
         return f"{self.model}@{self.target}"
 
     @property
@@ -84,18 +87,18 @@ class CellReport:
 
     @property
     def checked(self) -> Result | EmulatedResult | None:
-        """The result that checked the package's numbers."""
+        """The benchmark, with times or on an emulated board, that compared the package's numbers."""
         return self.result or self.emulated
 
     @property
     def accuracy(self) -> Agreement | None:
-        """The package's agreement with the original model on real inputs; None if unknown."""
+        """The package's agreement with the original model on real inputs, or None if it is not known."""
         known = self.checked or self.validated
         return known.accuracy if known else None
 
 
 def collect_cells(root: Path, steps: Sequence[AnyStep]) -> list[CellReport]:
-    """Return one row for each cell of ``steps``, in their order; missing or unreadable files count as not built."""
+    """Return the data of each cell of ``steps``, in their order. Missing or unreadable files count as not built."""
     layout = Layout(root)
     by_id = {step.id: step for step in steps}
     names = dict.fromkeys(step.subject for step in steps if "@" in step.subject)
@@ -114,7 +117,7 @@ def collect_cells(root: Path, steps: Sequence[AnyStep]) -> list[CellReport]:
 
 
 def _find_peak(cell: CellReport, peaks: Peaks) -> Peak | None:
-    """Return the peak of the CPU or the GPU that timed the cell."""
+    """Return the peak of the CPU or GPU that timed the cell, or None if it was not measured."""
     if cell.result is None or cell.built_for is None:
         return None
     threads = GPU_THREADS if cell.built_for.on_gpu else cell.result.threads
@@ -122,12 +125,12 @@ def _find_peak(cell: CellReport, peaks: Peaks) -> Peak | None:
 
 
 def _list_longest(cell: CellReport) -> list[str]:
-    """Return the keys of the cell's Tasks, those with most of its time first; empty if the times are unknown."""
+    """Return the keys of the cell's Tasks, the longest in the benchmark first. Without known times there are none."""
     return [row.key for row in (cell.result.operators if cell.result else ()) if row.key]
 
 
 def _read_entries(layout: Layout) -> dict[str, list[Entry]]:
-    """Return the history by cell; unreadable entries count as missing."""
+    """Return the entries of the history by the name of their cell. Unreadable entries are left out."""
     try:
         entries = read_history(layout.history).entries
     except OSError:
@@ -181,12 +184,15 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
 
 
 def _is_current(failure: Failure | None, step: str) -> bool:
-    """Return whether the step's outputs belong to the last build: it did not fail, or the failure is in the outputs."""
+    """Return whether the step's outputs belong to the last build.
+
+    They do if nothing failed, or if this step failed only by the contents of its outputs.
+    """
     return failure is None or (failure.kept and failure.step == step)
 
 
 def _list_ids(steps: Mapping[str, AnyStep], model: str, cell: str) -> dict[str, str]:
-    """Return stage → step of the cell; `quantize` only if the cell is built from its output."""
+    """Return stage → id of the cell's step. `quantize` is included only if the cell is built from its output."""
     ids = {stage.name: f"{stage.name}:{cell if stage.scope == 'cell' else model}" for stage in STAGES}
     quantize, compile_ = steps.get(ids["quantize"]), steps.get(ids["compile"])
     if quantize is None or compile_ is None or compile_.inputs.get("model") != quantize.outputs.get("model"):
@@ -227,7 +233,7 @@ def _read_failure(layout: Layout, step_id: str) -> Failure | None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Return the object, or an empty one, because an interrupted build may have left any file."""
+    """Return the JSON object in the file, or an empty one for any other file that an interrupted build has left."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -236,7 +242,10 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_info(package: Path) -> PackageInfo | None:
-    """Return mod.json, the archive's first member, without reading the rest."""
+    """Return the contents of mod.json, or None if the package cannot be read.
+
+    It is the archive's first member, so the rest is not read.
+    """
     try:
         with tarfile.open(package, "r:") as archive:
             stream = archive.extractfile("mod.json")

@@ -1,4 +1,4 @@
-"""The charts of latency: a cell beside its baselines, and its latency from run to run."""
+"""The charts of latency: a cell's latency beside its baselines', and from run to run."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tvmbuild.report.plot import WIDTH, Axis, Frame, fit_linear
 
 UNTUNED = "tvm-untuned"
 ROW, BAR = 36, 12
-"""The heights of a bar with its text, and of the bar."""
+"""The heights, in SVG's units, of a bar with its text, and of the bar alone."""
 ROOM = 0.94
-"""The share of the width that the longest bar's interval may take."""
+"""The largest share of the chart's width that a bar with its interval may take."""
 
 
 def draw_latencies(result: Result) -> Html:
-    """Return bars of the package's latency and its baselines', with whiskers for the intervals.
+    """Return a bar chart of the latencies of the package and its baselines, with whiskers for the intervals.
 
-    Code without records can be so slow that nothing else would be visible; its bar is cut and marked.
+    Untuned code can be so slow that no other bar would be visible, so its bar is cut and marked.
     """
     names = ["TVM", *(NAMES.get(rival.name, rival.name) for rival in result.rivals)]
     medians = [result.latency.median, *(rival.latency.median for rival in result.rivals)]
@@ -74,7 +74,7 @@ def _shorten(name: str, length: int = 22) -> str:
 
 
 def list_regressions(entries: Sequence[Entry]) -> list[Change]:
-    """Return the runs that were slower than the run before by more than the intervals and two processes explain."""
+    """Return the changes from one run to the next that are regressions, as `Change.is_regression` defines them."""
     changes = (compare_entries(before, after) for before, after in pairwise(entries))
     return [change for change in changes if change.is_regression]
 
@@ -92,7 +92,7 @@ def describe_regression(change: Change) -> str:
 
 
 def draw_history(entries: Sequence[Entry]) -> Html:
-    """Return a line of the medians with the band of their intervals, one step for each run, regressions marked."""
+    """Return a line chart of the runs' medians, with a band for their intervals and a mark for each regression."""
     medians = [entry.result.latency.median for entry in entries]
     x = Axis(-0.5, len(entries) - 0.5, logarithmic=False, title="")
     frame = Frame(x, fit_linear((end for each in medians for end in (each.low, each.high)), "ms"))

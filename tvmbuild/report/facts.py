@@ -1,4 +1,7 @@
-"""The facts of a cell, one line each: they open its page, and two cells or two runs are compared by them."""
+"""The facts of a cell, one line each.
+
+They are the first part of the cell's section, and the page compares two cells or two runs by them.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,15 @@ LATENCY = "median latency, ms"
 COVERED = "Tasks with a record"
 MEASURED = "measured"
 RUN_COLUMNS = (MEASURED, LATENCY, "package", COVERED)
-"""The columns of a cell's earlier runs; the ratios to the baselines follow, by `name_ratio`."""
+"""The columns of the table of a cell's runs. The ratios to the baselines follow, named by `name_ratio`."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One line; it has an ``estimate`` if the ratio of two of them is meaningful."""
+    """One fact: its name and its text.
+
+    It has an ``estimate`` if the ratio of two cells' facts of this name is meaningful.
+    """
 
     name: str
     text: str
@@ -29,12 +35,12 @@ class Fact:
 
 
 def name_ratio(baseline: str) -> str:
-    """Return the name of the ratio to a baseline."""
+    """Return the name of the fact with the ratio to a baseline: `over ONNX Runtime`."""
     return f"over {NAMES.get(baseline, baseline)}"
 
 
 def list_facts(cell: CellReport) -> list[Fact]:
-    """Return the known facts, and texts for the unknown ones."""
+    """Return all facts of the cell. The text of an unknown fact gives the reason."""
     return [Fact("state", cell.status if cell.reason is None else f"{cell.status}: {cell.reason}"), *_list_known(cell)]
 
 
@@ -80,7 +86,7 @@ def format_time(seconds: int) -> str:
 
 
 def list_run(entry: Entry, baselines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the texts of RUN_COLUMNS and of the ratios to the baselines, for one run."""
+    """Return one run's texts for RUN_COLUMNS, then its ratios to the baselines."""
     result = entry.result
     ratios = {rival.name: rival.ratio for rival in result.rivals}
     return (

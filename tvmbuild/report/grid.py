@@ -1,4 +1,7 @@
-"""The matrix as the page's grid: each cell links to its section and carries the values for sorting and filtering."""
+"""The grid of models and targets in the HTML report.
+
+Each cell links to its section and has the values by which the page sorts and filters.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ TITLE = "Models by targets"
 
 
 def draw_grid(matrix: Matrix) -> Html:
-    """Return the grid; empty without cells."""
+    """Return the grid, or nothing if there are no cells."""
     if not matrix.cells:
         return NOTHING
     heads = [tag("th", "model", scope="col"), *(tag("th", name, scope="col") for name in matrix.targets)]
@@ -60,7 +63,7 @@ def _draw_cell(cell: CellReport | None) -> Html:
 
 
 def draw_legend(matrix: Matrix, baseline: str) -> Html:
-    """Return the meanings of the signs in this matrix; ``baseline`` is the name of the cells' baseline."""
+    """Return the legend of the signs in this matrix. ``baseline`` is the name of the cells' baseline."""
     faces = [describe_face(cell) for cell in matrix.cells.values()]
     found: set[Kind] = {face.kind for face in faces}
     items = [

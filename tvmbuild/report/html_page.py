@@ -1,6 +1,6 @@
-"""The report as one HTML file: it contains its style and script, and loads nothing from elsewhere.
+"""The report as one HTML file, which contains its style and script and loads nothing from elsewhere.
 
-Without scripts all of it can be read, one section below the other; the script sorts, filters and compares.
+Without scripts all sections can be read, one below the other. The script sorts, filters and compares.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from tvmbuild.report.text import failures, summarize_cells, unavailable
 
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("pages.js", "keys.js", "order.js", "compare.js", "start.js")
-"""The parts of one function, in their order."""
+"""The files of the page's script, which are joined in this order into one function."""
 TITLE = "tvmbuild report"
 
 
 def write_html(cells: Sequence[CellReport], stamp: str | None = None) -> str:
-    """Return the whole report; every text from outside is escaped.
+    """Return the whole report in HTML. Every text from outside is escaped.
 
-    With ``stamp`` the page is served, and asks its server from time to time whether the report has changed.
+    If ``stamp`` is not None, the page is for a server. It asks the server from time to time whether the stamp has
+    changed.
     """
     style, *scripts = ((_PAGE / name).read_text(encoding="utf-8") for name in ("report.css", *_SCRIPTS))
     script = Html(f'"use strict";\n(() => {{\n{"".join(scripts)}}})();\n')
@@ -48,7 +49,10 @@ def write_html(cells: Sequence[CellReport], stamp: str | None = None) -> str:
 
 
 def _list_allowed(script: str, *, served: bool) -> str:
-    """Return the content policy: this script alone, and requests to the own server alone, whatever a name may hold."""
+    """Return the Content-Security-Policy, whatever names the page may show.
+
+    It allows only this script and, if the page is served, only requests to the page's own server.
+    """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     asks = "; connect-src 'self'" if served else ""
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'{asks}"
@@ -78,7 +82,7 @@ def _list_body(cells: Sequence[CellReport]) -> Iterator[Html]:
 
 
 def _draw_controls(matrix: Matrix) -> Html:
-    """Return the form for the script, which shows it; it does nothing without the script."""
+    """Return the hidden form for filter and order. Only the script, without which it would do nothing, shows it."""
     if not matrix.cells:
         return NOTHING
     found = {describe_face(cell).kind for cell in matrix.cells.values()}
@@ -101,7 +105,7 @@ def _draw_controls(matrix: Matrix) -> Html:
 
 
 def _draw_comparison() -> Html:
-    """Return the page that the script fills."""
+    """Return the empty comparison of two cells or runs, which the script fills."""
     names = enumerate(("First", "Second"))
     sides = [tag("label", name, tag("select", id=f"side{index}")) for index, name in names]
     return tag(

@@ -1,4 +1,4 @@
-"""Pieces of HTML and SVG: anything that is not `Html` is text from outside, and escaped."""
+"""Pieces of HTML and SVG. A text that is not `Html` comes from outside and is escaped."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ class Html(str):
 
 
 NOTHING = Html("")
-"""No markup, for a part with nothing to show."""
+"""Empty markup, for a part that has nothing to show."""
 
 
 def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -> Html:
     """Return the element with its children and attributes, all escaped except `Html`.
 
-    Attributes: a trailing ``_`` is dropped and another one is a hyphen (``class_``, ``aria_label``); None and False are
-    left out, True has no value, numbers are written with few digits, enough for SVG's lengths.
+    In an attribute's name, a trailing ``_`` is dropped and any other becomes a hyphen (``class_``, ``aria_label``).
+    None and False leave the attribute out, and True gives it no value. Numbers are written with few digits, enough for
+    SVG's lengths.
     """
     parts = [name]
     for key, value in attributes.items():
@@ -36,19 +37,19 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
 
 
 def join(parts: Iterable[str], between: str = "") -> Html:
-    """Join the parts, all escaped except `Html`."""
+    """Return the parts joined by ``between``, all escaped except `Html`."""
     return Html(between.join(part if isinstance(part, Html) else escape(part, quote=False) for part in parts))
 
 
 def wrap_name(name: str) -> Html:
-    """Return a name that breaks after its underscores if it is too long, as `conv2d_add_maximum` is on a phone."""
+    """Return a name that breaks after its underscores if it is too long for a line, for example on a phone."""
     return join(name.split("_"), "_<wbr>")
 
 
 def mark_code(text: str) -> Html:
-    """Return a text in which commands and keys, written `so`, are set as code."""
+    """Return the text with the parts between backticks, commands and keys, set as code."""
     pieces = text.split("`")
-    if len(pieces) % 2 == 0:  # an odd quotation mark is an ordinary character
+    if len(pieces) % 2 == 0:  # a backtick without a partner is an ordinary character
         return join([text])
     return join(tag("code", piece) if index % 2 else piece for index, piece in enumerate(pieces))
 
@@ -62,10 +63,10 @@ def _shorten(value: str | float) -> str:
 def make_table(
     caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], class_: str = "", words: int = 1
 ) -> Html:
-    """Return a table that scrolls if it is too wide; its first ``words`` columns hold text (1 to 3).
+    """Return a table that scrolls if it is too wide. Its first ``words`` columns, 1 to 3, hold text.
 
-    The first text of each row is the row's head. ``caption`` is for screen readers; sighted readers see a heading
-    above.
+    The first text of each row is the row's heading. ``caption`` is for screen readers, because sighted readers see a
+    heading above the table.
     """
     head = tag("tr", *(tag("th", name, scope="col") for name in heads))
     body = [tag("tr", tag("th", first, scope="row"), *(tag("td", value) for value in rest)) for first, *rest in rows]
@@ -74,11 +75,11 @@ def make_table(
 
 
 def make_list(title: str, entries: Iterable[str]) -> Html:
-    """Return a heading and a list below it; empty without entries."""
+    """Return a heading with a list below it, or nothing if there are no entries."""
     items = [tag("li", mark_code(entry)) for entry in entries]
     return join([tag("h2", title), tag("ul", join(items, "\n"))], "\n") if items else NOTHING
 
 
 def cell_id(name: str) -> str:
-    """Return the id of a cell's section, which is also valid as a link's fragment."""
+    """Return the id of the section of the cell ``name``. It is also valid as the fragment of a link."""
     return quote(name, safe="@")

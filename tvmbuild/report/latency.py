@@ -12,11 +12,11 @@ from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.report.cells import CellReport
 
 NAMES = {"tvm": "TVM", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tvm-untuned": "TVM untuned"}
-"""The names of contenders in headings; a package is named by its path."""
+"""The names of contenders in headings. A package, which is not here, is named by its path."""
 OPERATOR_COLUMNS = ("operator", "calls", "us", "share", "GFLOP/s", "record")
 TOP_OPERATORS = 5
 CLOCK_SHOWS = 1.25
-"""The ratio of the operators' sum to the whole call's time above which the text explains it."""
+"""The ratio of the operators' sum to the time of a whole call above which a text explains the difference."""
 COLUMNS = ("cell", "against", "TVM ms", "its ms", "ratio", "TVM is")
 INTERVALS = (
     "In brackets: 95 % intervals, from rounds drawn again (bootstrap). The ratio is TVM's time over the other's, "
@@ -30,7 +30,7 @@ def format_ms(value: float) -> str:
 
 
 def format_bytes(value: int) -> str:
-    """Return a size in KB or MB."""
+    """Return a number of bytes as a size in KB or MB."""
     return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.0f} KB"
 
 
@@ -40,7 +40,7 @@ def format_spread(estimate: Estimate) -> str:
 
 
 def format_interval(estimate: Estimate) -> str:
-    """Return the interval's ends."""
+    """Return the two ends of the interval: ``3.987, 4.051``."""
     return f"{_with_digits(estimate.low, 4)}, {_with_digits(estimate.high, 4)}"
 
 
@@ -55,19 +55,19 @@ def shorten_ratio(estimate: Estimate) -> str:
 
 
 def _with_digits(value: float, digits: int) -> str:
-    """Return the value with that many significant digits; no digit left of the point is dropped."""
+    """Return the value with that many significant digits. Digits before the decimal point are never dropped."""
     whole = 3 if value >= 100 else 2 if value >= 10 else 1 if value >= 1 else 0
     return f"{value:.{max(0, digits - whole)}f}"
 
 
 def name_baseline(cells: Sequence[CellReport]) -> str:
-    """Return the name of the first baseline of all cells if it is the same everywhere, otherwise a general word."""
+    """Return the name of the cells' first baseline, or `baseline` if the cells have different ones."""
     names = {cell.rival.name for cell in cells if cell.rival}
     return NAMES.get(names.pop(), "baseline") if len(names) == 1 else "baseline"
 
 
 def list_latencies(cells: Sequence[CellReport]) -> list[tuple[str, ...]]:
-    """Return the texts of COLUMNS, one row for each cell and baseline."""
+    """Return one row for each cell and baseline, with the texts of COLUMNS."""
     return [
         (
             cell.name,
@@ -93,25 +93,25 @@ def list_absent(cells: Sequence[CellReport]) -> list[str]:
 
 
 def list_machines(cells: Sequence[CellReport]) -> list[str]:
-    """Return the machines of the latencies, one line for each target."""
+    """Return the machines that ran the packages, one line for each target and machine."""
     found = ((cell.target, cell.checked, " (emulated: no times)" if cell.emulated else "") for cell in cells)
     lines = (f"{name}: {r.machine.cpu}, {count(r.threads, 'thread')}{note}" for name, r, note in found if r)
     return list(dict.fromkeys(lines))
 
 
 def list_doubts(cells: Sequence[CellReport]) -> list[str]:
-    """Return the reasons to doubt latencies, one line for each cell."""
+    """Return one line for each reason to doubt a cell's latency."""
     return [f"{cell.name}: {warning}" for cell in cells if cell.result for warning in cell.result.warnings]
 
 
 def describe_machine(machine: MachineState) -> str:
-    """Return all that was recorded of the machine, in one line."""
+    """Return the name of the machine and, if recorded, its state while it timed, in one line."""
     state = describe_state(machine)
     return f"{machine.name}, {state}" if state else machine.name
 
 
 def describe_state(machine: MachineState) -> str:
-    """Return the machine's state while it timed; empty if it was not recorded."""
+    """Return the machine's state while it timed, or an empty text if it was not recorded."""
     parts = [f"governor {machine.governor}"] if machine.governor else []
     parts += [] if machine.load is None else [f"load {machine.load:g} before"]
     parts += [] if machine.others is None else [f"others took {machine.others:.1%}"]
@@ -149,7 +149,10 @@ def list_operators(cell: CellReport) -> list[tuple[str, ...]]:
 
 
 def describe_operators_sum(cell: CellReport) -> str:
-    """Return the sum of the operators' times if it shows the clock's cost; otherwise an empty text."""
+    """Return a sentence about the sum of the operators' times if the clock made it much longer than a whole call.
+
+    Otherwise return an empty text.
+    """
     if cell.result is None or (cell.built_for is not None and cell.built_for.on_gpu):
         return ""  # a GPU's own clock costs nothing, and its sum is not the time of a call
     total, whole = sum(row.us for row in cell.result.operators), cell.result.latency.median.value * 1e3
@@ -162,7 +165,7 @@ def describe_operators_sum(cell: CellReport) -> str:
 
 
 def list_uncovered_share(cells: Sequence[CellReport]) -> list[str]:
-    """Return the share of each cell's time in operators without a record."""
+    """Return one line for each cell that spends time in operators without a record, with their share of its time."""
     shares = {
         cell.name: sum(row.share for row in cell.result.operators if row.covered is False)
         for cell in cells

@@ -1,4 +1,4 @@
-"""The matrix of models and targets, with a summary of each cell for the page and the terminal."""
+"""The matrix of models and targets, with a summary of each cell for the HTML report and the terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIGNS: dict[Kind, tuple[str, str]] = {
 DOUBTFUL = "?"
 """The mark after the sign of a cell whose latency is doubtful."""
 _GRADES = (1.25, 2.0)
-"""The ratios from which a cell gets the second and the third shade."""
+"""The factors, slower or faster, from which a cell gets the second and the third shade."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Face:
     kind: Kind
     sign: str
     grade: int
-    """1 to 3: the distance of the ratio from 1; 0 without a ratio or a difference."""
+    """The distance of the ratio from 1, graded 1 to 3, or 0 without a ratio or a difference."""
     main: str
-    """The latency, or the state in a word."""
+    """The latency, or the state in one or two words."""
     ratio: str
-    """The ratio, ``0.50x``; empty without one."""
+    """The ratio to the baseline, ``0.50x``, or an empty text without one."""
     coverage: str
-    """The Tasks with a record, ``9/10``; empty if unknown."""
+    """The number of Tasks with a record, ``9/10``, or an empty text if it is not known."""
     sentence: str
 
 
@@ -57,7 +57,7 @@ class Matrix:
 
 
 def arrange(cells: Sequence[CellReport]) -> Matrix:
-    """Return the cells as a matrix; a model that leaves out a target has no cell there."""
+    """Return the cells as a matrix. A model that leaves out a target has no cell for it."""
     return Matrix(
         tuple(dict.fromkeys(cell.model for cell in cells)),
         tuple(dict.fromkeys(cell.target for cell in cells)),

@@ -12,20 +12,26 @@ from tvmbuild.package.profile import Peak
 
 FORMAT = 1
 Peaks = Mapping[tuple[str, int], Peak]
-"""(The chip, by `name_chip`; threads) → its peak."""
+"""(name of the chip from `name_chip`, number of threads) → peak rates of the chip."""
 GPU_THREADS = 0
-"""The thread count of a GPU's peak, which is of the whole GPU."""
+"""The thread count in the key of a GPU's peak, which is that of the whole GPU."""
 
 
 def name_chip(machine: str, target: PackageTarget) -> str:
-    """Return the chip that a peak belongs to: a benchmark's machine, or its GPU, for CUDA with the precision."""
+    """Return the name of the chip that a peak belongs to.
+
+    It is the benchmark's machine or, for code that runs on a GPU, that machine's GPU (for CUDA with the precision).
+    """
     if not target.on_gpu:
         return machine
     return f"{machine}, {target.kind}" + (f" {target.precision}" if target.kind == "cuda" else "")
 
 
 def read_peaks(path: Path) -> Peaks:
-    """Return the file's peaks; empty if it is absent, damaged or of another version, for they can be measured again."""
+    """Return the peaks in the file. They are empty if it is absent, damaged or of another version.
+
+    Peaks can be measured again.
+    """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
@@ -37,7 +43,7 @@ def read_peaks(path: Path) -> Peaks:
 
 
 def add_peak(path: Path, machine: str, peak: Peak) -> None:
-    """Add the machine's peak, replacing an earlier one with as many threads."""
+    """Add the peak of the chip ``machine`` to the file, in place of an earlier one with as many threads."""
     peaks = {**read_peaks(path), (machine, peak.threads): peak}
     rows = [{"machine": name, **each.to_json()} for (name, _), each in sorted(peaks.items(), key=lambda row: row[0])]
     write_json(path, {"format": FORMAT, "peaks": rows})

@@ -1,4 +1,7 @@
-"""The common parts of the page's charts: a frame with two axes, and positions in it. Lengths are in SVG's units."""
+"""The common parts of the charts in the HTML report: a frame with two axes, and positions in it.
+
+All lengths are in SVG's units.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 10, 22, 36
 
 @dataclass(frozen=True)
 class Axis:
-    """The range of an axis, and the spacing of its values."""
+    """One axis of a chart: its range, its scale (linear or logarithmic) and its title."""
 
     low: float
     high: float
@@ -24,13 +27,13 @@ class Axis:
     title: str
 
     def share(self, value: float) -> float:
-        """Return the position of the value: 0 at the low end, 1 at the high one."""
+        """Return the position of the value on the axis: 0 at the low end, 1 at the high end."""
         if self.logarithmic:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def list_ticks(self) -> list[float]:
-        """Return three to eight round values within the axis."""
+        """Return a few round values within the axis, for the ticks."""
         if self.logarithmic:
             exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             tens = [10.0**exponent for exponent in exponents if self.low <= 10.0**exponent <= self.high]
@@ -46,7 +49,7 @@ class Axis:
 
 
 def fit_linear(values: Iterable[float], title: str) -> Axis:
-    """Return an axis around the values, with room at both ends; it begins at zero if that is near."""
+    """Return a linear axis around the values, with room at both ends. It begins at zero if zero is near."""
     listed = list(values)
     low, high = min(listed), max(listed)
     room = (high - low) * 0.08 or abs(high) * 0.05 or 1.0
@@ -62,34 +65,34 @@ def fit_log(values: Iterable[float], title: str) -> Axis:
 
 @dataclass(frozen=True)
 class Frame:
-    """A chart's frame."""
+    """The frame of a chart, which converts values to positions."""
 
     x: Axis
     y: Axis
 
     def left(self, value: float) -> float:
-        """Return the SVG's x of a value."""
+        """Return the SVG's x coordinate of a value on the x axis."""
         return LEFT + self.x.share(value) * (WIDTH - LEFT - RIGHT)
 
     def top(self, value: float) -> float:
-        """Return the SVG's y of a value."""
+        """Return the SVG's y coordinate of a value on the y axis."""
         return HEIGHT - BOTTOM - self.y.share(value) * (HEIGHT - TOP - BOTTOM)
 
     def draw_path(self, points: Sequence[tuple[float, float]], class_: str, *, closed: bool = False) -> Html:
-        """Return a line through the points."""
+        """Return a path through the points, which are values on both axes."""
         steps = "L".join(f"{self.left(x):.0f} {self.top(y):.0f}" for x, y in points)
         return tag("path", class_=class_, d=f"M{steps}{'Z' if closed else ''}")
 
     def draw_steps(self, points: Sequence[tuple[float, float]], class_: str) -> Html:
-        """Return a line that keeps each point's y until the next point's x."""
+        """Return a path of steps: it keeps each point's y until the next point's x."""
         (x, y), *rest = points
         steps = "".join(f"H{self.left(x):.0f}V{self.top(y):.0f}" for x, y in rest)
         return tag("path", class_=class_, d=f"M{self.left(x):.0f} {self.top(y):.0f}{steps}")
 
     def draw(self, label: str, *parts: str, ticks: Sequence[tuple[float, str]] | None = None) -> Html:
-        """Return the chart with its parts; ``label`` describes it in words.
+        """Return the chart with its axes and parts. ``label`` describes it in words.
 
-        ``ticks``, value and text, stand below the x axis in place of round values.
+        ``ticks``, pairs of a value and a text, replace the round values below the x axis.
         """
         below = [(value, format_tick(value)) for value in self.x.list_ticks()] if ticks is None else ticks
         numbers, heights, lines = [], [], [f"M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"]
@@ -116,5 +119,5 @@ class Frame:
 
 
 def format_tick(value: float) -> str:
-    """Return a short number."""
+    """Return the value of a tick as a short text."""
     return f"{value:.0f}" if 1000 <= abs(value) < 100_000 else f"{value:.3g}"

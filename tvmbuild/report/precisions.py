@@ -1,4 +1,4 @@
-"""Cells of one model in several precisions, side by side: latency, size, agreement with the original."""
+"""The comparison of a model's cells in several precisions: latency, size, agreement with the original."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNKNOWN = "-"
 
 @dataclass(frozen=True)
 class Pair:
-    """A cell of reduced precision, and the same model in fp32 on the same hardware, if there is one."""
+    """A cell of reduced precision, and the cell of the same model in fp32 to compare it with, if there is one."""
 
     cell: CellReport
     precision: str
@@ -30,14 +30,17 @@ class Pair:
 
     @property
     def time(self) -> Estimate | None:
-        """The time over the other's; None if they were not measured alike."""
+        """The cell's latency over that of the fp32 cell.
+
+        It is None if they were not timed on the same machine with the same number of threads.
+        """
         if not self.cell.result or not self.beside or not self.beside.result or not _is_alike(self.cell, self.beside):
             return None
         return divide(self.cell.result.latency.median, self.beside.result.latency.median)
 
     @property
     def size(self) -> float | None:
-        """The package's bytes over the other's."""
+        """The cell's package size over that of the fp32 cell, or None if one of them is not built."""
         ours, theirs = self.cell.package_bytes, self.beside and self.beside.package_bytes
         return ours / theirs if ours and theirs else None
 
@@ -45,8 +48,8 @@ class Pair:
 def list_pairs(cells: Sequence[CellReport]) -> list[Pair]:
     """Return every built cell of reduced precision with its fp32 cell.
 
-    The fp32 cell is the model's for a target of the same kind and attributes except `mattr`; if there is none, the
-    fastest that was measured on the same machine with as many threads.
+    The fp32 cell is the same model for a target of the same kind and the same attributes except `mattr`. If there is
+    none, it is the fastest one that was measured on the same machine with as many threads.
     """
     full = [cell for cell in cells if cell.built_for and cell.built_for.precision == FULL]
     return [
@@ -74,7 +77,7 @@ def _list_hardware(cell: CellReport) -> tuple[str, Mapping[str, AttributeValue],
 
 
 def _is_alike(cell: CellReport, other: CellReport) -> bool:
-    """Return whether both were timed on the same machine with as many threads."""
+    """Return whether both cells were timed on the same machine with the same number of threads."""
     if not cell.result or not other.result:
         return False
     ours, theirs = cell.result, other.result
@@ -86,7 +89,7 @@ def _median(cell: CellReport) -> float:
 
 
 def list_precisions(cells: Sequence[CellReport]) -> list[tuple[str, ...]]:
-    """Return the texts of COLUMNS, one row for each pair."""
+    """Return one row for each pair, with the texts of COLUMNS."""
     return [tuple(_list_values(pair)) for pair in list_pairs(cells)]
 
 
@@ -108,7 +111,7 @@ def _show_bytes(cell: CellReport | None) -> str:
 
 
 def describe_precisions(cells: Sequence[CellReport]) -> list[str]:
-    """Return a line for each pair with known facts, for the terminal, whose table has times and sizes."""
+    """Return one line for each pair with known facts, for the terminal, whose table has times and sizes."""
     lines = []
     for pair in list_pairs(cells):
         told = dict(zip(COLUMNS, _list_values(pair), strict=True))

@@ -14,13 +14,13 @@ INTENSITY = "FLOP per byte moved at the least"
 SPEED = "GFLOP/s"
 LEAST_RADIUS, GREATEST_RADIUS = 3.5, 13.0
 BESIDE = ((0, -1), (1, 0), (0, 1), (-1, 0), (1, -1), (-1, -1), (1, 1), (-1, 1))
-"""The places of a dot's number, across and down from the dot, the best first."""
+"""The places for a dot's number, as (across, down) from the dot, the best first."""
 DIGIT, GAP, HEIGHT = 3.5, 5.0, 10.0
-"""Half of a digit's width; the least distance of two numbers side by side; that of two numbers one above the other."""
+"""Lengths in SVG's units: half of a digit's width, and the least distances of two numbers, across and down."""
 
 
 class _Place(NamedTuple):
-    """The middle of a number or a dot, and half of its width."""
+    """The middle of a number or a dot, and half of its width, in SVG's units."""
 
     x: float
     y: float
@@ -28,12 +28,15 @@ class _Place(NamedTuple):
 
 
 def list_points(rows: Sequence[OperatorRow]) -> list[tuple[int, OperatorRow]]:
-    """Return the operators that can be drawn, with their numbers, from 1."""
+    """Return the operators that can be drawn, each with its number in the table, from 1."""
     return [(number, row) for number, row in enumerate(rows, 1) if row.flops and row.bytes and row.us > 0]
 
 
 def draw_roofline(points: Sequence[tuple[int, OperatorRow]], peak: Peak | None) -> Html:
-    """Return the chart of at least one point, with a roof if known; the larger the dot, the more of the cell's time."""
+    """Return the roofline of at least one point, with the roof if ``peak`` is known.
+
+    The larger a dot, the more of the cell's time its operator takes.
+    """
     places = [(row.flops / row.bytes, row.gflops) for _, row in points if row.flops and row.bytes and row.gflops]
     intensities, speeds = [place[0] for place in places], [place[1] for place in places]
     corner = peak.gflops / peak.gb_s if peak else None
@@ -50,7 +53,7 @@ def draw_roofline(points: Sequence[tuple[int, OperatorRow]], peak: Peak | None) 
 
 
 def _draw_roof(frame: Frame, peak: Peak) -> Html:
-    """Return memory's slope and the flat top, as far as they lie in the frame."""
+    """Return the part of the roof inside the frame: the slope of the memory's rate, and the flat top of the peak."""
     lowest = max(frame.x.low, frame.y.low / peak.gb_s)
     corner = peak.gflops / peak.gb_s
     line = [(lowest, lowest * peak.gb_s), (corner, peak.gflops), (frame.x.high, peak.gflops)]
@@ -64,7 +67,7 @@ def _draw_dot(frame: Frame, row: OperatorRow, intensity: float, speed: float) ->
 
 
 def _draw_numbers(dots: Sequence[tuple[int, float, float]]) -> list[Html]:
-    """Return each dot's number, beside it where nothing else stands, or as far from everything else as possible."""
+    """Return each dot's number, at the best free place beside the dot, or at the one farthest from all else."""
     numbers: list[_Place] = []
     for number, x, y in dots:
         half = DIGIT * len(str(number))
@@ -75,7 +78,7 @@ def _draw_numbers(dots: Sequence[tuple[int, float, float]]) -> list[Html]:
 
 
 def _find_distance(place: _Place, others: Sequence[_Place]) -> float:
-    """Return the distance to the nearest of the others; below 1 a number there would touch it."""
+    """Return the distance of the place to the nearest of the others. Below 1, the two would touch."""
     distances = (
         max(abs(place.x - each.x) / (place.half + each.half + GAP), abs(place.y - each.y) / HEIGHT) for each in others
     )

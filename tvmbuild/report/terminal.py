@@ -1,6 +1,7 @@
-"""The matrix on the terminal: a grid if it fits, otherwise a row for each cell; below it remarks, one line each.
+"""The matrix on the terminal, as a grid if it fits, otherwise as a table with a row for each cell.
 
-Each colour has one meaning: green is good, yellow needs a look, red has failed, and dim is not here.
+Remarks follow, one line each. Each colour has one meaning: green is good, yellow needs a look, red has failed, and dim
+is not here.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 _SHORT = {"ONNX Runtime": "ORT", "OpenVINO": "OV", "TVM untuned": "untuned", "baseline": "base"}
 GOOD, LOOK, BAD, ABSENT = "green", "yellow", "red", "dim"
 _THAN = " than its baseline"
-"""The suffix that the first half of the legend drops."""
+"""The end of a sign's meaning that the terminal's legend omits."""
 _ENDLESS = 100_000
-"""The columns of a terminal on which anything fits."""
+"""A width of the terminal, in columns, in which every table fits."""
 _STATUS_STYLES = {"ok": GOOD, "failed": BAD, "unavailable": ABSENT, "built": ABSENT, "not built": ABSENT}
 _KIND_STYLES: dict[Kind, str] = {
     "faster": GOOD,
@@ -41,7 +42,7 @@ _KIND_STYLES: dict[Kind, str] = {
 
 
 def print_matrix(console: Console, cells: Sequence[CellReport], *, long: bool = False) -> None:
-    """Print the grid; with ``long``, or if it is wider than the console, the table with a row for each cell."""
+    """Print the grid of cells, then remarks. With ``long``, or if the grid is too wide, print the table instead."""
     grid = None if long else _make_grid(cells)
     if grid is not None and _measure(console, grid) <= console.width:
         console.print(grid)
@@ -53,12 +54,12 @@ def print_matrix(console: Console, cells: Sequence[CellReport], *, long: bool = 
 
 
 def _measure(console: Console, table: Table) -> int:
-    """Return the width of the table with room for all of it."""
+    """Return the width of the table, in columns, if all its texts are shown in full."""
     return console.measure(table, options=console.options.update(width=_ENDLESS)).maximum
 
 
 def _make_grid(cells: Sequence[CellReport]) -> Table | None:
-    """Return rows of models and columns of targets; None if a table says as much, for one cell or none."""
+    """Return the grid of models by targets, or None for fewer than two cells, for which a table says as much."""
     from rich import box  # noqa: PLC0415 - slow to import, and not needed to write the files
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -79,14 +80,14 @@ def _make_grid(cells: Sequence[CellReport]) -> Table | None:
 
 
 def _describe(face: Face) -> tuple[str, str]:
-    """Return the text of a cell and its style."""
+    """Return the text of a cell in the grid, and its style."""
     doubtful = face.sign != SIGNS[face.kind][0]
     text = " ".join(part for part in (face.sign, face.main.removesuffix(" ms"), face.ratio) if part)
     return text, LOOK if doubtful else _KIND_STYLES[face.kind]
 
 
 def _explain(cells: Sequence[CellReport]) -> str:
-    """Return the legend of the signs in use."""
+    """Return the legend of the grid: the order of the numbers, and the signs in use."""
     found = {describe_face(cell).kind for cell in cells}
     short = {sign: says.removesuffix(_THAN) for kind, (sign, says) in SIGNS.items() if kind in found}
     signs = ", ".join(f"{sign} {says}" for sign, says in short.items())
@@ -102,7 +103,7 @@ def make_table(cells: Sequence[CellReport]) -> Table:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    # The first columns of report_text; the rest would not fit 80 columns.
+    # The first columns of `columns` in report/text.py; the others would not fit a terminal of 80 columns.
     baseline = f"{_SHORT[name_baseline(cells)]} ms"
     heads = ("model", "target", "status", "tasks", "TVM ms", baseline, "ratio", "error", "size")
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
@@ -119,7 +120,7 @@ def make_table(cells: Sequence[CellReport]) -> Table:
 
 
 def _list_remarks(cells: Sequence[CellReport]) -> Iterator[str]:
-    """Yield why cells are not `ok`, each reason with its remedy on one line, then doubtful or missing results."""
+    """Yield one line for each remark: failures and missing cells with their remedies, then doubtful results."""
     for cell in cells:
         if cell.failure:
             first = (cell.failure.message.splitlines() or [""])[0]  # the rest was printed at the failure

@@ -1,4 +1,4 @@
-"""The formats of the report's numbers, and its Markdown."""
+"""The texts of the report's numbers, and the report in Markdown."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from tvmbuild.report.precisions import MEANING, UNKNOWN, list_precisions
 from tvmbuild.report.precisions import TITLE as PRECISIONS
 
 MEANINGLESS = "—"
-"""The value of measurements on an emulated board."""
+"""The text in place of a measurement on an emulated board."""
 ACCURACY = "Accuracy on real inputs, against the original model"
 MEMORY = "The memory is the peak of the process that ran the package, with Python and TVM's runtime."
 
 
 def columns(cells: Sequence[CellReport]) -> tuple[str, ...]:
-    """Return the table's heads, with the name of the baseline."""
+    """Return the headings of the table of cells, with the name of the baseline."""
     first = ("model", "target", "status", "tasks covered", "TVM ms", f"{name_baseline(cells)} ms")
     return (*first, "ratio", "max error", "package", "memory")
 
 
 def cell_values(cell: CellReport) -> tuple[str, ...]:
-    """Return the texts of the columns."""
+    """Return the texts of a cell's row, in the order of `columns`."""
     result, rival, checked = cell.result, cell.rival, cell.checked
     unmeasured = MEANINGLESS if cell.emulated else UNKNOWN
     return (
@@ -60,7 +60,7 @@ def cell_values(cell: CellReport) -> tuple[str, ...]:
 
 
 def summarize_cells(cells: Sequence[CellReport]) -> str:
-    """Return one line with the number of cells of each status."""
+    """Return one line with the number of cells in each status."""
     counts = {status: sum(cell.status == status for cell in cells) for status in dict.fromkeys(c.status for c in cells)}
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     noun = "cell" if len(cells) == 1 else "cells"
@@ -68,7 +68,7 @@ def summarize_cells(cells: Sequence[CellReport]) -> str:
 
 
 def unavailable(cells: Sequence[CellReport]) -> list[tuple[str, str]]:
-    """Return (cells, reason) of cells not built or not run here, one entry for each target and reason."""
+    """Return (cells, reason) for the cells not built or not run here, one entry for each target and reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
         if cell.status in ("unavailable", "built") and cell.reason:
@@ -95,12 +95,15 @@ def _sentence(text: str) -> str:
 
 
 def accuracies(cells: Sequence[CellReport]) -> list[str]:
-    """Return the agreement of each cell's package with the original model on real inputs."""
+    """Return one line for each cell whose package was compared with the original model on real inputs."""
     return [f"{cell.name}: {cell.accuracy.describe()}" for cell in cells if cell.accuracy]
 
 
 def count_uncovered(cells: Sequence[CellReport]) -> list[str]:
-    """Return how many Tasks have no record, one line for each target, because its many cells are mostly alike."""
+    """Return the number of Tasks without a record, in one line for each target.
+
+    A target may have many cells, and these are mostly alike.
+    """
     lines = []
     for target in dict.fromkeys(cell.target for cell in cells if cell.uncovered):
         found = [cell for cell in cells if cell.target == target and cell.uncovered]
@@ -112,12 +115,12 @@ def count_uncovered(cells: Sequence[CellReport]) -> list[str]:
 
 
 def _is_unsearchable(cell: CellReport) -> bool:
-    """Return whether the cell's reason, which no other line shows, explains why nothing was searched."""
+    """Return whether the cell's reason explains why nothing was searched. No other line shows this reason."""
     return cell.status == "not built" and cell.reason is not None
 
 
 def list_uncovered(cell: CellReport) -> str:
-    """Return how many Tasks have no record, with their names; equal names appear once with their number."""
+    """Return number and names of the cell's Tasks without a record. Equal names appear once, with their number."""
     counts = Counter(cell.uncovered)
     listed = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in counts.items())
     return f"{len(cell.uncovered)} of {cell.tasks} Tasks: {listed}"
@@ -158,7 +161,7 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> list[str]:
-    """Return the lines of a table whose first ``left`` columns are words."""
+    """Return the lines of a Markdown table whose first ``left`` columns are words and whose others are numbers."""
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * left + "---:|" * (len(heads) - left)]
     return lines + ["| " + " | ".join(_escape(value) for value in row) + " |" for row in rows]
 
@@ -173,7 +176,7 @@ def _uncovered(cell: CellReport) -> str:
 
 
 def _escape(text: str) -> str:
-    """Keep a text from being read as Markdown or HTML."""
+    """Return the text in one line, with every character escaped that Markdown or HTML would interpret."""
     flat = " ".join(text.split()).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     for mark in "|`*_[]":
         flat = flat.replace(mark, "\\" + mark)

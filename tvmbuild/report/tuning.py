@@ -15,26 +15,29 @@ from tvmbuild.records.store import read_task_file, record_path
 
 @dataclass(frozen=True)
 class TunedTask:
-    """One Task of a cell."""
+    """One Task of a cell, with its record file and its search."""
 
     task: TaskId
     record: str | None
-    """Its record file, below the project's folder; None if there is none."""
+    """The path of its record file, relative to the project's root, or None if there is none."""
     device_class: str | None = None
-    """The course's device class, or the one that measured most; None if nothing was measured or the file is damaged."""
+    """The device class of ``course``, or else the one that measured most.
+
+    None if nothing was measured or the record file is damaged.
+    """
     candidates: int = 0
-    """The candidates measured on that device class."""
+    """The number of candidates measured on that device class."""
     seconds: float | None = None
-    """The best time of one call there."""
+    """The best time of one call on that device class, in seconds, or None if there is none."""
     course: Course | None = None
-    """The course of that time in the searches of this clone; None if it was searched elsewhere."""
+    """The course of the best time in the searches of this clone, or None if other clones searched the Task."""
     is_searched: bool = False
-    """Whether its search is not over: running, or interrupted."""
+    """Whether a search of the Task is running or was interrupted."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The Tasks of a cell that take most of its time, as far as known, and the number of all its Tasks."""
+    """The Tasks of a cell that take most of its time, as far as known. ``of`` is the number of all its Tasks."""
 
     tasks: tuple[TunedTask, ...] = ()
     of: int = 0
@@ -45,9 +48,9 @@ UNTUNED = Tuning()
 
 
 def collect_tuning(layout: Layout, model: str, target: str, first: Sequence[str], limit: int) -> Tuning:
-    """Return at most ``limit`` Tasks of the cell: those of the keys ``first`` in this order, then those called most.
+    """Return at most ``limit`` Tasks of the cell: those with the keys ``first``, in this order, then those called most.
 
-    It is empty if the cell was not tuned, or if its tasks.json is damaged.
+    The result is empty if the cell was not tuned, or if its tasks.json is damaged.
     """
     try:
         tasks = read_tasks(layout.cell_file(model, target, "tasks.json"))

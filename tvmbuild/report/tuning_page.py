@@ -1,4 +1,4 @@
-"""The tuning of a cell as a page: the best time of its Tasks over the candidates, and links to their record files."""
+"""The tuning of a cell in the HTML report: its Tasks' best times over the candidates, with links to record files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.report.tuning import TunedTask
 TITLE = "Tuning"
 COLUMNS = ("#", "Task", "calls", "best us", "candidates")
 DRAWN = 5
-"""The number of drawn Tasks: more lines cannot be told apart."""
+"""The largest number of drawn Tasks, because more lines cannot be told apart."""
 NO_COURSE = (
     "How the best times came down is not known here: it is kept in build/courses by the clone that searched, and "
     "records hold only the best."
@@ -26,7 +26,7 @@ TO_THE_ROOT = "../"
 
 
 def draw_tuning(cell: CellReport) -> Html:
-    """Return the chart and the table, with texts for unknown parts."""
+    """Return the chart and the table of the cell's Tasks. A text replaces each part that is not known."""
     tuning = cell.tuning
     lacking = tag("p", list_uncovered(cell), " without a record", class_="dim-small") if cell.uncovered else NOTHING
     if not tuning.tasks:
@@ -46,7 +46,10 @@ def draw_tuning(cell: CellReport) -> Html:
 
 
 def draw_courses(courses: Sequence[tuple[int, Course]]) -> Html:
-    """Return one line for each Task, of at least one point: its best time over its first, by the candidate count."""
+    """Return a chart with a line for each Task: its best time, relative to its first, over the candidates measured.
+
+    ``courses`` are pairs of the Task's number and its course, which has at least one point.
+    """
     lines = [(number, _list_shares(course), course) for number, course in courses]
     longest = max(course.measured for _, course in courses)
     x = Axis(0, longest * 1.06 + 1, logarithmic=False, title="candidates measured")

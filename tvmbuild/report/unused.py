@@ -1,4 +1,4 @@
-"""The features of this machine's CPU that slow packages leave unused, because their target is for any PC."""
+"""Remarks on slow packages that leave features of this machine's CPU unused, because their target is for any PC."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvmbuild.report.cells import CellReport
 from tvmbuild.report.latency import NAMES
 
 _ADAPTS = frozenset({"onnxruntime", "openvino"})
-"""The baselines that choose their code by the CPU that they find."""
+"""The baselines that choose their code for the CPU on which they run."""
 
 
 def list_unused(cells: Sequence[CellReport]) -> Iterator[str]:

@@ -14,10 +14,7 @@ from tvmbuild.report.text import write_markdown
 
 
 def write_report(root: Path, steps: Sequence[AnyStep]) -> list[CellReport]:
-    """Write both reports of the plan's ``steps`` below ``root``; return the cells that are in them.
-
-    A file that would not change is left alone.
-    """
+    """Write the report of the plan's ``steps`` below ``root``, in Markdown and HTML. Return the cells in it."""
     layout = Layout(root)
     cells = collect_cells(root, steps)
     _write_changed(layout.report_markdown, write_markdown(cells))

@@ -1,4 +1,4 @@
-"""The sources of models: a path, a URL, a file inside a Python package, or the user's own function.
+"""The sources of models: a path, a URL, a file in a Python package or on the Hub, or the user's own function.
 
-Nothing fetched is ever executed: the function is in a file of the project, as its dodo.py is.
+No fetched file is ever executed. The user's function is in a file of the project, like the project's dodo.py.
 """

@@ -1,4 +1,4 @@
-"""The run of the user's own function that makes a model's ONNX file, in its own process."""
+"""The run of the user's own function, which returns a model, in a process of its own."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ REQUEST, RESULT, ERROR, CRASH = "request.json", "model.onnx", "error.json", "cra
 
 @contextmanager
 def obtain_model(source: Source, root: Path) -> Iterator[Path]:
-    """Yield the local file of ``source``, whatever its kind; a function's file is removed afterwards.
+    """Yield the local file of the model of ``source``, which is fetched, or returned by the user's function.
 
-    A file that is not read by ONNX's library keeps its original name.
+    The file of a returned model is removed when the context ends. A file of another format than ONNX keeps its original
+    name. Raises TvmbuildError if the model cannot be fetched, or if the function fails.
     """
     with TemporaryDirectory(prefix="tvmbuild-export-") as folder:
         if source.export is not None:
@@ -56,13 +57,16 @@ def _export(source: Source, export: Export, root: Path, folder: Path) -> Path:
     if (folder / ERROR).exists():
         error = json.loads((folder / ERROR).read_text(encoding="utf-8"))
         raise TvmbuildError(error["message"], error["hint"])
-    if not (folder / RESULT).exists():  # a crash after that, while Python ends, does no harm
+    if not (folder / RESULT).exists():  # a crash after the result is written, while Python ends, does no harm
         raise _explain_ending(status, shown, find_crash(folder / CRASH, root / source.location, root))
     return folder / RESULT
 
 
 def _hand_over(source: Source, root: Path, folder: Path) -> Path:
-    """Return the file under its own name: some libraries detect a format by it, and the cache's names are digests."""
+    """Return the path of the fetched file under its original name, in ``folder``.
+
+    Some libraries detect a format by the name, and the cache names files by their digests.
+    """
     path = fetch(source, root).absolute()
     if source.kind == "path":
         return path
@@ -73,7 +77,10 @@ def _hand_over(source: Source, root: Path, folder: Path) -> Path:
 
 
 def _run(folder: Path) -> int:
-    """Return the exit status. The function's output goes to the same place as ours, the step's log."""
+    """Run the user's function on the request in ``folder``, and return the exit status of its process.
+
+    The function's output goes to the step's log, like the output of this process.
+    """
     with neutral_folder() as neutral:
         command = [sys.executable, "-m", "tvmbuild.sources.export_process", str(folder)]
         return subprocess.run(command, cwd=neutral, stdin=subprocess.DEVNULL, check=False).returncode

@@ -1,6 +1,7 @@
 """The user's export function in a process of its own: ``python -m tvmbuild.sources.export_process FOLDER``.
 
-FOLDER has the request; the model or the error goes there, by `tvmbuild.sources.export`'s names.
+FOLDER contains the request. The process writes the model or the error there, under the names in
+`tvmbuild.sources.export`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ WHERE = "under the model's `source:` in models.yaml"
 
 
 def main(folder: Path) -> int:
-    """Return 0 if the model is written, 1 if the error is."""
+    """Call the function of the request. Return 0 after writing its model, or 1 after writing the error."""
     die_with_parent()
     sys.dont_write_bytecode = True  # a module edited within the same second, to the same size, would stay old
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -54,7 +55,7 @@ def main(folder: Path) -> int:
             traceback.print_exc()
             return _report(folder, explain_exception(error, script, root))
         finally:
-            faulthandler.disable()  # its file is closed now
+            faulthandler.disable()  # its file is closed at the end of this context
     write_bytes(folder / RESULT, data)
     return 0
 
@@ -65,7 +66,10 @@ def _report(folder: Path, error: TvmbuildError) -> int:
 
 
 def _load(script: Path) -> ModuleType:
-    """Run the file as `python script` would: with its folder first on the path."""
+    """Run the file as `python script` would, with its folder first on the path, and return the module.
+
+    Raises TvmbuildError if it is not a Python file.
+    """
     sys.path.insert(0, str(script.parent))
     # A script called onnx.py must not take the library's place.
     name = "exported" if script.stem in sys.modules or script.stem in sys.stdlib_module_names else script.stem
@@ -114,7 +118,10 @@ def _check_arguments(function: Callable[..., Any], arguments: dict[str, Any], re
 
 
 def _serialize(model: object, shown: str) -> bytes:
-    """Return the model's bytes; TvmbuildError if it is not a model, or lacks some of its weights."""
+    """Return the bytes of the model that the function returned.
+
+    Raises TvmbuildError if it is not a model, has weights in another file, or is too large.
+    """
     if not isinstance(model, onnx.ModelProto):
         kind = f"{type(model).__module__}.{type(model).__qualname__}".removeprefix("builtins.")
         raise TvmbuildError(f"{shown} returned {kind}, not an onnx.ModelProto", _suggest_return(model))

@@ -21,9 +21,10 @@ from tvmbuild.sources.url import download_url
 
 
 def fetch(source: Source, root: Path) -> Path:
-    """Return the local file of ``source``; relative paths start at ``root``.
+    """Return the local file of ``source``. Relative paths start at ``root``.
 
-    Downloads lie in the per-user cache under their SHA-256, which is checked at every use.
+    Downloads are kept in the user's cache under their SHA-256, which is checked at every use. Raises TvmbuildError if
+    the file does not exist, cannot be downloaded, or has another SHA-256.
     """
     if source.kind == "path":
         return _find_path(source, root)
@@ -45,9 +46,9 @@ def fetch(source: Source, root: Path) -> Path:
 
 
 def _download(source: Source, cached: Path) -> None:
-    """Download the file of a URL to ``cached``; continue after the part that a broken run has left there.
+    """Download the file of a URL to ``cached``, and continue after the part that an interrupted run has left.
 
-    Two processes that want the same file wait for each other.
+    Two processes that want the same file wait for each other. Raises TvmbuildError as `fetch` does.
     """
     partial = cached.with_name(f".{cached.name}.part.tmp")
     partial.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +71,7 @@ def _download(source: Source, cached: Path) -> None:
 
 
 def describe(source: Source) -> str:
-    """Return the source's name in messages."""
+    """Return the name of the source in messages."""
     return f"{source.location}, file {source.file}" if source.file else source.location
 
 

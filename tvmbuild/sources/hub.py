@@ -1,4 +1,4 @@
-"""The download of one file from the Hugging Face Hub, by its library, which knows tokens and mirrors."""
+"""The download of one file from the Hugging Face Hub, by the Hub's library, which knows tokens and mirrors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tvmbuild.errors import TvmbuildError
 
 
 def download_hub(repository: str, file: str, revision: str | None) -> Path:
-    """Return the file in the library's own cache (`HF_HOME`); TvmbuildError names the missing part, or the failure."""
+    """Download the file and return its path in the library's own cache (`HF_HOME`).
+
+    Raises TvmbuildError, which names what is missing or why the download failed.
+    """
     library, errors = _import("huggingface_hub"), _import("huggingface_hub.errors")
     _import("huggingface_hub.utils").disable_progress_bars()
     where = f"{repository} at {revision or 'main'}"

@@ -1,4 +1,4 @@
-"""Download a Python distribution without building or running it: its wheel by pip, otherwise its sdist."""
+"""The download of a Python distribution, which builds and runs nothing: its wheel by pip, otherwise its sdist."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _VERSIONS = re.compile(r"from versions: ([^)]*)\)")
 
 
 def download_distribution(requirement: str, folder: Path) -> Path:
-    """Download ``name==version`` into ``folder`` and return the wheel's or the sdist's path.
+    """Download ``name==version`` into ``folder`` and return the path of the wheel or the sdist.
 
-    Both obey the user's own pip configuration (indexes, find-links, certificates). TvmbuildError names the missing
-    part: the index, the package or the version.
+    Both downloads obey the user's own pip configuration (indexes, find-links, certificates). Raises TvmbuildError,
+    which says whether the index, the package or the version is missing.
     """
     match = _REQUIREMENT.fullmatch(requirement)
     if match is None:

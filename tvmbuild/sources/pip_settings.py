@@ -1,4 +1,4 @@
-"""The indexes that the user's pip uses."""
+"""The package indexes that the user's pip uses."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tvmbuild.base.processes import run_module
 
 @dataclass(frozen=True)
 class PipSettings:
-    """The part of pip's configuration that gives the places of distributions and the way to them."""
+    """The part of pip's configuration that says where distributions are and how to reach them."""
 
     index_url: str | None = None
-    """The index's URL; None: the default of the tool that downloads."""
+    """The URL of the index, or None for the default of the tool that downloads."""
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     trusted_hosts: tuple[str, ...] = ()
@@ -22,13 +22,16 @@ class PipSettings:
 
 
 def read_pip_settings() -> PipSettings:
-    """Ask pip itself (files and PIP_* variables, in pip's own precedence)."""
+    """Return the settings that pip itself reports from its files and PIP_* variables, in pip's own precedence."""
     done = run_module("pip", "--disable-pip-version-check", "config", "list")
     return parse_pip_settings(done.stdout)
 
 
 def parse_pip_settings(listing: str) -> PipSettings:
-    """Read the lines of ``pip config list``, ``section.name='value'``; variables win over download, it over global."""
+    """Parse the output of ``pip config list``, whose lines have the form ``section.name='value'``.
+
+    A variable overrides the section `download`, which overrides the section `global`.
+    """
     values: dict[str, str] = {}
     for section in ("global.", "download.", ":env:."):
         for line in listing.splitlines():

@@ -1,4 +1,4 @@
-"""The download of an sdist without building it: pip would run its setup code even to download it."""
+"""The download of an sdist without building it. pip would run its setup code even to download it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tvmbuild.sources.pip_settings import PipSettings
 
 
 def download_sdist(requirement: str, settings: PipSettings, folder: Path) -> Path | None:
-    """Download the sdist of ``name==version`` into ``folder``; None if no configured place has one."""
+    """Download the sdist of ``name==version`` into ``folder``, and return its path.
+
+    Return None if no configured place has one. Raises TvmbuildError if the download fails.
+    """
     indexes = () if settings.no_index or settings.index_url is None else (settings.index_url,)
     if settings.no_index and not settings.find_links:
         return None

@@ -26,14 +26,15 @@ DAMAGE = (
     ValueError,
     RuntimeError,
 )
-"""The errors of reading a damaged archive; RuntimeError is for encryption or unknown compression."""
+"""The exceptions of reading a damaged archive. RuntimeError means encryption or an unknown compression."""
 
 
 def extract_file(archive: Path, name: str, path: Path) -> Path:
-    """Write the regular file ``name`` of ``archive`` (.whl, .zip, .tar.*) to ``path`` and return it.
+    """Write the regular file ``name`` of ``archive`` (.whl, .zip, .tar.*) to ``path``, and return ``path``.
 
-    Only that member's bytes are read, never a path from the archive, so no member can be written elsewhere. In an
-    sdist, ``name`` may leave out the single top folder.
+    Only that member's bytes are read, never a path from the archive, so that no member can be written elsewhere. In an
+    sdist, ``name`` may leave out the single top folder. Raises TvmbuildError if the archive is damaged, has no such
+    file, or the file is too large.
     """
     _check_name(name)
     try:
@@ -81,7 +82,7 @@ def _find_member(names: Sequence[str], name: str, archive: Path) -> str:
 
 
 def _write(stream: IO[bytes], path: Path, name: str) -> None:
-    """Copy with a limit, so that a small archive cannot fill the disk."""
+    """Copy the stream to ``path``, up to a limit, so that a small archive cannot fill the disk."""
     with path.open("wb") as out:
         shutil.copyfileobj(_Limited(stream, name), out, 1 << 20)
 

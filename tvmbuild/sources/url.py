@@ -20,17 +20,17 @@ from tvmbuild.errors import TvmbuildError
 MAX_BYTES = 4 << 30
 TIMEOUT_S = 60.0
 RETRIES_S = (1.0, 2.0, 4.0, 8.0)
-"""The seconds to wait before each further try; a new byte restarts the list."""
+"""The seconds to wait before each further try. After a try that received new bytes, the list starts again."""
 LONGEST_WAIT_S = 60.0
 """The longest wait that a server may request, in seconds."""
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""The status codes of failures that may pass soon."""
+"""The HTTP status codes of failures that may be over soon."""
 _MB = 1_000_000
 _BLOCK = 1 << 20
 
 
 class _BrokenError(Exception):
-    """The error of a download that ended early and may be tried again after ``wait_s`` seconds."""
+    """The error of a download that ended early and may be tried again after ``wait_s`` seconds or more."""
 
     def __init__(self, error: TvmbuildError, wait_s: float = 0.0) -> None:
         super().__init__(error.message)
@@ -38,9 +38,10 @@ class _BrokenError(Exception):
 
 
 def download_url(url: str, path: Path) -> Path:
-    """Write the content of ``url`` (https or file) to ``path``; TvmbuildError if it cannot be had.
+    """Write the content of ``url`` (https or file) to ``path``, and return ``path``.
 
-    Bytes already in ``path`` are taken for the beginning, and only the rest is requested; a caller's digest checks it.
+    If ``path`` has bytes already, they count as the beginning of the content, and only the rest is requested. The
+    caller must check a digest. Raises TvmbuildError if the content cannot be downloaded.
     """
     _check_scheme(url)
     failed = most = 0
@@ -65,7 +66,7 @@ def _try(url: str, path: Path) -> _BrokenError | None:
 
 
 def _download(url: str, path: Path) -> None:
-    """Request the missing part once; _BrokenError if it may be had later."""
+    """Request the missing part once. Raises _BrokenError if a later try may succeed, otherwise TvmbuildError."""
     have = _size(path)
     try:
         with urllib.request.urlopen(_make_request(url, have), timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme is checked
@@ -78,7 +79,7 @@ def _download(url: str, path: Path) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
-            if error.headers.get("Content-Range") != f"bytes */{have}":  # otherwise it was all there
+            if error.headers.get("Content-Range") != f"bytes */{have}":  # otherwise the file was complete
                 path.unlink()
                 _download(url, path)
             return
@@ -101,7 +102,10 @@ def _download(url: str, path: Path) -> None:
 
 
 def _make_request(url: str, have: int = 0) -> urllib.request.Request:
-    """Return a request that sends `user:token@` as Basic authentication, but not to a redirect's address."""
+    """Return a request for ``url`` from the byte ``have`` on.
+
+    `user:token@` in the URL is sent as Basic authentication, but not to the address of a redirect.
+    """
     parts = urlsplit(url)
     user_info, _, host = parts.netloc.rpartition("@")
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked
@@ -116,7 +120,7 @@ def _make_request(url: str, have: int = 0) -> urllib.request.Request:
 
 
 def _goes_on(answer: Any, have: int) -> bool:
-    """Return whether the answer is the requested rest; otherwise it is the whole file."""
+    """Return whether the answer is the requested rest. If not, it is the whole file."""
     started = str(answer.headers.get("Content-Range", "")).startswith(f"bytes {have}-")
     return bool(have) and answer.status == HTTPStatus.PARTIAL_CONTENT and started
 
@@ -132,7 +136,10 @@ def _check_scheme(url: str) -> None:
 
 
 def _check_length(announced: int | None, path: Path, url: str) -> None:
-    """Report a broken connection: http.client does not, and a wrong digest would suggest another remedy."""
+    """Raise _BrokenError if the file does not have the announced length, because the connection broke.
+
+    http.client does not report that, and the error of a wrong digest would suggest another remedy.
+    """
     got = _size(path)
     if announced is not None and announced != got:
         said = f"{url} gave {got} of {announced} bytes, then the connection broke"

@@ -1,4 +1,4 @@
-"""The errors of the user's own code, described by its files and lines."""
+"""The errors of the user's own code, described by the files and lines of that code."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tvmbuild.base.source_specs import TORCH
 from tvmbuild.errors import TvmbuildError
 
 NOT_THEIRS = (Path(sysconfig.get_paths()["stdlib"]), Path(__file__).parents[1])
-"""The folders of Python's code and ours, which may lie in the project if it is tvmbuild's own checkout."""
+"""The folders of Python's own code and of tvmbuild's, which are not the user's even inside the project's folder."""
 MAX_FRAMES = 6
 MAX_CAUSE = 300
 EXTRAS = dict.fromkeys(TORCH.distributions, TORCH.name)
-"""The modules that one of our extras installs."""
+"""A Python module → the extra of tvmbuild that installs it."""
 
 _CRASHED_AT = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
 
 
 def explain_exception(error: BaseException, script: Path, root: Path) -> TvmbuildError:
-    """Return an error that names the user's exception and the lines of the project's own files that led to it."""
+    """Return an error that names the user's exception, and the lines in the project's own files that led to it."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if is_own(Path(frame.filename), root, script)
     ]
@@ -41,7 +41,7 @@ def explain_exception(error: BaseException, script: Path, root: Path) -> Tvmbuil
 
 
 def is_own(path: Path, root: Path, script: Path) -> bool:
-    """Return whether the file is the project's or lies with the script, and is not an installed library's."""
+    """Return whether the file is in the project or beside the script, and does not belong to an installed library."""
     if {"site-packages", "dist-packages"} & set(path.parts) or any(map(path.is_relative_to, NOT_THEIRS)):
         return False
     return path.is_relative_to(root) or path.is_relative_to(script.parent)
@@ -53,7 +53,7 @@ def show_path(path: Path, root: Path) -> str:
 
 
 def find_crash(trace: Path, script: Path, root: Path) -> str | None:
-    """Return the place in the user's code that faulthandler's trace names; None if it names none."""
+    """Return the place in the user's code that faulthandler's trace in the file ``trace`` names, or None."""
     try:
         text = trace.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def _find_remedy(error: BaseException, script: Path, root: Path) -> str:
 
 
 def _find_missing(error: BaseException) -> str | None:
-    """Return the missing module: the error's, or its cause's."""
+    """Return the module that the error, or one of its causes, could not import, or None."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ModuleNotFoundError) and cause.name:

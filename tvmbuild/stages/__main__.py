@@ -1,7 +1,7 @@
-"""A step's own process: reads the Step, runs its stage, and reports an error on the given pipe.
+"""A step's own process: it reads the Step, runs its stage, and reports an error on the given pipe.
 
-`tvmbuild.engine.process` starts it as ``python -m tvmbuild.stages FD``. Stdin carries the Step (8 hex digits of length,
-then a pickle) and then stays open for as long as the parent lives.
+`tvmbuild.engine.process` starts it as ``python -m tvmbuild.stages FD``, with the descriptor of that pipe. Stdin carries
+the Step (8 hex digits of length, then a pickle) and then stays open for as long as the parent lives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.stages.table import STAGES
 
 _LONGEST = 4000
-"""The most characters of a message or a hint: a pipe takes 64 KiB, and the parent reads it at the end."""
+"""The largest number of characters of a message or a hint. A pipe holds 64 KiB, and the parent reads it at the end."""
 CONDITIONS = {
     errno.ENOSPC: "Make room on that disk, then run doit again.",
     errno.EDQUOT: "Make room within the quota, then run doit again.",
@@ -32,7 +32,7 @@ CONDITIONS = {
 
 
 def main() -> int:
-    """Return 0 if the stage's outputs are written, or 1 after an error that the user can act on."""
+    """Run the step's stage. Return 0 if its outputs are written, or 1 after an error that the user can act on."""
     report_fd = int(sys.argv[1])
     os.set_inheritable(report_fd, False)
     step = _receive()
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def _crash_at_once() -> None:
-    """Replace TVM's handler of SIGSEGV, which allocates memory and may wait for ever, by Python's traceback."""
+    """Print Python's traceback on SIGSEGV, without TVM's handler, which allocates memory and may wait for ever."""
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)
     faulthandler.enable()
 
@@ -91,7 +91,7 @@ def _read(count: int) -> bytes:
 
 
 def _watch_parent() -> None:
-    """Start a process that sleeps on the parent's pipe and, when it ends, kills all processes that this one started."""
+    """Start a process that waits for the end of the parent's pipe and then kills this process group."""
     group = os.getpgrp()
     if os.fork() == 0:
         os.closerange(1, 1024)

@@ -1,4 +1,4 @@
-"""benchmark:M@T — the package's numbers against the reference, then its latency against the baselines'."""
+"""The stage benchmark:M@T: compare the package's outputs with the reference, then time it beside the baselines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from tvmbuild.package.archive import read_metadata
 
 
 def run(step: Step[BenchmarkStep]) -> None:
-    """Publish result.json and add to the history. Raises TvmbuildError if the numbers are not the reference's.
+    """Publish result.json and add the result to the history.
 
-    If outputs are too far from the original's on real inputs, it publishes both and then raises VerdictError. An
-    emulated board's result is not in the history, because it has no times.
+    Raises TvmbuildError if the outputs differ from the reference. If the outputs on real inputs are too far from the
+    original model's outputs, this publishes both files and then raises VerdictError. An emulated board's result is not
+    in the history, because it has no times.
     """
     trial = make_trial(step)
     result = run_emulated(trial) if trial.device.emulated else run_contest(trial)
@@ -34,7 +35,7 @@ def run(step: Step[BenchmarkStep]) -> None:
 
 
 def make_trial(step: Step[BenchmarkStep]) -> Trial:
-    """Return the step's trial. Raises TvmbuildError for a device on which packages cannot run."""
+    """Return the trial of the step's package. Raises TvmbuildError if packages cannot run on the device."""
     options = step.options
     return Trial(
         subject=step.subject,
@@ -50,7 +51,7 @@ def make_trial(step: Step[BenchmarkStep]) -> Trial:
 
 
 def _make_judge(step: Step[BenchmarkStep]) -> Judge | None:
-    """Return the comparison with the original model, or None if the model names no samples."""
+    """Return the judge of the accuracy, or None if the model names no samples."""
     accuracy = step.options.accuracy
     if accuracy is None:
         return None
@@ -58,7 +59,10 @@ def _make_judge(step: Step[BenchmarkStep]) -> Judge | None:
 
 
 def keep_result(step: Step[BenchmarkStep], result: Result) -> None:
-    """Add the result to the project's history, without its operators."""
+    """Add the result, without its operators, to the project's history.
+
+    Raises TvmbuildError if the history cannot be written.
+    """
     layout, (model, target) = Layout(step.root), step.subject.split("@", 1)
     used = dict(read_metadata(step.input("package")).digests).get("schedule")
     schedule: Path = layout.cell_file(model, target, "schedule.json")

@@ -1,4 +1,4 @@
-"""compile:M@T — model and schedule → package."""
+"""The stage compile:M@T: build a package from a model and a schedule."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(step: Step[CompileStep]) -> None:
 
 
 def _describe(step: Step[CompileStep], info: PackageInfo) -> PackageInfo:
-    """Return the package's metadata, with the labels and the digests of its input files."""
+    """Return the package's metadata with the labels and the digests of the step's input files added."""
     inputs = step.inputs
     labels = _read_labels(inputs["labels"]) if "labels" in inputs else None
     digests = FrozenMap({role: sha256_file(path) for role, path in sorted(inputs.items())})

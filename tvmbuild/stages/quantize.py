@@ -1,4 +1,4 @@
-"""quantize:M — the simplified model in 8-bit integers, and its reference outputs."""
+"""The stage quantize:M: convert the simplified model to 8-bit integers, and compute its reference outputs."""
 
 from __future__ import annotations
 

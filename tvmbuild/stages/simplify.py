@@ -1,4 +1,4 @@
-"""simplify:M — fetch and check the source, fix shapes, simplify, prove that the numbers stayed, check the operators."""
+"""The stage simplify:M: fetch and check the source, fix shapes, simplify, and prove that the outputs are unchanged."""
 
 from __future__ import annotations
 

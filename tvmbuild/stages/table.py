@@ -1,4 +1,4 @@
-"""The stages, one row each. No row imports its stage: the child process loads the module by name."""
+"""The table of stages, one row each. No row imports its stage: the child process loads the module by name."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from tvmbuild.base.frozen_map import FrozenMap
 
 @dataclass(frozen=True)
 class Stage:
-    """One row: a stage's name, inputs, outputs, and module."""
+    """One stage: its name, version, subjects, inputs, outputs and module."""
 
     name: str
     version: int
-    """Raise it when the same inputs and options come to mean another output; a refactoring does not need that."""
+    """The stage's version. Raise it if the same inputs and options come to mean another output. A refactoring does not
+    need that.
+    """
     scope: Literal["model", "quantised model", "cell"]
     """The subjects of the stage: all models, the models that are quantised for a target, or all cells."""
     inputs: tuple[str, ...]
-    """Roles of input files. `source`, `export` and `labels` are present only if the YAML names a path."""
+    """The roles of the input files. `source`, `export` and `labels` are present only if the YAML names a path."""
     outputs: FrozenMap[str, str]
-    """Role → file name. The package's name is layout.package's.
+    """Role → file name. The name of the package comes from `Layout.package`.
 
-    If several stages write a role, the first stage's file is meant. In cells whose model is quantised here, it is the
-    quantised one.
+    If several stages write a role, it means the file of the first stage. In cells whose model is quantised here, it
+    means the quantised file.
     """
     module: str
-    """The module, which has ``run(step: Step) -> None``."""
+    """The name of the Python module, which has ``run(step: Step) -> None``."""
 
 
 STAGES: tuple[Stage, ...] = (
@@ -54,7 +56,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=19,
+        version=20,
         scope="cell",
         inputs=("model",),
         outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),
@@ -62,7 +64,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=23,
+        version=24,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=FrozenMap({"package": "*.tar"}),

@@ -1,4 +1,4 @@
-"""tune:M@T — extract the cell's Tasks, measure those that the records do not cover, elect the Schedule."""
+"""The stage tune:M@T: extract the cell's Tasks, measure those that lack records, and elect the Schedule."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from tvmbuild.tuning.phases import Tuned, tune
 
 
 def run(step: Step[TuneStep]) -> None:
-    """Write `tasks.json`, `schedule.json` and `tune.json`, and add the measurements to the target's records."""
+    """Write `tasks.json`, `schedule.json` and `tune.json`, and add the measurements to the target's records.
+
+    Raises TvmbuildError if a Task has no record although `strict=1` is set.
+    """
     _publish(step, tune(make_job(step), step.input("model")))
 
 
 def make_job(step: Step[TuneStep]) -> Job:
-    """Return the step's job."""
+    """Return the tuning job that the step describes."""
     options = step.options
     return Job(
         model=step.model,

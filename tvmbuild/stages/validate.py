@@ -1,4 +1,4 @@
-"""validate:M@T — the numbers of a package whose device is not here.
+"""The stage validate:M@T: check the outputs of a package whose device is not here.
 
 A device of this machine runs the package if one can. Otherwise this CPU computes the package's module.
 """
@@ -28,9 +28,10 @@ from tvmbuild.records.schedule import read_schedule
 
 
 def run(step: Step[ValidateStep]) -> None:
-    """Publish validated.json. Raises TvmbuildError if the numbers are not the reference's.
+    """Publish validated.json. Raises TvmbuildError if the outputs differ from the reference.
 
-    If outputs are too far from the original's on real inputs, it publishes the file and then raises VerdictError.
+    If the outputs on real inputs are too far from the original model's outputs, this publishes the file and then raises
+    VerdictError.
     """
     found = _compute(step) if step.options.stand_in is None else _run(step)
     write_json(step.output("validated"), found.to_json())
@@ -50,7 +51,7 @@ def _run(step: Step[ValidateStep]) -> Validated:
 
 
 def _compute(step: Step[ValidateStep]) -> Validated:
-    """Compute on the CPU, once for each lowering, which several cells may share."""
+    """Compute the model on the CPU, or reuse the result of another cell with the same lowering."""
     options = step.options
     target = PackageTarget(options.target, options.kind, options.attributes, options.host, precision=options.precision)
     with device_lock("local", exclusive=False):
@@ -65,7 +66,7 @@ def _compute(step: Step[ValidateStep]) -> Validated:
 
 
 def _make_judge(step: Step[ValidateStep], takes: TakesInputs) -> Judge | None:
-    """Return the comparison with the original model, or None if the model names no samples."""
+    """Return the judge of the accuracy, or None if the model names no samples."""
     accuracy = step.options.accuracy
     if accuracy is None:
         return None
@@ -73,7 +74,10 @@ def _make_judge(step: Step[ValidateStep], takes: TakesInputs) -> Judge | None:
 
 
 def _digest_samples(step: Step[ValidateStep]) -> bytes:
-    """Return the identity of the accuracy's other inputs besides the module: files and preprocessing, no threshold."""
+    """Return bytes that identify the samples, the original model and the preprocessing, but not the thresholds.
+
+    Return empty bytes if the model names no samples.
+    """
     accuracy, files = step.options.accuracy, list_sample_files(step)
     if accuracy is None:
         return b""

@@ -1,1 +1,1 @@
-"""Kinds of targets: llvm, cuda, vulkan; one module and one row of the table each."""
+"""The kinds of targets: llvm, cuda, vulkan. Each has one module and one row of the table."""

@@ -1,4 +1,4 @@
-"""NVIDIA's cards: TVM's code generator cuda, and NVRTC or nvcc."""
+"""The target kind of NVIDIA's GPUs: TVM's code generator cuda, and NVRTC or nvcc."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tvmbuild.targets.kind import Problem
 
 NVIDIA = Path("/proc/driver/nvidia")
 _FIRST_ARCH = {"fp16": 53, "bf16": 80, "tf32": 80}
-"""The first architecture with the arithmetic of each precision."""
+"""The first compute capability with the arithmetic of each precision: 80 means sm_80."""
 
 
 class Cuda(Gpu):
-    """The kind `cuda`."""
+    """The target kind `cuda`."""
 
     name = "cuda"
     pinned = ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
     frees_cores = True
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
-        """Return the first architecture with the arithmetic, if this one lacks it."""
+        """Return the fault and the expected value if the architecture lacks the precision's arithmetic, else None."""
         arch = str(attributes.get("arch", ""))
         least = _FIRST_ARCH[precision]
         number = re.match(r"sm_(\d+)", arch)
@@ -39,17 +39,17 @@ class Cuda(Gpu):
         return f"{arch} has no {precision} arithmetic, which begins with sm_{least}", "fp32"
 
     def list_tools(self, capabilities: Capabilities) -> dict[str, str]:
-        """Return both compilers of kernels."""
+        """Return the versions of both compilers of kernels, nvcc and NVRTC."""
         return {"nvcc": capabilities.nvcc or "absent", "nvrtc": capabilities.nvrtc or "absent"}
 
     def explain_compiler(self, capabilities: Capabilities) -> str | None:
-        """Return the command that installs a compiler of kernels, if none is here."""
+        """Return a message with the command that installs a compiler of kernels, or None if one is here."""
         if capabilities.nvcc is not None or capabilities.nvrtc is not None:
             return None
         return f"neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
 
     def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
-        """Return the missing part: the runtime or the card."""
+        """Return a message about the missing part, the runtime or the card, or None if the code runs here."""
         if self.name not in capabilities.runtimes:
             return "the installed TVM has no cuda runtime, or its driver is missing; see `tvmbuild doctor`"
         if self.name not in capabilities.devices:
@@ -57,7 +57,7 @@ class Cuda(Gpu):
         return None
 
     def identify(self) -> dict[str, str] | None:
-        """Return the cards' models and the driver's version from the kernel module, or None if it lacks them."""
+        """Return the cards' models and the driver's version from the kernel module, or None if it reports none."""
         try:
             driver = (NVIDIA / "version").read_text().splitlines()[0]
             models = [
@@ -72,11 +72,11 @@ class Cuda(Gpu):
         return {"driver": driver, "gpus": canonical_json(models), "visible gpus": visible}
 
     def probe(self, found: Capabilities) -> Capabilities:
-        """Add the versions of the compilers of kernels."""
+        """Return the capabilities with the versions of the compilers of kernels."""
         return replace(found, nvcc=_nvcc_version(), nvrtc=_nvrtc_version())
 
     def check(self, capabilities: Capabilities) -> Finding:
-        """Return the doctor's line, with the missing part: the generator, a compiler of kernels, a card."""
+        """Return the doctor's finding with the missing part: the generator, a compiler of kernels, or a card."""
         versions = {"nvcc": capabilities.nvcc, "NVRTC": capabilities.nvrtc}
         compilers = [f"{name} {version}" for name, version in versions.items() if version]
         if self.name not in capabilities.codegens:

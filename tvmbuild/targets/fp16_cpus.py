@@ -1,4 +1,4 @@
-"""The CPUs that compute in 16 bits. For other CPUs TVM would silently emulate it, many times slower."""
+"""The CPUs that have float16 arithmetic. For other CPUs TVM would silently emulate it, many times slower."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ARM_CPUS = frozenset(
     }
 )
 FP16_CPUS = {"x86_64": ("avx512fp16", X86_CPUS), "aarch64": ("fullfp16", ARM_CPUS)}
-"""By architecture: LLVM's name of the instructions that compute with vectors of float16, and LLVM's CPUs with them."""
+"""Architecture → LLVM's name of the instructions for vectors of float16, and LLVM's names of the CPUs with them."""
 
 
 def explain_cpu(precision: str, attributes: Mapping[str, AttributeValue]) -> tuple[str, str] | None:
-    """Return the fault of the CPU's `precision` and the expected value. None: the CPU supports it."""
+    """Return the fault of ``precision`` on the CPU and the expected value, or None if the CPU supports it."""
     if precision == "bf16":
         return (
             "TVM converts each bfloat16 of a CPU by itself, which takes many times as long as fp32",

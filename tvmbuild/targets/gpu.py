@@ -1,4 +1,4 @@
-"""The common part of the kinds of GPUs."""
+"""The common part of the target kinds whose kernels run on a GPU."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from tvmbuild.targets.kind import TargetKind
 
 
 class Gpu(TargetKind):
-    """A kind whose kernels run on a GPU and whose host code is llvm's."""
+    """A target kind whose kernels run on a GPU, beside host code that llvm generates."""
 
     on_gpu = True
     needs_records = False
     rules = 7
 
     def find_device_class(self) -> str:
-        """Return the driver's name of this machine's first GPU."""
+        """Return the name of this machine's first GPU, as `describe_gpu` does."""
         return describe_gpu(self.name)
 
     def describe(self, attributes: Attributes) -> str:
-        """Return the kind and the architecture, if it has one."""
+        """Return the kind and, if the target states one, the architecture: `cuda sm_90`."""
         return f"{self.name} {attributes['arch']}" if attributes.get("arch") else self.name
 
 
 @cache
 def describe_gpu(kind: str) -> str:
-    """Return the driver's name of this machine's first GPU, as a device class: `h200` of NVIDIA H200.
+    """Return the driver's name of this machine's first GPU as a device class: `h200` for NVIDIA H200.
 
-    It omits the text in brackets: versions, chips, and the trademark in Intel(R).
+    The text in brackets is left out: versions, chips, and the trademark in Intel(R).
     """
     import tvm  # noqa: PLC0415 - planning asks this module too
 

@@ -1,7 +1,7 @@
-"""The interface of every kind of target, one class for each caller. `targets/table.py` lists the kinds.
+"""The interface of every kind of target, with one class for each caller. `targets/table.py` lists the kinds.
 
-A method with a default need not be implemented. The cluster's questions are in `cluster/kinds.py`.
-Neither this module nor a kind's module imports TVM until a function is called: the planner imports them too.
+A kind need not implement a method with a default. The methods for the cluster are in `cluster/kinds.py`. Neither this
+module nor a kind's module may import TVM before a function is called, because the planner imports them.
 """
 
 from __future__ import annotations
@@ -15,74 +15,83 @@ from tvmbuild.base.finding import Finding
 from tvmbuild.base.specs import Attributes, AttributeValue, TargetSpec
 
 Mistake = tuple[str, str, str]
-"""(key, fault, expected value)."""
+"""A mistake in a target: (key, fault, expected value)."""
 Problem = tuple[str, str]
-"""(fault, expected value)."""
+"""A fault of a value: (fault, expected value)."""
 HasFunction = Callable[[str], bool]
-"""A predicate whether this TVM has a function of that name."""
+"""A function that returns whether this TVM has a function of a given name."""
 
 
 class Named(ABC):
-    """The questions of every caller."""
+    """The members for every caller."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name in targets.yaml and in TVM."""
+        """The name of the kind in targets.yaml and in TVM."""
 
     @property
     @abstractmethod
     def on_gpu(self) -> bool:
-        """Whether kernels run on a GPU: its CPU's attributes are then the host's."""
+        """Whether kernels run on a GPU. The CPU's attributes are then those of the target's host."""
 
 
 class Configured(Named):
-    """The questions of the configuration."""
+    """The members for the configuration."""
 
     pinned: ClassVar[tuple[str, ...]] = ()
-    """The required attributes: without them TVM guesses from the machine that builds, or fails on most models."""
+    """The attributes that a target must state.
+
+    Without them TVM guesses from the machine that builds, or fails on most models.
+    """
     families: ClassVar[Mapping[str, Mapping[str, AttributeValue]]] = {}
-    """The attributes of each `family:`. Empty: the kind has no families."""
+    """The attributes of each value of `family:`. It is empty if the kind has no families."""
 
     def find_mistakes(self, _data: Mapping[str, Any], /) -> list[Mistake]:
-        """Return the impossible attributes. The values in ``data`` have the right types, and its family is known."""
+        """Return a mistake for each impossible attribute in a target's ``data``.
+
+        The values in ``data`` have the right types, and its family is known.
+        """
         return []
 
     @abstractmethod
     def explain_precision(self, precision: str, attributes: Attributes, /) -> Problem | None:
-        """Return the fault of a `precision` other than fp32. None: the hardware supports it."""
+        """Return the fault of a precision (other than fp32) and the expected value, or None if it is supported."""
 
 
 class Planned(Named):
-    """The questions of the planner."""
+    """The members for the planner."""
 
     needs_records: ClassVar[bool] = True
-    """Whether a Task without a record is badly off. Tasks of GPUs are scheduled by rule, or by DLight."""
+    """Whether `strict=1` requires a record of each Task. Tasks of GPUs have good schedules by rule, or by DLight."""
     rules: ClassVar[int] = 1
-    """The version of its `compiler/schedules`. Raise it by one whenever a rule makes another schedule."""
+    """The version of its rules in `compiler/schedules`. Raise it by one whenever a rule makes another schedule."""
 
     def list_tools(self, _capabilities: Capabilities, /) -> dict[str, str]:
-        """Return name → version of its compilers besides TVM, including `absent` ones: in the fingerprint."""
+        """Return the version, or `absent`, of each of its compilers besides TVM, for the fingerprint."""
         return {}
 
     def explain_codegen(self, capabilities: Capabilities, /) -> str | None:
-        """Return why no code can be generated here, with the remedy. None: it can."""
+        """Return why no code can be generated here, with the remedy, or None if it can be generated."""
         if self.name in capabilities.codegens:
             return None
         return f"the installed TVM generates no {self.name} code; install a TVM built with it (see `tvmbuild doctor`)"
 
     def explain_compiler(self, _capabilities: Capabilities, /) -> str | None:
-        """Return why generated code cannot be compiled here, with the remedy. None: it can, or TVM does it."""
+        """Return why generated code cannot be compiled here, with the remedy, or None if it can, or if TVM does it."""
         return None
 
     @abstractmethod
     def explain_here(self, cpu: Attributes, capabilities: Capabilities, /) -> str | None:
-        """Return why this machine does not run its packages, with the remedy. None: it does."""
+        """Return why this machine does not run the kind's packages, with the remedy, or None if it does.
+
+        ``cpu`` are the attributes of the CPU that runs the code, or the host code.
+        """
 
     def find_stand_in(self, _capabilities: Capabilities, /) -> str | None:
-        """Return this machine's device if it runs the packages of every device of the kind.
+        """Return the name of this machine's device if it can run the packages of every device of the kind.
 
-        None: there is none, for example because code is made for one architecture.
+        Otherwise return None, for example because code is made for one architecture.
         """
         return None
 
@@ -92,12 +101,12 @@ class Planned(Named):
 
 
 class Tuned(Named):
-    """The questions of the tuner."""
+    """The members for the tuner."""
 
     always_builds: ClassVar[bool] = False
-    """Whether TVM lowers each candidate, so that a batch in which no build succeeds is this machine's fault."""
+    """Whether TVM can normally build every candidate, so that a batch without a build is this machine's fault."""
     frees_cores: ClassVar[bool] = False
-    """Whether timing a candidate takes none of this machine's cores."""
+    """Whether timing a candidate needs none of this machine's cores."""
 
     @abstractmethod
     def find_device_class(self) -> str:
@@ -105,50 +114,53 @@ class Tuned(Named):
 
 
 class Run(Named):
-    """The questions of callers that run its packages on this machine."""
+    """The members for callers that run the kind's packages on this machine."""
 
     def identify(self) -> dict[str, str] | None:
-        """Identify the hardware besides the CPU that affects latency. None: it is not known, and no time is shared."""
+        """Return facts about the hardware besides the CPU that affect latency, or None if they are not known.
+
+        If they are not known, the step cache does not share the times that were measured here.
+        """
         return None
 
     def describe_here(self, _target: TargetSpec, /) -> str:
-        """Return the part of this machine on which its packages run, for the doctor."""
+        """Return the part of this machine that runs the target's packages, for the doctor."""
         return f"this machine's {self.name} device"
 
 
 class Probed(Named):
-    """The questions of the probe, in its own process, which imports TVM."""
+    """The members for the probe, which runs in its own process and imports TVM."""
 
     def has_codegen(self, has: HasFunction, /) -> bool:
-        """Return whether code for it can be generated here."""
+        """Return whether this installation can generate code for the kind."""
         return has(f"target.build.{self.name}")
 
     def has_runtime(self, has: HasFunction, /) -> bool:
-        """Return whether this TVM can run its code, with or without a device."""
+        """Return whether this installation has a runtime for the kind's code, with or without a device."""
         return has(f"device_api.{self.name}")
 
     def answers(self) -> bool:
-        """Return whether the first device answers. The runtime exists."""
+        """Return whether the first device answers. It is called only if `has_runtime`."""
         import tvm  # noqa: PLC0415 - planning asks this module too
 
         return bool(tvm.device(self.name, 0).exist)
 
     def probe(self, found: Capabilities, /) -> Capabilities:
-        """Return the capabilities with the additions of this kind."""
+        """Return the capabilities ``found`` with the additions of this kind."""
         return found
 
 
 class Diagnosed(Named):
-    """The questions of the doctor."""
+    """The members for the doctor."""
 
     def explain_absence(self, _capabilities: Capabilities, /) -> str | None:
-        """Return why a device did not answer when its attributes were requested. None: nothing to add."""
+        """Return why a device did not answer when it was asked for its attributes, or None if nothing is known."""
         return None
 
     @abstractmethod
     def check(self, capabilities: Capabilities, /) -> Finding:
-        """Return the doctor's line."""
+        """Return the doctor's finding about the kind."""
 
 
 class TargetKind(Configured, Planned, Tuned, Run, Probed, Diagnosed):
-    """One of TVM's code generators, and the hardware that runs its code."""
+    """A kind of target: one of TVM's code generators, and the hardware that runs its code."""

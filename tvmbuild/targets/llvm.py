@@ -1,4 +1,4 @@
-"""CPUs: TVM's code generator llvm."""
+"""The target kind of CPUs: TVM's code generator llvm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.targets.kind import HasFunction, Problem, TargetKind
 
 
 class Llvm(TargetKind):
-    """The kind `llvm`. LLVM is part of TVM: it makes machine code and knows its CPUs, and builds query it."""
+    """The target kind `llvm`. LLVM, which is part of TVM, generates machine code and knows the names of CPUs."""
 
     name = "llvm"
     on_gpu = False
@@ -24,11 +24,14 @@ class Llvm(TargetKind):
     rules = 7
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
-        """Return the fault of fp16 or bf16 on that CPU."""
+        """Return the fault of the precision on the CPU and the expected value, or None if the CPU supports it."""
         return explain_cpu(precision, attributes)
 
     def explain_here(self, cpu: Attributes, capabilities: Capabilities) -> str | None:
-        """Return the difference of this machine from the target: the machine, its cores or its CPU's instructions."""
+        """Return why this machine cannot run the target's code, or None if it can.
+
+        The reason is another machine, too few cores, or missing instruction sets.
+        """
         here = machine_of(capabilities.machine)
         there = machine_of(str(cpu.get("mtriple", here)))
         if there != here:
@@ -47,7 +50,7 @@ class Llvm(TargetKind):
         return f"{lacks} {', '.join(missing)}; {instead}" if missing else None
 
     def identify(self) -> dict[str, str] | None:
-        """Return nothing besides the CPU."""
+        """Return an empty map, because no hardware besides the CPU affects latency."""
         return {}
 
     def find_device_class(self) -> str:
@@ -57,11 +60,11 @@ class Llvm(TargetKind):
         return str(tvm.get_global_func("target.llvm_get_system_cpu")())
 
     def describe_here(self, target: TargetSpec) -> str:
-        """Return the threads."""
+        """Return the number of threads that the target uses."""
         return f"{target.num_cores} threads"
 
     def has_runtime(self, _has: HasFunction) -> bool:
-        """Return True, because this machine's code needs no other runtime."""
+        """Return True, because machine code for a CPU needs no other runtime."""
         return True
 
     def answers(self) -> bool:
@@ -69,15 +72,15 @@ class Llvm(TargetKind):
         return True
 
     def probe(self, found: Capabilities) -> Capabilities:
-        """Add LLVM's version, and its description of this CPU."""
+        """Return the capabilities with LLVM's version and LLVM's description of this CPU."""
         return _ask_llvm(found) if self.name in found.codegens else found
 
     def describe(self, attributes: Attributes) -> str:
-        """Return the kind and LLVM's name of the CPU."""
+        """Return the kind and, if the target states it, LLVM's name of the CPU: `llvm znver4`."""
         return f"{self.name} {attributes['mcpu']}" if attributes.get("mcpu") else self.name
 
     def check(self, capabilities: Capabilities) -> Finding:
-        """Return the doctor's line, with LLVM's version."""
+        """Return the doctor's finding about LLVM, with LLVM's version."""
         if capabilities.llvm is None:
             remedy = "pip install --force-reinstall apache-tvm"
             return Finding("wrong", "LLVM", "this TVM was built without it", remedy)

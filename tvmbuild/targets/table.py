@@ -15,7 +15,7 @@ TARGETS: dict[str, TargetKind] = {
 
 
 def target_kind(name: str) -> TargetKind:
-    """Return the kind of that name. Raises ValueError for a name that the schema does not know either."""
+    """Return the kind of that name. Raises ValueError for a name that is not in the table."""
     if name not in TARGETS:
         raise ValueError(f"there is no kind of target {name}")
     return TARGETS[name]

@@ -1,4 +1,7 @@
-"""GPUs under Vulkan: our code generator and runtime, or those of a TVM that has them, and a driver."""
+"""The target kind of GPUs under Vulkan.
+
+It needs a driver, and tvmbuild's code generator and runtime or those of a TVM that was built with them.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,10 @@ from tvmbuild.targets.vulkan_families import FAMILIES, find_mistakes
 
 
 class Vulkan(Gpu):
-    """The kind `vulkan`. Drivers compile its SPIR-V on the device; a software driver computes on this machine's cores.
+    """The target kind `vulkan`. The driver compiles a package's SPIR-V on the device.
 
-    Only the loader knows a device and its driver.
+    A software driver computes on this machine's cores, so timing does not free them. Only the loader knows a device and
+    its driver, so that `identify` has no answer.
     """
 
     name = "vulkan"
@@ -34,11 +38,11 @@ class Vulkan(Gpu):
     families = FAMILIES
 
     def find_mistakes(self, data: Mapping[str, Any]) -> list[Mistake]:
-        """Return the attributes that no device has, and contradictory ones."""
+        """Return a mistake for each attribute that no device has, and for contradictory ones."""
         return find_mistakes(data)
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
-        """Return the attributes that fp16 needs and the target lacks."""
+        """Return the fault and the expected value if the target cannot compute in the precision, else None."""
         if precision == "bf16":
             return "TVM has no bfloat16 for vulkan", "fp16 or fp32"
         if precision == "tf32":
@@ -56,7 +60,7 @@ class Vulkan(Gpu):
         return {"vulkan backend": capabilities.vulkan_backend or "absent"}
 
     def explain_codegen(self, capabilities: Capabilities) -> str | None:
-        """Return the remedy for a missing generator of Vulkan code."""
+        """Return why no Vulkan code can be generated here, with the remedy, or None if it can be generated."""
         if self.name in capabilities.codegens:
             return None
         packed = (
@@ -65,23 +69,32 @@ class Vulkan(Gpu):
         return capabilities.vulkan_refusal or packed
 
     def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
-        """Return the missing part: runtime, loader, driver or device."""
+        """Return a message about the missing part, as `explain_vulkan` does."""
         return explain_vulkan(capabilities)
 
     def find_stand_in(self, capabilities: Capabilities) -> str | None:
-        """Return the driver's devices, because any driver compiles SPIR-V."""
+        """Return the names of the driver's devices, or None if no Vulkan code runs here.
+
+        Any driver can run the package, because it compiles SPIR-V itself.
+        """
         return ", ".join(capabilities.vulkan_devices) if self.explain_here(FrozenMap(), capabilities) is None else None
 
     def has_codegen(self, has: HasFunction) -> bool:
-        """Return whether TVM has a generator, or ours can be used."""
+        """Return whether TVM has a generator, or tvmbuild's own can be used."""
         return super().has_codegen(has) or _has_plugin()
 
     def has_runtime(self, has: HasFunction) -> bool:
-        """Return whether TVM has a runtime, even one that cannot be loaded without a loader, or ours can be used."""
+        """Return whether TVM has a runtime, or tvmbuild's own can be used.
+
+        TVM's runtime counts even if it cannot be loaded because the loader is missing.
+        """
         return super().has_runtime(has) or (_ask().missing == "loader" and has_vulkan_runtime()) or _has_plugin()
 
     def answers(self) -> bool:
-        """Return whether the runtime accepts a device. TVM's raises without a driver."""
+        """Return whether the runtime accepts a device.
+
+        Without a driver the runtime is not asked, because TVM's own would raise an exception.
+        """
         if _ask().missing is not None:
             return False
         if _has_plugin():
@@ -91,7 +104,7 @@ class Vulkan(Gpu):
         return super().answers()
 
     def probe(self, found: Capabilities) -> Capabilities:
-        """Add the loader's answer, independent of TVM's abilities."""
+        """Return the capabilities with the loader's answer and the origin of the runtime."""
         others = "tvm" if self.name in found.codegens else None
         driver, backend = _ask(), "tvmbuild" if _has_plugin() else others
         return replace(
@@ -103,11 +116,14 @@ class Vulkan(Gpu):
         )
 
     def explain_absence(self, capabilities: Capabilities) -> str | None:
-        """Return the missing half."""
+        """Return a message about the missing part, as `explain_vulkan` does."""
         return explain_vulkan(capabilities)
 
     def check(self, capabilities: Capabilities) -> Finding:
-        """Return the doctor's line with the state of each half. A machine that only generates code is not at fault."""
+        """Return the doctor's finding, with the state of generator, runtime and driver.
+
+        A machine that only generates code, without a driver, is not at fault.
+        """
         halves = (("the code generator", capabilities.codegens), ("the runtime", capabilities.runtimes))
         lacking = " and ".join(name for name, kinds in halves if self.name not in kinds)
         whole = "TVM's own code generator and runtime"
@@ -126,7 +142,10 @@ class Vulkan(Gpu):
 
 
 def explain_vulkan(capabilities: Capabilities) -> str | None:
-    """Return the part that is missing here to run Vulkan code, with the remedy. None: nothing."""
+    """Return a message about what is missing here to run Vulkan code, with the remedy, or None if nothing is.
+
+    It is the runtime, the loader, the driver or a device that the runtime accepts.
+    """
     has_runtime, refusal = Vulkan.name in capabilities.runtimes, capabilities.vulkan_refusal
     missing = explain_runtime(capabilities.vulkan_missing, has_runtime=has_runtime, left_out=refusal)
     if missing is None and Vulkan.name not in capabilities.devices:
@@ -137,14 +156,14 @@ def explain_vulkan(capabilities: Capabilities) -> str | None:
 
 
 def _has_plugin() -> bool:
-    """Return whether our generator and runtime are used. Called where TVM is imported."""
+    """Return whether tvmbuild's own generator and runtime are used. The call imports TVM."""
     from tvmbuild.package.runtime.vulkan.plugin import is_available  # noqa: PLC0415 - planning asks this module too
 
     return is_available()
 
 
 def _explain_refusal(found: Capabilities) -> str | None:
-    """Return why our half is not used, or accepts no device. Called where TVM is imported."""
+    """Return why tvmbuild's own runtime is not used, or accepts no device, or None. The call imports TVM."""
     from tvmbuild.package.runtime.vulkan import plugin  # noqa: PLC0415 - as above
 
     if Vulkan.name not in found.codegens:
@@ -156,7 +175,7 @@ def _explain_refusal(found: Capabilities) -> str | None:
 
 
 def explain_vulkan_here() -> str | None:
-    """Return the missing part here, loader, driver or device, with the remedy. None: nothing."""
+    """Return a message about the missing part (loader, driver or device), or None if a device answers."""
     return explain_driver(_ask().missing)
 
 

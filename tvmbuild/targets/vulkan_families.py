@@ -1,7 +1,7 @@
-"""Attributes of every GPU of a family under Vulkan, so that a target need not state them: `family: intel-iris-xe`.
+"""The attributes that every GPU of a family has under Vulkan, for targets with `family: intel-iris-xe` and the like.
 
-Where drivers differ, the value is the lower one: Mesa's have twice the shared memory of others'. The lock has a
-device's own limits.
+If drivers differ, the value is the lower one: Mesa's drivers have twice the shared memory of other drivers. A target's
+lock has the limits of one device.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAMILIES: Mapping[str, Mapping[str, AttributeValue]] = MappingProxyType(
         "intel-iris-xe": _COMMON,  # has no 64-bit floats
         "amd-rdna": {**_COMMON, "supports_float64": True},
         "nvidia-rtx": {**_COMMON, "supports_float64": True, "max_shared_memory_per_block": 49152},
-        # The limit of Mesa 22.3; current drivers of the others allow as many as the runtime does.
+        # The limit of Mesa 22.3. Current drivers of the other families allow as many buffers as the runtime does.
         "lavapipe": {**_COMMON, "supports_float64": True, "max_per_stage_descriptor_storage_buffer": 32},
     }
 )
@@ -45,7 +45,7 @@ _LEAST = {
 
 
 def find_mistakes(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return (key, fault, expected value) of a vulkan target's impossible attributes.
+    """Return (key, fault, expected value) for each impossible attribute of a vulkan target.
 
     The values in ``data`` have the right types. Its family, if any, is known.
     """

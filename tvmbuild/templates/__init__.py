@@ -1,1 +1,1 @@
-"""The files that `tvmbuild init` writes."""
+"""Data files: the project that `tvmbuild init` writes, the known boards, and the script of a bundle."""

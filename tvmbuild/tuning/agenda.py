@@ -14,24 +14,30 @@ from tvmbuild.tuning.record_book import RecordBook
 
 @dataclass(frozen=True)
 class Agenda:
-    """The Tasks that want records, and the ``chosen`` ones that are searched."""
+    """All Tasks that a run needs records for, and the ``chosen`` ones, which the search measures."""
 
     tasks: tuple[Task, ...]
     target: tvm.target.Target
     done: frozenset[str] = frozenset()
     """The keys of the Tasks that this run has searched before."""
     one_model: bool = True
-    """False if the Tasks compute some operations in several ways, so that their sum is not the model's latency."""
+    """Whether the Tasks make up one model. If they compute some operations in several ways, the sum of their times is
+    not the model's latency.
+    """
     chosen: tuple[Task, ...] = ()
 
 
 def name_tasks(tasks: tuple[Task, ...]) -> tuple[TaskId, ...]:
-    """Return the Tasks' rows in `tasks.json`."""
+    """Return the key, name and weight of each Task, as `tasks.json` lists them."""
     return tuple(TaskId(task.key, task.name, task.weight) for task in tasks)
 
 
 def list_wanted(job: Job, book: RecordBook, agenda: Agenda) -> tuple[Task, ...]:
-    """Return the Tasks that the mode asks to be searched; empty if the job may not search."""
+    """Return the Tasks that the job's mode asks to search, or an empty tuple if the job may not search.
+
+    Mode `full` asks for all Tasks that ``ops`` selects and that are not done. Mode `missing` asks for Tasks without
+    enough records, Tasks searched under older rules, and Tasks whose search was interrupted.
+    """
     tasks = agenda.tasks
     if not job.may_search:
         return ()
@@ -43,6 +49,6 @@ def list_wanted(job: Job, book: RecordBook, agenda: Agenda) -> tuple[Task, ...]:
     for task in tasks:
         if task.key in files and is_wanted(task.name, job.options) and book.lags(files[task.key]):
             missing.add(task.key)
-    # An interrupted search left its last measurements in the journal, and did not time its best again.
+    # An interrupted search left its last measurements in the journal, and did not time its best candidates again.
     missing |= {task.key for task in tasks if job.journal(task.key).exists()}
     return tuple(task for task in tasks if task.key in missing)

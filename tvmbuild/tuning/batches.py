@@ -1,6 +1,7 @@
-"""The searches of a tune step, run together.
+"""The joint run of a tune step's searches.
 
-The next batch goes to the Task that is expected to pay most; it is built while another batch is timed.
+The next batch belongs to the Task with the largest expected gain for its price. It is built while another batch is
+timed.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ from tvmbuild.tuning.scheduler import choose
 from tvmbuild.tuning.task_search import TaskSearch
 
 WORTH_REPEATING = 1.5
-"""A candidate this many times slower than the best is timed once."""
+"""A candidate slower than the best by more than this factor gets only one sample."""
 RETIMING = Timing(number=1, repeat=3, min_repeat_ms=20)
 CARD_RETIMING = Timing(number=1, repeat=3, min_repeat_ms=4)
-"""The repetitions on a GPU: its clock does not change in between, and nothing else runs on it."""
+"""The samples of the careful timing on a GPU. They are shorter than on a CPU because the GPU's clock is steady and no
+other program runs on it.
+"""
 RETIMING_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The measurements of one round of a search."""
+    """One measured batch: the candidates that a search proposed, and their results."""
 
     search: TaskSearch
     candidates: tuple[Any, ...]
@@ -42,7 +45,9 @@ class Batch:
     seconds: float
     """The wall time of proposing, building, timing and learning, in seconds."""
     phases: Mapping[str, float]
-    """The seconds spent in `search`, `build`, `time` and `learn`; with two batches at once they may sum to more."""
+    """The seconds of the phases `search`, `build`, `time` and `learn`. Their sum may exceed ``seconds`` if two batches
+    are in progress at once.
+    """
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -62,19 +67,19 @@ class _Flight:
 
 
 class Listener(Protocol):
-    """A receiver of measurements."""
+    """A receiver of measured candidates."""
 
     def journal(self, search: TaskSearch, candidate: Any, timed: Timed) -> None:
-        """Take one candidate as soon as its time is known; called on another thread."""
+        """Record a candidate as soon as it is timed. Called from another thread."""
 
 
 def run_searches(
     searches: Sequence[TaskSearch], pool: CandidatePool, cores: Cores, options: TuneOptions, listener: Listener
 ) -> Iterator[Batch]:
-    """Yield batches until every search is over or the shares are used up; stop iterating to stop earlier.
+    """Yield measured batches until every search is over or all shares are used up.
 
-    The rest of an early finished search's share goes to the other searches. If the cores allow it, one batch is
-    proposed and built while a batch of another Task is timed.
+    The caller may stop iterating earlier. If a search ends early, the other searches get the rest of its share. If
+    timing and building use different cores, one batch is proposed and built while a batch of another Task is timed.
     """
     depth, landed = 2 if cores.overlap else 1, time.monotonic()
     flights: list[_Flight] = []
@@ -95,10 +100,10 @@ def run_searches(
 
 
 def time_again(pool: CandidatePool, records: Sequence[TuningRecord], shelf: Shelf) -> list[float | None]:
-    """Return each record's median seconds, timed carefully and in turns; None for a record that does not run here.
+    """Return each record's median time in seconds, or None for a record that does not run here.
 
-    A single short timing picks lucky candidates. Libraries are taken from the ``shelf``, which is empty afterwards;
-    missing ones are built.
+    The records are timed in turns, RETIMING_ROUNDS times, because a single short timing picks lucky candidates. A
+    record's library comes from the ``shelf``, or is built if the shelf lacks it. The shelf is empty afterwards.
     """
     candidates = [record.as_measure_candidate() for record in records]
     libraries = [shelf.find(dump_trace(record)) for record in records]
@@ -120,7 +125,11 @@ def time_again(pool: CandidatePool, records: Sequence[TuningRecord], shelf: Shel
 
 
 def drop_wrong(pool: CandidatePool, records: Sequence[TuningRecord], seconds: list[float | None]) -> list[str]:
-    """Replace the fastest record's time by None while its numbers differ from its Task's; return those differences."""
+    """Set the fastest record's time to None while its outputs are wrong. Return the differences that were found.
+
+    Outputs are wrong if they differ from the outputs of the record's Task without a schedule. The check stops at the
+    first record with correct outputs.
+    """
     faults = []
     for index in sorted(range(len(seconds)), key=lambda index: seconds[index] or 0.0):
         if seconds[index] is None:
@@ -134,7 +143,10 @@ def drop_wrong(pool: CandidatePool, records: Sequence[TuningRecord], seconds: li
 
 
 def _land(flight: _Flight, landed: float) -> Batch:
-    """Wait for the batch and let its search learn from it; time before ``landed`` belongs to another batch."""
+    """Wait for the batch, let its search learn from the results, and return the batch.
+
+    ``landed`` is the monotonic time when the previous batch ended. Time before it belongs to that batch.
+    """
     done = flight.measurement.result()
     start, began = time.monotonic(), max(flight.started, landed)
     flight.search.accept(flight.candidates, done.timed, start - began)
@@ -154,14 +166,17 @@ def _next(searches: Sequence[TaskSearch], flights: Sequence[_Flight]) -> TaskSea
 
 
 def _count_allowed(searches: Sequence[TaskSearch], search: TaskSearch) -> int:
-    """Return how many more candidates ``search`` may have: all shares less the share that other searches still hold."""
+    """Return how many more candidates ``search`` may propose.
+
+    This is the unused part of all shares, less the parts that other running searches still hold.
+    """
     left = sum(each.allowance.share - each.proposed for each in searches)
     others = [each for each in searches if each is not search and not each.over]
     return left - sum(max(0, each.allowance.share - each.proposed) for each in others)
 
 
 class _Watch:
-    """Decides how carefully to time a search's next candidate, from the best one so far."""
+    """The observer of a batch, which decides how carefully to time its next candidate, from the best time so far."""
 
     def __init__(self, search: TaskSearch, options: TuneOptions, listener: Listener) -> None:
         self._search, self._options, self._listener = search, options, listener

@@ -26,27 +26,29 @@ from tvmbuild.tuning.cores import Cores
 
 BUILD_TIMEOUT_S = 30
 UNBUILT = "build failed: "
-"""The start of a candidate's error if the compiler or the linker refused it."""
+"""The prefix of a candidate's error if the compiler or the linker failed."""
 REFUSED = re.compile(r"tvm\.error\.\w+: (?!.*\b(file|space)\b)")
-"""Matches the last line of an error by which TVM refuses the schedule on any machine."""
+"""A pattern for the last line of an error by which TVM refuses a schedule on any machine. Errors about files and disk
+space are excluded.
+"""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One candidate's samples in seconds, or the error that left it without any."""
+    """The result of one candidate: its samples in seconds, or the error that left it without samples."""
 
     samples: tuple[float, ...] = ()
     error: str | None = None
 
     @property
     def seconds(self) -> float:
-        """Median of the samples; infinity when the candidate failed."""
+        """The median of the samples in seconds, or infinity if the candidate failed."""
         return statistics.median(self.samples) if self.samples else float("inf")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A batch's results in the order of its candidates, with the wall seconds spent waiting for builds and timing."""
+    """The results of a batch in the order of its candidates, and the wall seconds of building and timing them."""
 
     timed: tuple[Timed, ...]
     building: float
@@ -55,9 +57,9 @@ class Measurement:
 
 @contextmanager
 def candidate_pool(target: Any, cores: Cores, timer: CandidateTimer | None = None) -> Iterator[CandidatePool]:
-    """Yield a pool; on exit its processes end and its libraries are removed.
+    """Yield a pool. On exit its processes end and its libraries are removed.
 
-    ``timer`` times the candidates; if None, the timing cores of this machine do.
+    ``timer`` times the candidates. If it is None, the timing cores of this machine time them.
     """
     with tempfile.TemporaryDirectory(prefix="tvmbuild-tune-") as folder:
         pool = CandidatePool(target, cores, Path(folder), timer)
@@ -68,7 +70,7 @@ def candidate_pool(target: Any, cores: Cores, timer: CandidateTimer | None = Non
 
 
 class CandidatePool:
-    """Builder processes, bound to their ``cores``, and a timer; libraries are written to ``folder``."""
+    """A pool of builder processes, bound to the building ``cores``, and a timer. Libraries are put into ``folder``."""
 
     def __init__(self, target: Any, cores: Cores, folder: Path, timer: CandidateTimer | None = None) -> None:
         self._target = target
@@ -85,7 +87,7 @@ class CandidatePool:
         self._closed = False
 
     def close(self) -> None:
-        """End all processes and give up their work."""
+        """End all processes and cancel their work."""
         self._closed = True
         for future in self._builds:
             future.cancel()
@@ -94,7 +96,10 @@ class CandidatePool:
         self._turn.shutdown(cancel_futures=True)
 
     def build(self, candidates: Sequence[Any]) -> list[Future[str]]:
-        """Start to compile MeasureCandidates; each future returns a library, or raises the reason for its failure."""
+        """Start to compile MeasureCandidates. Return futures of library paths.
+
+        A future raises the error of its build.
+        """
         started = [
             self._builders.submit(build_candidate, candidate.sch.mod, self._target, self._next_library(), self._threads)
             for candidate in candidates
@@ -103,34 +108,43 @@ class CandidatePool:
         return started
 
     def measure(self, candidates: Sequence[Any], timing: Callable[[], Timing], seen: Seen) -> Future[Measurement]:
-        """Build and time the ``candidates``; batches are timed in the order of the calls, each once it is all built.
+        """Build and time the ``candidates``. Return a future of their results.
 
-        ``timing`` is asked before each candidate. ``seen`` gets each result at once, on another thread, with the
-        library to keep or remove. If nothing of a batch could be built, ``seen`` is not called, for the machine is at
-        fault.
+        Batches are timed in the order of the calls, each after all of its candidates are built. ``timing`` is called
+        before each candidate and returns how to time it. ``seen`` gets each result at once, on another thread, and must
+        keep or remove the library. If no candidate of a batch could be built, ``seen`` is not called, because the
+        machine is at fault.
         """
         built = self.build(candidates)
         return self._turn.submit(self._time_all, candidates, built, timing, seen)
 
     def time(self, library: str, args_info: Sequence[Any], timing: Timing) -> Timed:
-        """Time one library; nothing else of this pool may use the timing cores meanwhile."""
+        """Time one library. Return its samples, or the error of its run.
+
+        ``args_info`` describes the arguments of its function. No other code of this pool may use the timing cores
+        meanwhile. Raises NoDeviceError if no device is left.
+        """
         arguments = tuple(_plain(info.as_json()) for info in args_info)
         try:
             return Timed(tuple(self._timer.time(library, arguments, timing)))
         except NoDeviceError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
+        except Exception as error:  # noqa: BLE001 - a candidate may end its process in any way
             return Timed(error=f"run: {error}")
 
     def find_fault(self, candidate: Any, workload: Any) -> str | None:
-        """Return how the candidate's numbers differ from the workload's, or how its run failed; None if they agree."""
+        """Return how the candidate's outputs differ from the workload's outputs, or None if they agree.
+
+        If the candidate fails, return the reason. If the comparison takes too long, return None. Raises NoDeviceError
+        if no device is left.
+        """
         try:
             return self._compare(candidate, workload)
         except TimeoutError:
             return None  # the workload without a schedule takes too long; the package's numbers are checked later
         except NoDeviceError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
+        except Exception as error:  # noqa: BLE001 - a candidate may end its process in any way
             return str(error)
 
     def _compare(self, candidate: Any, workload: Any) -> str | None:
@@ -183,21 +197,21 @@ class CandidatePool:
 
 
 Seen = Callable[[Any, Timed, str | None], None]
-"""A callback that takes a candidate, its result, and its library (None if it has none)."""
+"""A callback for a candidate, its result, and the path of its library, or None if it has no library."""
 
 
 def wait_for_library(future: Future[str]) -> tuple[str | None, str | None]:
-    """Return (library, None), or (None, the reason why the build failed)."""
+    """Return (path of the library, None), or (None, reason why the build failed)."""
     try:
         return future.result(), None
     except TimeoutError:
         return None, f"build: no end within {BUILD_TIMEOUT_S} s"
-    except Exception as error:  # noqa: BLE001 - whatever the compiler or the linker said
+    except Exception as error:  # noqa: BLE001 - the compiler and the linker may raise any error
         return None, f"{UNBUILT}{error}"
 
 
 def _machine(target: Any) -> str:
-    """Return the machine that the target's code runs on; this one's if the target names no triple."""
+    """Return the machine for which the target's code is made, or this machine if the target names no triple."""
     triple = str(dict(target.attrs).get("mtriple", platform.machine()))
     machine = machine_of(triple)
     return "arm" if machine.startswith("armv") else machine
@@ -212,9 +226,9 @@ def _plain(info: Any) -> Argument:
 
 
 def build_candidate(mod: Any, target: Any, library: str, threads: str | None) -> str:
-    """Compile one scheduled module into a shared library at the path ``library``; return the path.
+    """Compile a scheduled module into a shared library at the path ``library``. Return the path.
 
-    ``threads`` is the object file of the packages' thread pool; None if nothing runs on the CPU.
+    ``threads`` is the object file of the packages' thread pool, or None if no kernel runs on the CPU.
     """
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: PLC0415  (after start_worker)
 
@@ -225,9 +239,9 @@ def build_candidate(mod: Any, target: Any, library: str, threads: str | None) ->
 
 
 def build_library(mod: Any, target: Any, library: str, threads: str | None) -> str:
-    """Compile a module as it is into a shared library at the path ``library``; return the path.
+    """Compile a module without further passes into a shared library at the path ``library``. Return the path.
 
-    lld links for every machine alike, in 0.03 s.
+    lld links for all machines, in 0.03 s. ``threads`` is an object file to link, or None.
     """
     import tvm  # noqa: PLC0415  (after start_worker)
 
@@ -244,19 +258,20 @@ def build_library(mod: Any, target: Any, library: str, threads: str | None) -> s
 
 
 def _linker() -> list[str]:
-    """Return the command of the bundled lld; of this machine's own linker if a tuning bundle came without ziglang."""
+    """Return the command of the bundled lld, or of this machine's linker if ziglang is absent (in a tuning bundle)."""
     spec = importlib.util.find_spec("ziglang")
     return ["ld"] if spec is None or spec.origin is None else [str(Path(spec.origin).parent / "zig"), "ld.lld"]
 
 
-# Check that a scheduled function computes the same as its Task. TVM's search rarely makes one that does not.
+# Check that a scheduled function computes the same as its Task. TVM's search rarely makes a wrong schedule.
 
 
 def find_difference(mod: Any, workload: Any, target: Any) -> str | None:
-    """Run both functions on the same random inputs; return how their outputs differ, None if they agree.
+    """Run both functions on the same random inputs. Return how their outputs differ, or None if they agree.
 
-    This runs in a worker process. The workload is compiled without any schedule; if the schedule wants weights in
-    another order, they are reordered on the way in. A function that cannot be run raises.
+    ``mod`` is the scheduled function, and ``workload`` is the same function without a schedule. This runs in a worker
+    process. If the schedule needs weights in another order, the scheduled function reorders them first. Raises an error
+    if a function cannot run.
     """
     import tvm  # noqa: PLC0415  (after start_worker)
 
@@ -274,5 +289,5 @@ def find_difference(mod: Any, workload: Any, target: Any) -> str | None:
 
 
 def list_arguments(workload: Any) -> tuple[Argument, ...]:
-    """Return the arguments of a Task's function, inputs and outputs."""
+    """Return the (dtype, shape) of each argument of a Task's function: inputs and outputs."""
     return tuple((str(each.dtype), tuple(int(extent) for extent in each.shape)) for each in workload["main"].params)

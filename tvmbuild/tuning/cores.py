@@ -1,4 +1,4 @@
-"""The split of the cores into timing and building: nothing else runs on a core that times."""
+"""The split of the cores into timing and building cores. No other program part runs on a core that times."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Cores:
-    """``timing`` cores run the target's threads, ``building`` cores search and build. Disjoint if cores allow."""
+    """The ``timing`` cores, which run candidates, and the ``building`` cores, which search and build.
+
+    They are disjoint if there are enough cores.
+    """
 
     timing: tuple[int, ...]
     building: tuple[int, ...]
 
     @property
     def overlap(self) -> bool:
-        """Return whether the next batch is built while this one is timed; otherwise one waits for the other."""
+        """Whether the next batch is built while this batch is timed, because no core does both."""
         return not set(self.timing) & set(self.building)
 
 
 def share_cores(threads: int, siblings: Callable[[int], frozenset[int]] | None = None) -> Cores:
-    """Split this process's cores for a target with that many ``threads``.
+    """Split this process's cores into timing and building cores for a target with that many ``threads``.
 
-    The first cores time, because TVM's runtime binds its threads there. ``siblings`` names the hardware threads that
-    share a core; timing and building never share one.
+    The first cores time, because TVM's runtime binds its threads to them. ``siblings`` returns the hardware threads
+    that share a core; timing and building never share a core. If no core is left for building, or the process may not
+    use the first cores, all cores do both.
     """
     cores = tuple(sorted(os.sched_getaffinity(0)))
     timing = cores[:threads]
@@ -37,7 +41,7 @@ def share_cores(threads: int, siblings: Callable[[int], frozenset[int]] | None =
 
 
 def all_cores() -> Cores:
-    """Return this process's cores, all as builders: another machine times."""
+    """Return a split with all of this process's cores as builders, for candidates that are timed elsewhere."""
     return Cores((), tuple(sorted(os.sched_getaffinity(0))))
 
 

@@ -1,7 +1,7 @@
-"""A cost model for MetaSchedule: xgboost on its per-store features, with some rounds added after each batch.
+"""A cost model for MetaSchedule: xgboost on per-store features, with some rounds added after each batch.
 
 TVM's own XGBModel trains up to 10,000 rounds, predicts at random until it has seen 100 candidates, and ignores
-`tree_method`; the features and the sum-over-stores objective are TVM's.
+`tree_method`. The features and the sum-over-stores objective come from TVM.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from tvm.s_tir.meta_schedule.utils import shash2hex
 
 ROUNDS = 50
 MORE = 10
-"""The rounds that a batch adds. Over 20 batches of 10 convolutions this was as good as training anew, in a third of
-the time.
+"""The rounds that are added after a batch. Over 20 batches of 10 convolutions this was as good as training anew, in a
+third of the time.
 """
 GROWN = 1.5
-"""The model is trained anew when there are this many times the candidates of the first rounds, to bound its growth."""
+"""The model is trained anew when the number of candidates has grown by this factor, to bound the number of rounds."""
 WARM_UP = 32
-"""The number of candidates measured before predictions are trusted."""
+"""The number of measured candidates before predictions are trusted."""
 
 
 class Trees:
-    """Boosted trees that score candidates in [0, 1]: the fastest known time of the Task divided by the candidate's."""
+    """Boosted trees that score candidates in [0, 1].
+
+    A score is the fastest known time of the Task divided by the candidate's time.
+    """
 
     def __init__(self, threads: int, seed: int) -> None:
         self._config = XGBConfig(nthread=threads, seed=seed).to_dict()
@@ -40,18 +43,19 @@ class Trees:
 
     @property
     def trained(self) -> bool:
-        """Return whether enough was learned to predict."""
+        """Whether the model has learned enough to predict."""
         return self._booster is not None
 
     @property
     def rounds(self) -> int:
-        """The number of trees."""
+        """The number of boosting rounds in the model, 0 before it is trained."""
         return self._booster.num_boosted_rounds() if self.trained else 0
 
     def learn(self, task: str, features: Sequence[np.ndarray], seconds: Sequence[float]) -> None:
-        """Learn from candidates of a Task: the features of each one's stores, and its time.
+        """Learn from measured candidates of the Task that ``task`` identifies.
 
-        Features have the shape (stores, features) and may be empty; a time is in seconds, infinity for a failure.
+        The features of a candidate have the shape (stores, features). A candidate without stores is ignored. A time is
+        in seconds, or infinity for a failed candidate.
         """
         usable = [pair for pair in zip(features, seconds, strict=True) if len(pair[0])]
         self._features.setdefault(task, []).extend(feature for feature, _ in usable)
@@ -73,7 +77,7 @@ class Trees:
         )
 
     def predict(self, features: Sequence[np.ndarray]) -> np.ndarray:
-        """Return one score for each candidate; higher is faster."""
+        """Return one score for each candidate. A higher score means faster. The model must be trained."""
         data = PackSum(xs=list(features), ys=None)
         scores: np.ndarray = data.predict_with_score(self._booster.predict(data.dmatrix))
         return scores.astype("float64")
@@ -81,7 +85,7 @@ class Trees:
 
 @derived_object
 class BoostedTrees(PyCostModel):  # type: ignore[misc]
-    """The trees behind MetaSchedule's interface of a cost model."""
+    """The trees as an implementation of MetaSchedule's interface of a cost model."""
 
     def __init__(self, threads: int, seed: int) -> None:
         super().__init__()
@@ -90,15 +94,15 @@ class BoostedTrees(PyCostModel):  # type: ignore[misc]
         self.trees = Trees(threads, seed)
 
     def load(self, path: str) -> None:
-        """Do nothing: a model lives as long as one tune step."""
+        """Raise NotImplementedError, because a model lives only as long as one tune step."""
         raise NotImplementedError(path)
 
     def save(self, path: str) -> None:
-        """Do nothing: a model lives as long as one tune step."""
+        """Raise NotImplementedError, because a model lives only as long as one tune step."""
         raise NotImplementedError(path)
 
     def update(self, context: Any, candidates: list[Any], results: list[Any]) -> None:
-        """Learn from a measured batch."""
+        """Learn from the ``results`` of measured ``candidates``."""
         seconds = [
             float(np.median([float(value) for value in result.run_secs])) if result.run_secs else np.inf
             for result in results
@@ -106,7 +110,10 @@ class BoostedTrees(PyCostModel):  # type: ignore[misc]
         self.trees.learn(shash2hex(context.mod), self._extract(context, candidates), seconds)
 
     def predict(self, context: Any, candidates: list[Any]) -> np.ndarray:
-        """Return one score for each candidate, higher is faster; scores are random until enough was measured."""
+        """Return one score for each candidate. A higher score means faster.
+
+        Scores are random until enough candidates were measured.
+        """
         if not self.trees.trained:
             return self.random.uniform(size=len(candidates))
         return self.trees.predict(self._extract(context, candidates))

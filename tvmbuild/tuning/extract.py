@@ -1,4 +1,7 @@
-"""The first phase of tuning: lower the model and extract its Tasks, for every algorithm if none is chosen."""
+"""The first phase of tuning: lower the model and extract its Tasks.
+
+If algorithms of convolutions have still to be chosen, the Tasks of every permitted algorithm are extracted.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,13 @@ from tvmbuild.tuning.job import Job
 
 @dataclass(frozen=True)
 class AlgorithmCandidates:
-    """Every way to compute a model's convolutions, by algorithm, the direct one first."""
+    """The model lowered once with each permitted algorithm for its convolutions. The direct algorithm is first."""
 
     lowered: Mapping[str, Lowered]
     tasks: tuple[Task, ...]
-    """The Tasks that compute the convolutions in any of these ways."""
+    """The Tasks that compute the convolutions with any of these algorithms."""
     involved: Mapping[str, Mapping[str, tuple[str, ...]]]
-    """Algorithm → convolution's signature → keys of its Tasks."""
+    """Algorithm → signature of the convolution → keys of the Tasks that compute it."""
 
 
 @dataclass(frozen=True)
@@ -45,27 +48,33 @@ class Extracted:
     lowered: Lowered
     tasks: tuple[Task, ...]
     graph: Graph | None
-    """The convolutions to choose algorithms for; None if there are none."""
+    """The convolutions to choose algorithms for, or None if there are none."""
     algorithms: FrozenMap[str, str] = FrozenMap()
-    """The chosen algorithms that ``lowered`` follows, by the convolution's signature; an absent one is direct."""
+    """Signature of a convolution → algorithm with which ``lowered`` computes it. An absent convolution is direct."""
     candidates: AlgorithmCandidates | None = None
-    """The ways to compare if the fastest has still to be measured."""
+    """The lowered models to compare, or None if no algorithm has still to be chosen."""
 
     def agenda(self, done: frozenset[str]) -> Agenda:
-        """Return the search of its Tasks; ``done`` are the keys that this run has searched."""
+        """Return the agenda of a search of the model's Tasks. ``done`` are the keys that this run has searched."""
         return Agenda(self.tasks, self.target, done)
 
     def agenda_of(self, candidates: AlgorithmCandidates) -> Agenda:
-        """Return the search of the Tasks of all ways and of the rest of the model.
+        """Return the agenda of a search of the Tasks of all algorithms and of the rest of the model.
 
-        All are searched at once: after an interruption, no Task lacks a record because a choice was made first.
+        All are searched at once. If the algorithms were measured first, an interruption could leave the rest without
+        records.
         """
         every = {task.key: task for task in (*self.tasks, *candidates.tasks)}
         return Agenda(tuple(every.values()), self.target, one_model=False)
 
 
 def extract(job: Job, model: Path) -> Extracted:
-    """Return the ONNX model's Tasks: by its choices, measured or by rule, or direct if it has ``candidates``."""
+    """Lower the ONNX file ``model`` and return it with its Tasks.
+
+    If the algorithms of its convolutions have still to be measured, the model is lowered directly and ``candidates``
+    holds it lowered with each permitted algorithm. Otherwise it is lowered with the measured choices, or with the
+    choices of the rules for convolutions that were not measured.
+    """
     resolved = job.resolved
     pinned = PackageTarget(job.target, job.kind, resolved.attributes, resolved.host, precision=job.precision)
     target = make_target(pinned)
@@ -85,7 +94,10 @@ def extract(job: Job, model: Path) -> Extracted:
 
 
 def lower_by(extracted: Extracted, algorithms: FrozenMap[str, str]) -> Extracted:
-    """Return the model lowered with these algorithms, by the convolutions' signatures; no choice is left open."""
+    """Return the model lowered with these algorithms, without ``candidates``.
+
+    ``algorithms`` maps the signature of a convolution to its algorithm.
+    """
     if not algorithms:
         return replace(extracted, candidates=None)
     with device_lock("local", exclusive=False):
@@ -94,7 +106,10 @@ def lower_by(extracted: Extracted, algorithms: FrozenMap[str, str]) -> Extracted
 
 
 def _find_graph(direct: Lowered, tasks: Sequence[Task], target: tvm.target.Target) -> Graph | None:
-    """Return the convolutions to choose algorithms for, None if there are none; ``direct`` is lowered without any."""
+    """Return the convolutions to choose algorithms for, or None if there are none.
+
+    ``direct`` is the model lowered without algorithms, and ``tasks`` are its Tasks.
+    """
     if not direct.convolutions:
         return None
     keys = ((task.key, task.weight) for task in tasks)
@@ -103,7 +118,7 @@ def _find_graph(direct: Lowered, tasks: Sequence[Task], target: tvm.target.Targe
 
 
 def _lower_candidates(direct: Extracted, graph: Graph, allowed: Sequence[str]) -> AlgorithmCandidates:
-    """Lower the model with every ``allowed`` algorithm."""
+    """Lower the model once with each ``allowed`` algorithm."""
     lowered = {DIRECT: direct.lowered}
     with device_lock("local", exclusive=False):
         for name in allowed:

@@ -26,17 +26,19 @@ class Job:
     device: DeviceSpec
     options: TuneOptions
     layout: Layout
-    """The layout of the project that holds the records."""
+    """The paths of the project that holds the records."""
     measured_on: str | None = None
-    """The device class whose records are to win; None: the first class that has any."""
+    """The device class whose records are elected. If it is None or has no record, the first class with records in
+    alphabetical order is used.
+    """
     precision: Precision = "fp32"
     threads: int = 1
-    """The number of threads of a candidate that is timed."""
+    """The number of threads with which a candidate is timed."""
     mode: TuneMode = "missing"
     rules: int = FIRST_RULES
-    """The version of the rules that schedule without a search."""
+    """The version of the rules that schedule a Task without a search."""
     deadline: float = math.inf
-    """The time of the monotonic clock at which searches stop proposing."""
+    """The time of the monotonic clock, in seconds, after which searches propose no more candidates."""
 
     @property
     def kind(self) -> str:
@@ -50,18 +52,18 @@ class Job:
 
     @property
     def target_text(self) -> str:
-        """The resolved target as record files spell it."""
+        """The resolved target as canonical JSON text, as in record files."""
         return canonical_json(self.resolved.to_json())
 
     @property
     def may_search(self) -> bool:
-        """Return whether the mode allows measuring and the device can be timed."""
+        """Whether the mode allows measuring and the device can time candidates."""
         return self.mode != "never" and self.device.is_timed
 
     def journal(self, key: str) -> Path:
-        """Return the path of the journal of a Task's search."""
+        """Return the path of the journal of an unfinished search. ``key`` is the key of its Task."""
         return self.layout.journal(self.target, key)
 
     def course(self, key: str) -> Path:
-        """Return the path of the course, which remains of that journal when the search is over."""
+        """Return the path of the course, which remains of the journal when the search is over."""
         return self.layout.course(self.target, key)

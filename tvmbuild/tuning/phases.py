@@ -18,12 +18,12 @@ from tvmbuild.tuning.record_book import RecordBook
 from tvmbuild.tuning.search import Searched, search
 from tvmbuild.tuning.verify import verify, verify_winners
 
-# The last phase: the winner of each Task.
+# The last phase: the election of the fastest record of each Task.
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of a job: the compiled model, its measurements, and the schedules of its Tasks."""
+    """The result of a job: the lowered model, its measurements, and the elected schedules of its Tasks."""
 
     extracted: Extracted
     searched: Searched
@@ -31,10 +31,10 @@ class Tuned:
 
 
 def tune(job: Job, model: Path) -> Tuned:
-    """Tune an ONNX model: add to its Tasks' records and elect the fastest.
+    """Tune an ONNX model: search its Tasks, add the results to their records, and elect the fastest records.
 
     If the algorithms of its convolutions have still to be measured, the Tasks of all algorithms are searched together
-    with the rest, and then the Tasks that the chosen algorithms still lack.
+    with the other Tasks. A second search then measures the Tasks that the chosen algorithms still lack.
     """
     book, extracted, searched = RecordBook(job), extract(job, model), Searched()
     if extracted.candidates is not None:
@@ -44,16 +44,17 @@ def tune(job: Job, model: Path) -> Tuned:
     return Tuned(extracted, searched, elect(job, book, extracted, searched))
 
 
-# The choosing phase: the fastest of the ways to compute a convolution, after all were measured.
+# The choosing phase: the fastest algorithm of each convolution, after all algorithms were measured.
 
 
 def choose(job: Job, book: RecordBook, extracted: Extracted) -> Extracted:
-    """Write the choices file, and return the model computed by these choices; unchanged if nothing is open.
+    """Write the choices file and return the model lowered with the fastest algorithms.
 
-    The time of an algorithm is the sum of its Tasks' best times on this machine, plus the time to read the weights from
-    memory. For the direct algorithm that is the direct Task with all that is fused to it; for the others it is the two
-    transforms, the second with the same operators fused to it, and the products. A convolution whose times are missing
-    (``ops`` leaves its Tasks out) is computed directly.
+    If no algorithm has to be chosen, return ``extracted`` unchanged. The time of an algorithm is the sum of its Tasks'
+    best times on this machine, plus the time to read the weights from memory. For each convolution, the direct
+    algorithm has one Task, which includes the fused operators. The others have an input transform, the products, and an
+    output transform, which includes the fused operators. A convolution is computed directly if its times are missing
+    because ``ops`` leaves its Tasks out.
     """
     candidates, graph = extracted.candidates, extracted.graph
     if candidates is None or graph is None:
@@ -69,7 +70,7 @@ def choose(job: Job, book: RecordBook, extracted: Extracted) -> Extracted:
 
 
 def _time_candidates(book: RecordBook, candidates: AlgorithmCandidates, graph: Graph) -> dict[str, dict[str, float]]:
-    """Return signature → algorithm → seconds, of the algorithms that have a time."""
+    """Return signature → algorithm → seconds, for the algorithms whose Tasks all have a time."""
     best = _best_seconds(book, (task.key for task in candidates.tasks))
     times = sum_times(candidates.involved, best, graph.convolutions)
     for name, lowered in candidates.lowered.items():
@@ -86,15 +87,18 @@ def _best_seconds(book: RecordBook, keys: Iterable[str]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Elected:
-    """The winners, and the records that could not win."""
+    """The Schedule of the elected records, and the records that cannot be elected."""
 
     schedule: Schedule
     quarantined: list[dict[str, str]]
-    """The quarantined records as `tune.json` lists them."""
+    """The quarantined records, in the form of `tune.json`."""
 
 
 def elect(job: Job, book: RecordBook, extracted: Extracted, searched: Searched) -> Elected:
-    """Return the winners, each replayed here; of the searched Tasks, remove the records that failed."""
+    """Return the fastest record of each Task, after it has replayed here.
+
+    Records that failed are removed from the files of the searched Tasks.
+    """
     tasks = extracted.tasks
     with device_lock("local", exclusive=False):
         schedule = elect_all(verify_winners(job, book, tasks), job.measured_on)

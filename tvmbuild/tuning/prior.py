@@ -1,7 +1,7 @@
-"""Prior knowledge of other Tasks from the store, taught to the cost model before the first batch.
+"""Prior knowledge: records of other Tasks that the cost model learns from before the first batch.
 
 A record file holds a Task's best schedules and no bad ones. Random candidates of the same Task stand in for bad ones:
-the model learns how the winning schedules differ from them.
+the model learns how the best schedules differ from them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,24 @@ from tvmbuild.tuning.space import generate_space, make_space
 RANDOM = 8
 """The number of random candidates for each Task."""
 RANDOM_SCORE = 0.25
-"""The expected speed of a random candidate, as a share of the best's: the median that searches of convolutions saw."""
+"""The assumed speed of a random candidate as a fraction of the best record's speed: the median over searches of
+convolutions.
+"""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A Task that was searched before, with its best records and their times."""
+    """A Task that was searched before: its module, and its best records with their times."""
 
     mod: tvm.ir.IRModule
     records: tuple[TuningRecord, ...]
 
 
 def teach(cost_model: Any, examples: Iterable[Example], target: tvm.target.Target, threads: int) -> int:
-    """Teach ``cost_model`` the examples; return how many candidates it saw."""
+    """Teach ``cost_model`` the examples. Return the number of candidates that it has seen.
+
+    ``threads`` is the number of threads that draw random candidates.
+    """
     seen = 0
     for example in examples:
         context = _context(example, target, threads)

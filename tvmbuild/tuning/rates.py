@@ -1,6 +1,6 @@
 """The time that searching a Task takes on this machine. This module imports no tvm.
 
-A search writes its times to `build/tuning-rates.json`. Before the first search, the rates of a usual core hold.
+Each search adds its times to `build/tuning-rates.json`. Before the first search, the rates of a usual core are assumed.
 """
 
 from __future__ import annotations
@@ -32,27 +32,31 @@ USUAL = {
     "min": 0.3,
     "winograd": 0.2,
 }
-"""The core seconds of one wanted trial of a CPU's Task, by the most expensive word of its name.
+"""The core seconds for each wanted candidate of a CPU's Task, by the most expensive word of the Task's name.
 
-The source is `docs/notebook/by-hand.md` ("Minutes of tuning"). A Task that runs out of candidates early takes less for
-each.
+The source is `docs/notebook/by-hand.md` ("Minutes of tuning"). A Task that runs out of candidates early takes less time
+for each.
 """
 OTHERS = 0.08
-"""The core seconds of a trial of Tasks that only move or change single elements: they have few candidates."""
+"""The core seconds for each wanted candidate of all other Tasks. They only move or change single elements and have few
+candidates.
+"""
 TIMING = 0.03
-"""The seconds of timing a candidate, which more cores do not shorten."""
+"""The seconds of timing one candidate, which more cores do not shorten."""
 LOOP_S = 0.0107
-"""The time of `_measure_slowness`'s loop on the machine of USUAL, in seconds."""
+"""The seconds that `_time_loop` takes on the machine where USUAL was measured."""
 MEASURED_SPREAD, USUAL_SPREAD = 1.5, 2.0
-"""The factors by which a time may be shorter or longer than estimated."""
+"""The factors by which a time may be shorter or longer than its estimate, from measurements and from USUAL."""
 _MOST = 10**9
 MAX_TRIALS = 5000
-"""If more trials than this are known, they are halved before a search is added, so that older searches count less."""
+"""If more trials than this are known for a word, they are halved before a search is added, so that older searches count
+less.
+"""
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """The range of a time that is not known exactly."""
+    """The range, in seconds, of a time that is not known exactly."""
 
     low: float = 0.0
     high: float = 0.0
@@ -61,12 +65,12 @@ class Seconds:
         return Seconds(self.low + other.low, self.high + other.high)
 
     def at_most(self, limit: float) -> Seconds:
-        """Return the time of work that is stopped after ``limit``."""
+        """Return the range of the time of work that is stopped after ``limit`` seconds."""
         return Seconds(min(self.low, limit), min(self.high, limit))
 
     @property
     def middle(self) -> float:
-        """The geometric mean of both ends."""
+        """The geometric mean of both ends, in seconds."""
         return math.sqrt(self.low * self.high)
 
 
@@ -74,7 +78,7 @@ NO_TIME = Seconds()
 
 
 def add_seconds(parts: Iterable[Seconds | None]) -> Seconds | None:
-    """Return the sum; None if a part is not known."""
+    """Return the sum of the ranges, or None if one of them is None (unknown)."""
     total = NO_TIME
     for part in parts:
         if part is None:
@@ -85,7 +89,7 @@ def add_seconds(parts: Iterable[Seconds | None]) -> Seconds | None:
 
 @dataclass(frozen=True)
 class Spent:
-    """The cost of searching one kind of Task: the trials that were wanted, and wall seconds."""
+    """The cost of searching one kind of Task: the number of wanted trials, and the wall seconds."""
 
     trials: int = 0
     seconds: float = 0.0
@@ -99,11 +103,11 @@ class Rates:
     """The cost of this machine's searches for one kind of target, by the most expensive word of a Task's name."""
 
     usual: Mapping[str, float] = field(default_factory=dict)
-    """The wall seconds of a trial before anything was measured; empty if unknown."""
+    """The assumed wall seconds of a trial, for words that were not measured enough. Empty if they are unknown."""
     spent: Mapping[str, Spent] = field(default_factory=dict)
 
     def estimate(self, name: str, trials: int) -> Seconds | None:
-        """Return the time of a Task of that name with that many trials; None without any history."""
+        """Return the expected time of searching a Task of that name, or None if no rate is known."""
         word = find_word(name)
         known = self.spent.get(word)
         if known is not None and known.trials >= trials / 2:
@@ -117,7 +121,7 @@ class Rates:
 
 
 class TimedTarget(Protocol):
-    """The facts that decide where candidates are timed: a tune step's options, or a Job."""
+    """The facts that decide where candidates are timed. TuneStep and Job provide them."""
 
     @property
     def kind(self) -> str:
@@ -125,11 +129,15 @@ class TimedTarget(Protocol):
 
     @property
     def device(self) -> DeviceSpec:
-        """The device of the candidates."""
+        """The device that times the candidates."""
 
 
 def read_rates(layout: Layout, options: TimedTarget, cores: int) -> Rates:
-    """Return the rates of the target's kind, where its candidates are timed; ``cores`` of this machine build them."""
+    """Return the rates of searches for the target's kind at the place where its candidates are timed.
+
+    ``cores`` of this machine build candidates. If this machine times them but has measured nothing yet, a short loop
+    estimates its speed.
+    """
     spent = _read(layout.tuning_rates).get(place_of(options), {})
     if not _is_usual(options):
         return Rates(spent=spent)
@@ -140,7 +148,10 @@ def read_rates(layout: Layout, options: TimedTarget, cores: int) -> Rates:
 
 
 def add_rates(layout: Layout, options: TimedTarget, spent: Mapping[str, Spent]) -> None:
-    """Record the cost of a search, by `find_word` of its Tasks' names."""
+    """Add the cost of a search to the recorded rates. The keys of ``spent`` are `find_word` of the Tasks' names.
+
+    Raises OSError if the file cannot be written.
+    """
     known, where = _read(layout.tuning_rates), place_of(options)
     here = dict(known.get(where, {}))
     for word, each in spent.items():
@@ -156,7 +167,10 @@ def add_rates(layout: Layout, options: TimedTarget, spent: Mapping[str, Spent]) 
 
 
 def find_word(name: str) -> str:
-    """Return the most expensive word of a Task's name: `conv2d` of `pad_conv2d_add_relu`; empty if none is in USUAL."""
+    """Return the most expensive word of a Task's name, or an empty string if USUAL has none of its words.
+
+    The word of `pad_conv2d_add_relu` is `conv2d`.
+    """
     return max((word for word in name.split("_") if word in USUAL), key=USUAL.__getitem__, default="")
 
 
@@ -165,7 +179,7 @@ def _is_usual(options: TimedTarget) -> bool:
 
 
 def place_of(options: TimedTarget) -> str:
-    """Return the name of the place where a target's candidates are timed; its searches share their rates."""
+    """Return the name of the place where a target's candidates are timed. All searches there share their rates."""
     return device_kind(options.device).name_place(options.device, options.kind)
 
 
@@ -174,7 +188,7 @@ def _spread(seconds: float, factor: float) -> Seconds:
 
 
 def _measure_slowness() -> float:
-    """Return how many times longer a short arithmetic loop takes here than on the machine of USUAL."""
+    """Return the time of a short arithmetic loop here, relative to the machine where USUAL was measured."""
     return min(_time_loop() for _ in range(3)) / LOOP_S
 
 
@@ -186,7 +200,7 @@ def _time_loop() -> float:
 
 
 def _read(path: Path) -> dict[str, dict[str, Spent]]:
-    """Return the file's rates; empty if the file makes no sense, because a price estimate must not fail."""
+    """Return place → word → cost from the file, or an empty dict for an invalid file, as an estimate must not fail."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         rates = data["rates"] if data["format"] == FORMAT else {}

@@ -1,4 +1,4 @@
-"""A run's record files: the usable records, the results of searches, and the times when these are written."""
+"""The record files of a run: their usable records, and when the results of searches are written to them."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from tvmbuild.tuning.task_search import TaskSearch
 
 @dataclass
 class _Open:
-    """A Task's file while the Task is searched."""
+    """A Task's record file while the Task is searched."""
 
     file: TaskFile
     on_disk: TaskFile
     """The file as it was last read or written."""
     counted: int
-    """The number of this machine's candidates, including the unfinished batch."""
+    """The number of candidates that this device class has measured, including the unfinished batch."""
     trusted: set[str] = field(default_factory=set)
-    """The traces that have replayed here or were measured."""
+    """The traces that have replayed or were measured here."""
     fresh: list[Record] = field(default_factory=list)
     """The records that the unfinished batch has found."""
 
 
 class RecordBook:
-    """The record files of a job's Tasks; each is read once, and again after another process has written it.
+    """The record files of a job's Tasks. Each is read once, and again after another process has written it.
 
     Every change is on disk when the method returns.
     """
@@ -56,38 +56,38 @@ class RecordBook:
 
     @cached_property
     def device_class(self) -> str:
-        """The device class that is measured on; finding it may require a query to the device."""
+        """The device class that times candidates. Finding it may require a query to the device."""
         return device_kind(self._job.device).find_device_class(self._job.device, self._job.kind, self._job.measured_on)
 
     def lags(self, file: TaskFile) -> bool:
-        """Return whether this device searched the file's Task under an older version of the rules."""
+        """Return whether this device class has searched the file's Task, but only under older versions of the rules."""
         lagging = file.list_lagging(self._job.rules)
         return bool(lagging) and self.device_class in lagging  # the device is queried last, because it may be a board
 
     # Reading.
 
     def files(self, keys: Iterable[str]) -> dict[str, TaskFile]:
-        """Return Task key → the usable records of its file, sorted, for the Tasks that have such a file."""
+        """Return Task key → usable part of its record file, sorted by key. Tasks without a usable file are omitted."""
         return read_applicable_files(self._job.records, keys, self._job.resolved, self._reader.read)
 
     def file(self, key: str) -> TaskFile | None:
-        """Return the usable records of the Task's file; None if it has none."""
+        """Return the usable part of the Task's record file, or None if there is no usable file."""
         return read_applicable(self._job.records, key, self._job.resolved, self._reader.read)
 
     def new_file(self, task: Task, workload: str) -> TaskFile:
-        """Return an empty file for a Task that has none."""
+        """Return an empty record file for a Task that has none. ``workload`` is its workload as JSON text."""
         return TaskFile(task.key, task.name, workload, self._job.target_text, version("apache-tvm"))
 
     def list_foreign(self, file: TaskFile) -> tuple[Record, ...]:
-        """Return schedules of the file's Task that others have found; they are not checked yet."""
+        """Return schedules that other machines or targets have found for the file's Task. They are not verified yet."""
         return seeds.list_foreign(self._job.layout, file, self.device_class, self._reader.read)
 
     def keep_damaged(self, keys: Iterable[str]) -> dict[str, str]:
-        """Move damaged files into quarantine with their bytes; return Task key → the damage."""
+        """Quarantine damaged record files, with a copy of their bytes. Return Task key → damage."""
         return quarantine.keep_damaged(self._job.records, keys, self._job.target_text, self._reader.read)
 
     def list_quarantined(self, tasks: Iterable[Task]) -> list[dict[str, str]]:
-        """Return the quarantined records of the Tasks' files, for `tune.json`."""
+        """Return the quarantined records that the Tasks' files hold, in the form of `tune.json`."""
         return [
             {"key": task.key, "name": task.name, "of": fault.of, "reason": fault.reason}
             for task in tasks
@@ -95,7 +95,7 @@ class RecordBook:
         ]
 
     def drop_failed(self, searched: Iterable[Task]) -> None:
-        """Remove quarantined records from the searched Tasks' files: freshly measured, they would be measured again."""
+        """Remove quarantined records from the record files of the searched Tasks."""
         for task in searched:
             path = record_path(self._job.records, task.key)
             file = self._reader.read(path)
@@ -108,9 +108,9 @@ class RecordBook:
     # Writing during a search.
 
     def open(self, task: Task) -> TaskFile:
-        """Return the Task's file with the journal of an interrupted search taken in; a new file if there is none.
+        """Return the Task's record file, with the journal of an interrupted search added.
 
-        The file belongs to this search until `close`.
+        Without a file, a new one is returned. The file belongs to this search until `close`.
         """
         if task.key not in self._open:
             on_disk, file = self._take_up(task)
@@ -119,17 +119,23 @@ class RecordBook:
         return self._open[task.key].file
 
     def best_here(self, task: Task) -> tuple[Record, ...]:
-        """Return this machine's records of the Task, the fastest first."""
+        """Return the records of the Task that this machine's device class has measured, the fastest first."""
         known = self._open.get(task.key)
         return (known.file if known else self._take_up(task)[1]).best_on(self.device_class)
 
     def best_trusted(self, task: Task) -> tuple[Record, ...]:
-        """Return an open Task's trusted records; records that came from elsewhere meanwhile have not replayed here."""
+        """Return the records of `best_here` whose traces have replayed or were measured here. The Task must be open.
+
+        Records that other processes add during the search are left out, because they have not replayed here.
+        """
         trusted = self._open[task.key].trusted
         return tuple(record for record in self.best_here(task) if record.trace in trusted)
 
     def journal(self, search: TaskSearch, candidate: Any, timed: Timed) -> None:
-        """Write one measured candidate to the journal; it enters the record file with its batch."""
+        """Append one measured candidate to the journal. It enters the record file with its batch.
+
+        Raises TvmbuildError if the journal cannot be written.
+        """
         known, record = self._open[search.task.key], None
         if timed.samples:
             trace, seconds = dump_trace(search.record(candidate, timed)), _rounded(timed.seconds)
@@ -141,7 +147,7 @@ class RecordBook:
         append_entry(self._job.journal(search.task.key), entry)
 
     def add(self, batch: Batch) -> None:
-        """Write a batch's journaled measurements to its Task's record file."""
+        """Write a batch's journaled measurements to the record file of its Task."""
         key = batch.search.task.key
         known = self._open[key]
         found, known.fresh = tuple(known.fresh), []
@@ -149,11 +155,11 @@ class RecordBook:
         self._publish(key, self._with_rules(file, batch.search))
 
     def close(self, search: TaskSearch, times: Mapping[Record, float | None], *, some_were_wrong: bool = False) -> None:
-        """Write the best records' times, measured again, and how the search ended; keep the course of its journal.
+        """Write the new times of the best records and how the search ended. Replace its journal by a course.
 
-        None as a time means that the record did not run again or computes wrong numbers; its lucky first time must not
-        win. If none of several ran, raise TvmbuildError: the machine is at fault, and the journal stays for the next
-        run.
+        A time of None means that the record did not run again or computes wrong outputs, so its first time must not
+        win. Raises TvmbuildError if none of several records ran, unless ``some_were_wrong``: the machine is then at
+        fault, and the journal stays for the next run.
         """
         key = search.task.key
         failed = {record.trace for record, seconds in times.items() if seconds is None}
@@ -182,17 +188,17 @@ class RecordBook:
         return file.with_rules(self.device_class, self._job.rules) if search.has_rules else file
 
     def _take_up(self, task: Task) -> tuple[TaskFile, TaskFile]:
-        """Return the Task's file as it is on disk, and with its journal taken in; a new file if there is none."""
+        """Return the Task's record file as it is on disk, and with its journal added. Without a file, both are new."""
         remove_leftovers(record_path(self._job.records, task.key))
         file = self.file(task.key) or self.new_file(task, dump_workload(task.mod))
         return file, absorb(file, read_entries(self._job.journal(task.key)))
 
     def _take_in(self, key: str) -> TaskFile:
-        """Return the file, merged with changes that others (a git pull, a merge) wrote since we last did."""
+        """Return the open file, merged with changes that others (a git pull, a merge) have written to disk since."""
         known, there = self._open[key], self.file(key)
         if there is None or there == known.on_disk:
             return known.file
-        # The search keeps its names of the blocks.
+        # The search keeps its own block names.
         theirs = replace(there, workload=known.file.workload, records=records_for(known.file.workload, there))
         return merge_files(theirs, known.file)
 
@@ -202,5 +208,5 @@ class RecordBook:
 
 
 def _rounded(seconds: float) -> float:
-    """Round to four digits: a timing is no more exact, and git diffs stay readable."""
+    """Round a time to four digits, because a timing is no more exact and git diffs stay readable."""
     return float(f"{seconds:.4g}")

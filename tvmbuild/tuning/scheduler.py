@@ -1,4 +1,4 @@
-"""The choice of the next Task to search: where a batch is expected to shorten the model most for its price.
+"""The choice of the next Task to search: the one with the largest expected gain of latency for its price.
 
 This is pure arithmetic without tvm, after the gradient scheduler of Ansor (Zheng et al., OSDI 2020, section 6).
 """
@@ -10,31 +10,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 NOTEWORTHY = 0.99
-"""A time below this share of the best so far is an improvement; anything nearer is noise."""
+"""A time below this fraction of the last noteworthy time is an improvement. A smaller gain is noise."""
 FIRST_GAIN = 0.15
-"""The share of its time that a Task's second batch is expected to gain; the n-th gains 1/n of that share."""
+"""The fraction of its time that a Task's second batch is expected to gain. The n-th batch after the first is expected
+to gain 1/n of this fraction.
+"""
 
 
 @dataclass
 class Curve:
-    """The course of one Task's best time: seconds of a call, its ``weight`` in the model, the cost of its search."""
+    """The course of one Task's best time during its search.
+
+    ``weight`` is the number of calls in the model, ``best`` the best time of a call in seconds, ``measured`` the number
+    of candidates, and ``spent`` the seconds of searching.
+    """
 
     weight: int
     best: float = math.inf
     measured: int = 0
     stale: int = 0
-    """The number of candidates since the last noteworthy improvement."""
+    """The number of candidates measured since the last noteworthy improvement."""
     spent: float = 0.0
     bests: list[float] = field(default_factory=list)
     """The best time after each batch, in seconds."""
     mark: float = math.inf
-    """The best time at the last noteworthy improvement; many small improvements together make one."""
+    """The best time at the last noteworthy improvement, in seconds. Many small improvements together make a noteworthy
+    one.
+    """
 
     def __post_init__(self) -> None:
         self.mark = min(self.mark, self.best)
 
     def add(self, times: Sequence[float], seconds: float) -> None:
-        """Add a batch: the candidates' times (infinity for a failure) and the seconds that measuring them took."""
+        """Add a batch: the candidates' times in seconds (infinity for a failure), and the seconds that it took."""
         for time in times:
             self.measured += 1
             self.stale += 1
@@ -45,7 +53,7 @@ class Curve:
         self.spent += seconds
 
     def expected_gain(self) -> float:
-        """Return by how many seconds another batch is expected to shorten the model; infinity before the first."""
+        """Return the seconds by which another batch is expected to shorten the model, or infinity before the first."""
         if not self.bests:
             return math.inf
         if math.isinf(self.best):
@@ -57,21 +65,24 @@ class Curve:
         return self.weight * self.best * guess
 
     def gain_rate(self) -> float:
-        """Return the expected gain for each second of another batch."""
+        """Return the expected gain of another batch for each second that it takes, or infinity before the first."""
         gain = self.expected_gain()
         return gain if not self.bests else gain / max(1e-9, self.spent / len(self.bests))
 
 
 def choose(curves: Sequence[Curve]) -> int:
-    """Return the index of the curve with the highest gain rate; the first of equals.
+    """Return the index of the curve with the highest gain rate, or the first of equal ones.
 
-    A Task without a batch comes before all others: unsearched, it costs the model more than anything else.
+    A Task without a batch comes before all others, because an unsearched Task costs the model most.
     """
     return max(range(len(curves)), key=lambda index: (curves[index].gain_rate(), -index))
 
 
 def predict_latency(curves: Sequence[Curve], batches: int) -> float:
-    """Return the model's latency in seconds after ``batches`` more, each spent where it is expected to gain most."""
+    """Return the expected latency of the model, in seconds, after ``batches`` more batches.
+
+    Each batch goes to the Task with the largest expected gain. Tasks without a time are left out.
+    """
     known = [curve for curve in curves if math.isfinite(curve.best)]
     latency = sum(curve.weight * curve.best for curve in known)
     gains = sorted(

@@ -1,4 +1,4 @@
-"""The search phase: each measurement is journaled at once, each batch is written to its Task's record file."""
+"""The search phase. Each measurement is journaled at once, and each batch is written to its Task's record file."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tvmbuild.tuning.task_search import BATCH, Allowance, SearchSetup, TaskSearc
 
 @dataclass(frozen=True)
 class Searched:
-    """The measurements of this run."""
+    """The amount and the duration of this run's measurements."""
 
     measured: int = 0
     """The number of candidates measured."""
     phases: Mapping[str, float] = field(default_factory=dict)
-    """The seconds of each phase: teach, search, build, time, learn, elect."""
+    """Phase → seconds. The phases are teach, search, build, time, learn and elect."""
     seconds: float = 0.0
-    """The seconds of all phases, including the wait for the device."""
+    """The wall seconds of the search, including the wait for the device."""
     tasks: tuple[Task, ...] = ()
     """The Tasks that were searched."""
 
@@ -61,7 +61,10 @@ class Searched:
 
 
 def search(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
-    """Search the chosen Tasks, holding the device; the results are in the record files."""
+    """Search the chosen Tasks while holding the device, and write the results to the record files.
+
+    Raises TvmbuildError if this machine cannot build or time candidates.
+    """
     if not agenda.chosen:
         return Searched()
     start = time.monotonic()
@@ -113,7 +116,10 @@ def _measure(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
 
 @contextmanager
 def _rates_taken_down(job: Job, searches: Sequence[TaskSearch], start: float) -> Iterator[None]:
-    """Record how long the searches took since ``start``, for the next plan, even if they are interrupted."""
+    """Record how long the searches took since ``start``, even if they are interrupted.
+
+    ``start`` is a monotonic time. The next plan estimates its price from this.
+    """
     try:
         yield
     finally:
@@ -129,23 +135,23 @@ def _rates_taken_down(job: Job, searches: Sequence[TaskSearch], start: float) ->
 
 
 def _allow(job: Job, book: RecordBook, file: TaskFile, tasks: int) -> Allowance:
-    """Return how many candidates the Task of that file gets now, as one of that many ``tasks``."""
+    """Return how many candidates the file's Task gets in this run, if the search has that many ``tasks``."""
     done = 0
     if job.mode == "missing":
         if not needs_search(file, file.name, job.options, tasks):
             if book.lags(file):
                 return Allowance(RULE_TRIALS, RULE_TRIALS, only_rules=True)
-            return Allowance(0, 0)  # an interrupted search that is over: only its best are timed again
+            return Allowance(0, 0)  # an interrupted search that is over: only its best candidates are timed again
         done = file.most_searched
     share = wanted_trials(job.options, tasks)
     return Allowance(max(0, share - done), max(0, job.options.trials_per_task - done))
 
 
 def _time_best(pool: CandidatePool, book: RecordBook, search: TaskSearch) -> float:
-    """Time this machine's best again, including those of interrupted searches; return the seconds it took.
+    """Time this machine's best records of the Task again and close its file. Return the seconds that this took.
 
-    The best must compute the same as the Task: a wrong schedule of TVM's search is dropped, and the next one is
-    checked.
+    Records of interrupted searches are included. The outputs of the best record must agree with the Task: a wrong
+    schedule is dropped, and the next one is checked.
     """
     start, task = time.monotonic(), search.task
     best = load_known(book.best_trusted(task), task.mod, search.target)
@@ -160,7 +166,7 @@ def _time_best(pool: CandidatePool, book: RecordBook, search: TaskSearch) -> flo
 
 
 def _find_cores(job: Job) -> Cores:
-    """Return the timing and the building cores of this process; TvmbuildError if there are too few."""
+    """Return the timing and the building cores of this process. Raises TvmbuildError if there are too few."""
     if os.environ.get("TVM_NUM_THREADS") != str(job.threads):
         raise RuntimeError(f"TVM_NUM_THREADS must be {job.threads}: that many threads are what records will claim")
     if device_kind(job.device).frees_cores(job.kind):
@@ -175,10 +181,11 @@ def _find_cores(job: Job) -> Cores:
 
 
 def _report_errors(batch: Batch, kind: str = "llvm") -> None:
-    """Write the reasons for failed candidates to the step's log; TvmbuildError if a whole batch could not be built.
+    """Write the reasons for failed candidates to the step's log.
 
-    The machine is then at fault (a full disk, no linker); counted as searched, the Task would never get a record. If
-    TVM refuses to lower a Task, and on a GPU, the search goes on with the other Tasks.
+    Raises TvmbuildError if no candidate of the batch could be built, because the machine is then at fault (a full disk,
+    no linker). If the batch counted as searched, the Task would never get a record. The search goes on if TVM refuses
+    to lower the schedules, and on a GPU.
     """
     task = batch.search.task
     reasons = [error.strip().splitlines()[-1] for error in batch.errors]
@@ -198,7 +205,7 @@ def _report_errors(batch: Batch, kind: str = "llvm") -> None:
 
 
 class LiveLine:
-    """The live line of an agenda's searches."""
+    """The live progress line of an agenda's searches."""
 
     def __init__(self, agenda: Agenda, book: RecordBook, searches: Sequence[TaskSearch]) -> None:
         self._searches, self._one_model = searches, agenda.one_model
@@ -210,11 +217,11 @@ class LiveLine:
 
     @property
     def measured(self) -> int:
-        """The number of candidates measured."""
+        """The number of candidates measured so far."""
         return sum(search.curve.measured for search in self._searches)
 
     def show(self) -> None:
-        """Report the line."""
+        """Report the present progress line."""
         curves = [search.curve for search in self._searches]
         left = sum(max(0, each.allowance.share - each.proposed) for each in self._searches if not each.over)
         seconds = time.monotonic() - self._start

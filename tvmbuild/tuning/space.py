@@ -19,17 +19,18 @@ from tvmbuild.compiler.schedules.gpu import rules as gpu_schedules
 def make_space(target: tvm.target.Target) -> Any:
     """Return the space generator for a target's Tasks.
 
-    It is not `cuda-tensorcore`: of that space's candidates for float16 products with float32 sums three in four fail in
-    TVM 0.27, which lets buffers of both types share memory and then refuses that.
+    For a GPU it uses the rules `cuda`, not `cuda-tensorcore`. With the latter, three in four candidates for float16
+    products with float32 sums fail in TVM 0.27, which lets buffers of both types share memory and then refuses the
+    result.
     """
     kind = "cuda" if is_gpu(target) else "llvm"
     return PostOrderApply(sch_rules=kind, postprocs=kind, mutator_probs=kind)
 
 
 def generate_space(context: Any) -> list[s_tir.Schedule] | None:
-    """Return the schedules where the context's search begins; None if TVM's rules refuse the function.
+    """Return the schedules from which the context's search begins, or None if TVM's rules refuse the function.
 
-    They refuse attention, whose loops are written out, and may refuse other forms that they did not foresee.
+    They refuse attention, whose loops are written out, and may refuse other unforeseen forms.
     """
     try:
         return list(context.generate_design_space())
@@ -39,7 +40,10 @@ def generate_space(context: Any) -> list[s_tir.Schedule] | None:
 
 
 def list_known(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[MeasureCandidate]:
-    """Return at most ``limit`` schedules that need no search, so that a tuned Task is no slower than an untuned one."""
+    """Return at most ``limit`` candidates with schedules that the rules make without a search.
+
+    The search measures them first, so that a tuned Task is no slower than an untuned one.
+    """
     on_gpu = is_gpu(target)
     schedules = (
         gpu_schedules.list_schedules(mod["main"], target, limit) if on_gpu else list_schedules(mod, target, limit)

@@ -1,4 +1,4 @@
-"""The start of a search: schedules of the same Task, and similar Tasks for the cost model to learn from first."""
+"""The start of a search: known schedules of the same Task, and similar Tasks that the cost model learns from first."""
 
 from __future__ import annotations
 
@@ -22,13 +22,20 @@ from tvmbuild.tuning.record_book import RecordBook
 from tvmbuild.tuning.task_search import Start
 
 LOOKED_AT = 300
-"""The number of record files searched for examples; file names are digests, so the first are a fair sample."""
+"""The number of record files in which examples are looked for. File names are digests, so the first files are a fair
+sample.
+"""
 EXAMPLES = 12
-"""The number of Tasks that the cost model learns from first: 5 s, less than a batch, and worth one."""
+"""The largest number of Tasks that the cost model learns from first. This takes 5 s, less than a batch, and is worth a
+batch.
+"""
 
 
 def as_recorded(book: RecordBook, task: Task) -> Task:
-    """Return the Task with its blocks named as in its file, because all its traces there must find them by one name."""
+    """Return the Task with the block names of its record file.
+
+    All traces in the file must find the blocks by one name.
+    """
     workload = book.open(task).workload
     if list_blocks(workload) == list_blocks(dump_workload(task.mod)):
         return task
@@ -37,9 +44,9 @@ def as_recorded(book: RecordBook, task: Task) -> Task:
 
 
 def find_start(job: Job, book: RecordBook, task: Task, target: tvm.target.Target) -> Start:
-    """Return the schedules that the search starts from: this machine's own, otherwise those of other targets.
+    """Return the records that the search starts from: this machine's own or, if there are none, foreign ones.
 
-    Schedules of others are used only after they have replayed here.
+    Records of other targets or machines are used only after they have replayed here.
     """
     file, own = book.open(task), book.best_here(task)
     searched = file.searched_on(book.device_class)
@@ -50,9 +57,10 @@ def find_start(job: Job, book: RecordBook, task: Task, target: tvm.target.Target
 
 
 def find_examples(job: Job, book: RecordBook, chosen: Iterable[Task], target: tvm.target.Target) -> list[Example]:
-    """Return Tasks like the ``chosen`` that this machine has searched for this target, for the cost model to learn.
+    """Return Tasks that resemble the ``chosen`` ones, with this machine's records, for the cost model to learn from.
 
-    Only records that have replayed here count. At most EXAMPLES Tasks are returned, those with the most candidates.
+    A Task resembles another if their names begin with the same word. Only records for this target that have replayed
+    here count. At most EXAMPLES Tasks are returned: those with the most measured candidates.
     """
     tasks = tuple(chosen)
     searched, words = {task.key for task in tasks}, {_first_word(task.name) for task in tasks}

@@ -27,42 +27,48 @@ from tvmbuild.tuning.space import generate_space, list_known, make_space
 
 BATCH = 32
 FIRST = 16
-"""The number of candidates in a Task's first turn; the rest of its batch waits until every Task has had one. As far
-as possible they come from the rules for Tasks without a record, so that a tuned Task is no slower than an untuned one.
+"""The number of candidates in a Task's first turn. The rest of its batch waits until every Task has had a turn. As far
+as possible, the candidates are the schedules of the rules, so that a tuned Task is no slower than an untuned one.
 """
 CARD_FIRST = BATCH + 1
-"""The same for a GPU, where the first turn includes the search's own candidates, after those of the rules."""
+"""The number of candidates in a Task's first turn on a GPU. This turn includes candidates of the search, after the
+rules' schedules.
+"""
 TINY = 2
-"""A batch this small means a space without choices: another draw would take seconds and find nothing."""
+"""A draw of at most this many candidates means a space without choices: another draw would take seconds and find
+nothing.
+"""
 POPULATION, CARD_POPULATION = 128, 64
 GENERATIONS = 1
 DRAWS = 3
-"""The number of draws tried when TVM fails on one."""
+"""The number of draws that are tried if TVM fails on one."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """The knowledge of a Task before its search: records of this target and machine, and ``seeds`` to try first."""
+    """The knowledge about a Task before its search. ``known`` are records of this target and machine."""
 
     known: tuple[TuningRecord, ...] = ()
     seeds: tuple[TuningRecord, ...] = ()
-    """Records of other targets or machines, whose times do not count here."""
+    """Records of other targets or machines, which are measured first. Their times do not count here."""
     searched: int = 0
-    """The number of candidates measured before; a resumed search must not draw the same ones again."""
+    """The number of candidates measured before. It is part of the random seed, so that a resumed search does not draw
+    the same candidates again.
+    """
     has_rules: bool = False
     """Whether the rules' schedules have been measured."""
 
 
 @dataclass(frozen=True)
 class SearchSetup:
-    """The setup that the searches of one tune step share; the search itself uses ``threads``."""
+    """The setup that all searches of a tune step share. ``threads`` is the number of threads of the search itself."""
 
     target: tvm.target.Target
     options: TuneOptions
     cost_model: Any
     threads: int
     deadline: float = math.inf
-    """The end of the search, by the monotonic clock in seconds."""
+    """The end of the search, in seconds of the monotonic clock."""
 
 
 def make_cost_model(options: TuneOptions, threads: int) -> Any:
@@ -74,16 +80,16 @@ def make_cost_model(options: TuneOptions, threads: int) -> Any:
 
 @dataclass(frozen=True)
 class Allowance:
-    """The number of candidates of a Task: its ``share``, and up to ``most`` if other Tasks leave theirs."""
+    """The number of candidates that a Task may have: its ``share``, and up to ``most`` if other Tasks leave theirs."""
 
     share: int
     most: int
     only_rules: bool = False
-    """Measure only the rules' schedules, because the search is over."""
+    """Whether only the rules' schedules are measured, because the search itself is over."""
 
 
 class TaskSearch:
-    """The search of one Task."""
+    """The search of one Task. `propose` and `accept` are called in turns."""
 
     def __init__(self, task: Task, setup: SearchSetup, allowance: Allowance, start: Start = Start()) -> None:
         self.task = task
@@ -99,38 +105,45 @@ class TaskSearch:
         """Whether the rules' schedules have been measured, or are being measured."""
         self._random_state = _random_state(task.key, setup.options.seed + start.searched)
         self._waiting = [record.as_measure_candidate() for record in start.seeds]
-        """Candidates still to be proposed; TVM takes every candidate that it has named as measured."""
+        """The candidates still to be proposed. None may be lost, because TVM takes each candidate that it has returned
+        as measured.
+        """
         self._started = False
         self._context: Any = None
-        """MetaSchedule's search; None before it starts, and if the rules' schedules are the only candidates."""
+        """MetaSchedule's search. It is None before the search starts, or if the rules' schedules are the only
+        candidates.
+        """
         self._database = MemoryDatabase()
         self._workload = self._database.commit_workload(task.mod)
 
     @property
     def target(self) -> tvm.target.Target:
-        """The target of the candidates."""
+        """The target for which the candidates are built."""
         return self._setup.target
 
     @property
     def over(self) -> bool:
-        """Return whether no more candidates are wanted, or none are left."""
+        """Whether no more candidates are wanted, or none are left."""
         if self.allowance.only_rules:
             return self.has_rules
         return self.exhausted or self.settled or self.is_late or self.proposed >= self.allowance.most
 
     @property
     def is_late(self) -> bool:
-        """Return whether the time for searching is over; a Task without a candidate still gets its first."""
+        """Whether the time for searching is over. A Task without a proposed candidate still gets its first ones."""
         return self.proposed > 0 and time.monotonic() > self._setup.deadline
 
     @property
     def settled(self) -> bool:
-        """Return whether the last candidates gained too little to continue."""
+        """Whether the last candidates gained too little to continue."""
         patience = self._setup.options.patience
         return patience is not None and self.curve.stale >= patience
 
     def propose(self, limit: int) -> list[Any]:
-        """Return at most ``limit`` MeasureCandidates, none if none are left; call `accept` before the next call."""
+        """Return at most ``limit`` MeasureCandidates, or an empty list if none are left.
+
+        Call `accept` with their results before the next call.
+        """
         if not self._started and not self.over:
             self._start()
         first = CARD_FIRST if self._on_gpu else FIRST
@@ -139,7 +152,7 @@ class TaskSearch:
         if wants_more and self._context is not None:
             new = self._draw()
             self._waiting += new
-            # A space without choices takes seconds to answer again, with nothing.
+            # In a space without choices, another draw takes seconds and finds nothing.
             self.exhausted = len(new) <= TINY and self.proposed + len(self._waiting) < self.allowance.most
         candidates, self._waiting = self._waiting[:limit], self._waiting[limit:]
         self.exhausted |= self._context is None and not self._waiting
@@ -147,7 +160,10 @@ class TaskSearch:
         return candidates
 
     def accept(self, candidates: Sequence[Any], timed: Sequence[Timed], seconds: float) -> None:
-        """Learn the ``candidates``' times; ``seconds`` is the time that proposing and measuring took."""
+        """Learn from the results of the proposed ``candidates``.
+
+        ``seconds`` is the time that proposing and measuring them took.
+        """
         if self._context is not None:
             results = [RunnerResult(list(item.samples) or None, item.error) for item in timed]
             self._context.notify_runner_results(candidates, results)
@@ -158,13 +174,13 @@ class TaskSearch:
         self.curve.add([item.seconds for item in timed], seconds)
 
     def record(self, candidate: Any, timed: Timed) -> TuningRecord:
-        """Return a measured candidate as a TuningRecord."""
+        """Return the TuningRecord of a measured candidate."""
         return TuningRecord(
             candidate.sch.trace, self._workload, list(timed.samples), self._setup.target, candidate.args_info
         )
 
     def shelve(self, candidate: Any, timed: Timed, library: str) -> None:
-        """Keep the candidate's library while it is one of the fastest."""
+        """Keep the candidate's library while the candidate is one of the fastest. Remove it if the candidate failed."""
         if timed.samples:
             self.shelf.put(lambda: dump_trace(self.record(candidate, timed)), timed.seconds, library)
         else:
@@ -200,19 +216,20 @@ class TaskSearch:
         self._context = context
 
     def _draw(self) -> list[Any]:
-        """Return MetaSchedule's next proposals; empty if TVM fails on every draw, which the log reports.
+        """Return MetaSchedule's next proposals, or an empty list if TVM fails on each of DRAWS draws.
 
-        A factor may come out as an extent that is not an int32, on which TVM fails; the next draw is a different one.
+        TVM fails if a drawn factor becomes an extent that is not an int32. The next draw is a different one. The log
+        reports each failure.
         """
         for _ in range(DRAWS):
             try:
                 return list(self._context.generate_measure_candidates() or ())
-            except RuntimeError as error:  # noqa: PERF203 - what its threads raise
+            except RuntimeError as error:  # noqa: PERF203 - its threads raise this class
                 print(f"{self.task.name}: TVM's search failed on what it drew: {str(error).strip().splitlines()[-1]}")
         return []
 
     def _list_rules(self) -> list[Any]:
-        """Return the rules' schedules that are not records yet."""
+        """Return candidates with the rules' schedules that are not records yet."""
         limit = self.allowance.most if self.allowance.only_rules else FIRST
         known = {dump_trace(record) for record in self._known}
         candidates = list_known(self.task.mod, self._setup.target, limit)
@@ -220,7 +237,7 @@ class TaskSearch:
 
 
 def _has_choices(trace: Any) -> bool:
-    """Return whether the evolutionary search can use the schedule; it only takes schedules that its own rules made."""
+    """Return whether the evolutionary search can use the schedule. It takes only schedules of its own rules."""
     return bool(trace.decisions)
 
 

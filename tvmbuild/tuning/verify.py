@@ -19,7 +19,7 @@ from tvmbuild.tuning.record_book import RecordBook
 
 
 def verify(job: Job, book: RecordBook, agenda: Agenda) -> Agenda:
-    """Return the agenda with the Tasks to search, after replaying all records with which a search may start."""
+    """Replay all records from which a search may start. Return the agenda with the Tasks to search as ``chosen``."""
     with device_lock("local", exclusive=False):
         verify_winners(job, book, agenda.tasks)
         chosen = list_wanted(job, book, agenda)
@@ -30,10 +30,10 @@ def verify(job: Job, book: RecordBook, agenda: Agenda) -> Agenda:
 
 
 def verify_winners(job: Job, book: RecordBook, tasks: tuple[Task, ...]) -> dict[str, TaskFile]:
-    """Return Task key → the usable records of its file, with a winner that has replayed here.
+    """Return Task key → usable part of its record file, after its winner has replayed here.
 
-    A record that fails goes into quarantine and the next best is tried. Damaged files, and files that hold another
-    workload, go there whole; a copy of their bytes is kept.
+    A record that fails is quarantined and the next best one is tried. A damaged file, or a file with another workload,
+    is quarantined as a whole, with a copy of its bytes.
     """
     workloads = _dump_workloads(tasks)
     for key, reason in book.keep_damaged(workloads).items():
@@ -47,7 +47,7 @@ def verify_winners(job: Job, book: RecordBook, tasks: tuple[Task, ...]) -> dict[
 
 
 def _verify_starts(job: Job, book: RecordBook, chosen: tuple[Task, ...]) -> None:
-    """Replay all records that a search of the ``chosen`` Tasks may start from: their own and those of others."""
+    """Replay all records that a search of the ``chosen`` Tasks may start from: their own and foreign ones."""
     workloads = _dump_workloads(chosen)
     known = book.files(workloads)
     files = [known.get(task.key) or book.new_file(task, workloads[task.key]) for task in chosen]

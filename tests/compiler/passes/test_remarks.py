@@ -172,6 +172,18 @@ CASES = {
         "float[1,4,4,8,8] x",
         {"w": (4, 1, 3, 3, 3)},
     ),
+    "a small dilation": Case(
+        "DropPaddedTaps",
+        "y = Conv <dilations=[2, 2], pads=[2, 2, 2, 2]> (x, w)",
+        {"few of its taps read only padding": 1},
+        constants={"w": (16, 16, 3, 3)},
+    ),
+    "outputs of padding": Case(
+        "DropPaddedTaps",
+        "y = Conv <dilations=[9, 9], pads=[18, 18, 18, 18]> (x, w)",
+        {"some of its outputs read only padding": 1},
+        constants={"w": (16, 16, 3, 3)},
+    ),
     "an operand as it comes": Case(
         "SinkTransposes",
         "a = Conv (x, w) b = Flatten <axis=2> (a) c = Add (b, z) y = Relu (c)",

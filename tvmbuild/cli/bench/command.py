@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bench_cell(step: Step[BenchmarkStep], args: argparse.Namespace) -> bool:
-    """Time the cell, print and store the result; return False after printing an error, because other cells continue."""
+    """Time the cell, and print and store the result. Return False if an error was printed; other cells continue."""
     from tvmbuild.stages.benchmark import keep_result, make_trial  # noqa: PLC0415 - imports ONNX Runtime
 
     try:
@@ -115,7 +115,10 @@ def _with_options(trial: Trial, args: argparse.Namespace) -> Trial:
 
 
 def _measure(trial: Trial, *, strict: bool) -> Result:
-    """Time it and print the result; with ``strict``, TvmbuildError if the machine is busy before or after."""
+    """Run the trial, print its result and return it.
+
+    With ``strict``, raise TvmbuildError if the machine is busy before or after.
+    """
     from tvmbuild.benchmarking.contest import run_contest  # noqa: PLC0415 - as above
 
     if strict:
@@ -139,9 +142,11 @@ def _refuse_busy(others: float | None) -> None:
 
 
 def choose_steps(plan: Plan, words: Sequence[str]) -> list[Step[BenchmarkStep]]:
-    """Return the benchmark steps of the named cells; without words or with globs, of all cells that are built.
+    """Return the benchmark steps of the cells that ``words`` name, or of all cells without words.
 
-    TvmbuildError names a word that is not a cell, and a named cell that is not built or cannot run here.
+    Cells that are not built, or cannot run here, are left out unless a word names them in full. Raises TvmbuildError
+    for a word that matches no cell, for a cell named in full that is not built or cannot run here, and if no cell is
+    left.
     """
     steps = [step for step in plan.steps if has_options(step, BenchmarkStep)]
     chosen = set(_list_cells(plan, words))
@@ -170,7 +175,10 @@ def _explain_not_ready(step: Step[BenchmarkStep]) -> TvmbuildError | None:
 
 
 def _list_cells(plan: Plan, words: Sequence[str]) -> list[str]:
-    """Return the cells that the words name, in the plan's order; without words, all."""
+    """Return the cells that the words or globs name, or all cells without words, in the plan's order.
+
+    Raises TvmbuildError for a word that matches no cell.
+    """
     cells = [step.subject for step in plan.steps if step.stage == "benchmark"]
     for word in words:
         if not any(fnmatchcase(cell, word) for cell in cells):

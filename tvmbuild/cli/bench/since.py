@@ -1,4 +1,4 @@
-"""The option `tvmbuild bench --since`: each cell's newest benchmark beside an earlier one; slowdowns with reasons."""
+"""The option `tvmbuild bench --since`: a comparison of each cell's newest benchmark with an earlier one."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ REGRESSION = 1
 
 @dataclass(frozen=True)
 class Earlier:
-    """The benchmarks to compare with; ``name`` completes `there is no benchmark of it …`."""
+    """The earlier benchmarks to compare with. ``name`` completes `there is no benchmark of it …`."""
 
     entries: tuple[Entry, ...]
     name: str
 
 
 def compare_since(root: Path, cells: Sequence[str], since: str) -> int:
-    """Print one or more lines for each cell; return REGRESSION if one became slower, otherwise 0."""
+    """Compare each cell with its earlier benchmark and print the result, with reasons for a regression.
+
+    Return REGRESSION if a cell became slower, otherwise 0.
+    """
     layout = Layout(root)
     entries = _read_entries(layout.history)
     if not entries:
@@ -45,7 +48,11 @@ def compare_since(root: Path, cells: Sequence[str], since: str) -> int:
 
 
 def find_earlier(root: Path, history: Sequence[Entry], since: str) -> Earlier:
-    """Return the benchmarks of ``since``: a file's entries, or the history's up to a git revision's commit time."""
+    """Return the benchmarks in the file ``since``, or the history's benchmarks up to the git revision ``since``.
+
+    A benchmark belongs to a revision if it was measured before the commit. Raises TvmbuildError if ``since`` is
+    neither.
+    """
     path = Path(since)
     if path.is_file():
         return Earlier(_read_file(path, history), f"in {since}")
@@ -54,7 +61,10 @@ def find_earlier(root: Path, history: Sequence[Entry], since: str) -> Earlier:
 
 
 def _read_file(path: Path, history: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return the entries; a result.json becomes its entry in the history, which knows more, if it has one."""
+    """Return the benchmarks in a history.jsonl or a result.json.
+
+    If the history has an entry with the result of a result.json, that entry is returned, because it has more facts.
+    """
     if path.suffix == ".jsonl":
         return _read_entries(path)
     try:
@@ -70,7 +80,7 @@ def _read_file(path: Path, history: Sequence[Entry]) -> tuple[Entry, ...]:
 
 
 def _read_entries(path: Path) -> tuple[Entry, ...]:
-    """Return the file's entries; print how many lines are damaged."""
+    """Return the entries of a history file. Print a warning with the number of damaged lines."""
     try:
         history = read_history(path)
     except OSError as error:

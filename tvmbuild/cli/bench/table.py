@@ -37,7 +37,7 @@ def print_result(result: Result) -> None:
 
 
 def make_table(result: Result) -> Table:
-    """Return the table; the ratio is our time over the other's."""
+    """Return the table of a package and its baselines. A ratio is the package's time over the baseline's."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for index, head in enumerate(HEADS):
         table.add_column(head, justify="left" if index in (0, len(HEADS) - 1) else "right", overflow="fold")
@@ -54,5 +54,5 @@ def _median(estimate: Estimate) -> tuple[str, str]:
 
 
 def print_error(subject: str, error: TvmbuildError) -> None:
-    """Print why a cell could not be measured; other cells continue."""
+    """Print on stderr why a cell could not be measured."""
     print(f"error: {subject}: {error}", file=sys.stderr)

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the archive."""
+    """Write the archive and return the exit code."""
     root = find_root(Path.cwd())
     cells, kinds = _choose(root, args.cells)
     project = _pack_project(root, cells, args.link)
@@ -71,7 +71,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _choose(root: Path, globs: Iterable[str]) -> tuple[list[tuple[str, str]], set[str]]:
-    """Return the cells, and the kinds of their targets."""
+    """Return the cells (model, target) that the globs match, and the kinds of their targets.
+
+    Raises TvmbuildError for a glob that matches no cell.
+    """
     project = load_project(root)
     known = [(m.name, t.name) for m in project.models for t in project.targets if m.includes(t.name)]
     chosen: dict[tuple[str, str], None] = {}
@@ -85,7 +88,10 @@ def _choose(root: Path, globs: Iterable[str]) -> tuple[list[tuple[str, str]], se
 
 
 def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> dict[str, bytes]:
-    """Return the files of a project with only those cells: simplified models, `device: local`, their records."""
+    """Return the files of a project with only the given cells: relative path → contents.
+
+    It has simplified models, targets with `device: local`, and the targets' records.
+    """
     layout, models, targets = Layout(root), _read(root, MODELS_YAML), _read(root, TARGETS_YAML)
     files: dict[str, bytes] = {"dodo.py": _DODO.encode()}
     packed: dict[str, Any] = {}
@@ -117,7 +123,7 @@ def _is_quantised(model: dict[str, Any], target: dict[str, Any]) -> bool:
 
 
 def _read_model(layout: Layout, name: str, *, quantised: bool) -> bytes:
-    """Return the model that the cells are built from, as its stage wrote it."""
+    """Return the ONNX model from which the cells are built. Raises TvmbuildError if its stage has not run."""
     path = layout.model_file(name, "quantised/model.onnx" if quantised else "model.onnx")
     if not path.is_file():
         stage, what = ("quantize", "quantised") if quantised else ("simplify", "simplified")

@@ -1,6 +1,6 @@
 """The Python packages of a bundle: wheels for the other machine's Python, unpacked and compressed together.
 
-TVM's compiler alone is 250 MB, and a fifth of that compressed by LZMA.
+TVM's compiler alone has 250 MB, and LZMA compresses it to a fifth.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ _UNUSED = re.compile(r"tvm/(3rdparty|src|web|include|lib64)/|.*/(tests?|testing/
 
 
 def pack_site(folder: Path, python: str, machine: str, have: frozenset[str]) -> Path:
-    """Return an archive of tvmbuild's dependencies for that machine; made once for the same versions."""
+    """Return an archive of tvmbuild's dependencies for that machine and version of Python.
+
+    The archive is in the user's cache and is made once for the same versions. ``have`` are the distributions that the
+    machine has already. Wheels are downloaded into ``folder``.
+    """
     needed = list_needed(have)
     key = hashlib.sha256("\n".join((*needed, python, machine)).encode()).hexdigest()[:16]
     kept = cache_dir() / "bundles" / f"{key}.tar.xz"
@@ -58,7 +62,7 @@ def pack_site(folder: Path, python: str, machine: str, have: frozenset[str]) -> 
 
 
 class _Counter:
-    """Reports from time to time how much of the wheels is compressed."""
+    """A counter of compressed bytes that reports the progress every EVERY_S seconds."""
 
     def __init__(self, wheels: Sequence[Path]) -> None:
         self._wheels, self._done = wheels, 0
@@ -69,7 +73,7 @@ class _Counter:
         return sum(entry.file_size for wheel in self._wheels for entry in _list_entries(wheel))
 
     def add(self, size: int) -> None:
-        """Count ``size`` more bytes."""
+        """Count ``size`` more bytes, and report the progress if it is time."""
         self._done += size
         if time.monotonic() - self._said >= EVERY_S:
             self._said = time.monotonic()
@@ -84,17 +88,17 @@ class _Counted(BytesIO):
         self._counter = counter
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return the next bytes."""
+        """Return the next bytes and count them."""
         piece = super().read(size)
         self._counter.add(len(piece))
         return piece
 
 
 def list_needed(have: frozenset[str]) -> tuple[str, ...]:
-    """Return `name==version` of all installed packages that tvmbuild needs to tune and time."""
+    """Return `name==version` of all installed packages that tvmbuild needs to tune and time, except ``have``."""
     absent = {_normal(name) for name in have} | _ONLY_HERE
     found: dict[str, str] = {}
-    waiting = [_TOP, *DISTRIBUTIONS]  # also for a tvmbuild that was installed when they were an extra
+    waiting = [_TOP, *DISTRIBUTIONS]  # older installations of tvmbuild list DISTRIBUTIONS as an extra only
     while waiting:
         name = waiting.pop()
         version = installed_version(name)
@@ -110,7 +114,10 @@ def list_needed(have: frozenset[str]) -> tuple[str, ...]:
 
 
 def find_vulkan_runtime(machine: str) -> tuple[Path, Path]:
-    """Return the Vulkan runtime for the other machine, and its place in tvmbuild there; no compiler is needed there."""
+    """Return the Vulkan runtime for the other machine, and its relative path in the tvmbuild package.
+
+    It is compiled here, so that the other machine needs no compiler for it.
+    """
     from tvmbuild.package.runtime.vulkan.plugin import find_library  # noqa: PLC0415 - it imports tvm_ffi
 
     known = machine_of(machine)
@@ -118,9 +125,9 @@ def find_vulkan_runtime(machine: str) -> tuple[Path, Path]:
 
 
 def add_package(archive: tarfile.TarFile, *libraries: tuple[Path, Path]) -> None:
-    """Add this tvmbuild, with the metadata by which doit finds its state backend.
+    """Add this installation of tvmbuild, with the metadata by which doit finds its state backend.
 
-    The compiled ``libraries`` are for the other machine, each with its place.
+    ``libraries`` are compiled for the other machine. Each comes with its relative path in the package.
     """
     for path in sorted(_PACKAGE.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so":
@@ -137,7 +144,7 @@ def add_package(archive: tarfile.TarFile, *libraries: tuple[Path, Path]) -> None
 def _download(folder: Path, needed: tuple[str, ...], python: str, machine: str) -> list[Path]:
     report_progress(f"downloading {len(needed)} wheels for Python {python} on {machine}")
     command = download_command(folder, "--quiet", "--no-deps", *foreign_options(machine, python))
-    # TMPDIR: the files that pip leaves after Ctrl-C go with the folder.
+    # TMPDIR is the folder, so that files that pip leaves after Ctrl-C are removed with the folder.
     environment = {**os.environ, "TMPDIR": str(folder)}
     with subprocess.Popen(
         [*command, *needed], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
@@ -149,7 +156,7 @@ def _download(folder: Path, needed: tuple[str, ...], python: str, machine: str) 
 
 
 def _follow(pip: subprocess.Popen[str], folder: Path) -> str:
-    """Wait for pip and report from time to time how much it has; return the last line of its errors."""
+    """Wait for pip, and report regularly how much it has downloaded. Return the last line of its errors."""
     try:
         while (errors := _wait(pip)) is None:
             report_progress(f"downloaded {_measure(folder) / 1e6:.0f} MB")
@@ -169,7 +176,7 @@ def _wait(pip: subprocess.Popen[str]) -> str | None:
 def _measure(folder: Path) -> int:
     size = 0
     for path in folder.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # pip moves them
+        with contextlib.suppress(FileNotFoundError):  # pip moves files meanwhile
             size += path.stat().st_size if path.is_file() else 0
     return size
 

@@ -60,19 +60,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_target_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the target."""
+    """Add the options that name the target and its precision."""
     parser.add_argument("--target", metavar="TARGET", help=f"{FORMS}; default: this machine's CPU")
     parser.add_argument("--precision", choices=get_args(Precision), help="what float32 models are computed in")
 
 
 def name_target(args: argparse.Namespace) -> TargetWords:
-    """Return the target of the arguments."""
+    """Return the target that ``--target`` and ``--precision`` describe, by default this machine's CPU."""
     target = find_target(args.target, Path.cwd())
     return replace(target, data={**target.data, "precision": args.precision}) if args.precision else target
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build the package and write it to the requested place; return the exit code."""
+    """Build the package and write it to the requested place. Return the exit code."""
     model, target = find_model(args.model, args), name_target(args)
     output = _check_output(args.output or Path(f"{model.name}-{target.name}.tar"))
     records = _find_records(args, target)
@@ -117,7 +117,7 @@ def _minutes(text: str) -> float:
 
 
 def _check_output(path: Path) -> Path:
-    """Return the absolute path; TvmbuildError, before anything is built, if no file can be written there."""
+    """Return the absolute path of the output. Before anything is built, raise TvmbuildError if it cannot be written."""
     if path.is_dir():
         raise TvmbuildError(f"{path} is a folder", f"Name a file: -o {path / 'net.tar'}.")
     if not path.absolute().parent.is_dir():
@@ -128,7 +128,11 @@ def _check_output(path: Path) -> Path:
 
 
 def _find_records(args: argparse.Namespace, target: TargetWords) -> Path | None:
-    """Return the folder with one folder of records for each target; None: the project's own."""
+    """Return the folder that has a folder of records for each target, or None for the generated project's own.
+
+    With `--tune` the folder is made. Raises TvmbuildError if it does not exist otherwise, or has another target's
+    records.
+    """
     given = args.records
     if given is None:
         given = Path("records") if target.of_project else None
@@ -163,7 +167,7 @@ def _said_without_project(root: Path) -> Iterator[None]:
 
 
 def _reword(text: str, root: Path) -> str:
-    """Reword a step's failure for a user without models.yaml, with paths as they were given."""
+    """Reword a step's failure for a user without models.yaml, with paths as the user gave them."""
     text = re.sub(rf"{re.escape(str(root))}(?:/\.\.)+[^\s:,;]*", lambda found: os.path.normpath(found[0]), text)
     message, separator, hint = text.partition("\n  hint: ")
     said = say_without_project(TvmbuildError(message, hint or None))
@@ -171,7 +175,10 @@ def _reword(text: str, root: Path) -> str:
 
 
 def _list_steps(plan: Plan, cell: str, *, is_tuned: bool) -> list[AnyStep]:
-    """Return the cell's last steps; TvmbuildError if its package cannot be built, or not tuned, here."""
+    """Return the cell's compile step, and the steps of its checks that can run here.
+
+    Raises TvmbuildError if the package cannot be built here, or if ``is_tuned`` and nothing can be measured here.
+    """
     steps = {step.stage: step for step in plan.steps if step.subject == cell}
     build, tune = steps["compile"], steps["tune"]
     if build.unavailable is not None:

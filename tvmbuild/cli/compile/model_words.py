@@ -1,4 +1,4 @@
-"""The conversion of the command line's model to models.yaml."""
+"""The conversion of the model on the command line to an entry of models.yaml."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ _HUB = re.compile(r"hf://([^/@]+/[^/@]+)(?:@([^/]+))?/(.+)")
 
 @dataclass(frozen=True)
 class ModelWords:
-    """A model as in models.yaml, except that a source file is ``path``, absolute."""
+    """A model of the command line: its entry in models.yaml, and the absolute paths of its files."""
 
     name: str
     data: dict[str, Any]
+    """The entry of models.yaml without `source` and `labels`."""
     path: Path
+    """The absolute path of the model's file."""
     labels: Path | None = None
 
     def data_in(self, folder: Path) -> dict[str, Any]:
-        """Return the model's entry in the models.yaml in ``folder``, which is resolved."""
+        """Return the model's entry for a models.yaml in ``folder``, which must be an absolute path without links."""
         data = {"source": {"path": os.path.relpath(self.path, folder)}, **self.data}
         return {**data, "labels": os.path.relpath(self.labels, folder)} if self.labels else data
 
@@ -54,7 +56,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def find_model(text: str, args: argparse.Namespace) -> ModelWords:
-    """Return the model that ``text`` and the options describe; TvmbuildError if there is no such file."""
+    """Return the model that ``text`` and the options describe.
+
+    ``text`` is a path, or hf://owner/repository/FILE, which is downloaded. Raises TvmbuildError if a file is missing.
+    """
     path = _fetch_from_hub(text) if text.startswith(HUB_PREFIX) else Path(text)
     if not path.is_file():
         raise explain_absence(path)
@@ -71,14 +76,17 @@ def find_model(text: str, args: argparse.Namespace) -> ModelWords:
 
 
 def _fetch_from_hub(text: str) -> Path:
-    """Download the file of hf://owner/repository[@revision]/FILE, and print how models.yaml would pin it."""
+    """Download the file of hf://owner/repository[@revision]/FILE, and print its SHA-256 for models.yaml.
+
+    Return the path of the download. Raises TvmbuildError if ``text`` has another form or the download fails.
+    """
     match = _HUB.fullmatch(text)
     if match is None:
         raise TvmbuildError(
             f"{text} names no file of the Hub", "Write hf://owner/repository/model.onnx, or with @revision."
         )
     repository, revision, file = match.groups()
-    from tvmbuild.sources.hub import download_hub  # noqa: PLC0415 - only they wait for it
+    from tvmbuild.sources.hub import download_hub  # noqa: PLC0415 - only hf:// models need it
 
     path = download_hub(repository, file, revision)
     print(f"{text} is sha256: {sha256_file(path)}", file=sys.stderr)
@@ -86,9 +94,10 @@ def _fetch_from_hub(text: str) -> Path:
 
 
 def state_shapes(model: ModelWords) -> dict[str, Any]:
-    """Return `inputs` with a shape for every input that the ONNX file leaves open, including the given ones.
+    """Return `inputs` of models.yaml with a shape for every input that the ONNX file leaves open.
 
-    An open first dimension is 1. TvmbuildError lists the inputs with other open dimensions.
+    The given inputs are included. An open first dimension becomes 1. Raises TvmbuildError that lists the inputs with
+    other open dimensions, or names a given input that the model does not have.
     """
     from tvmbuild.preparing.onnx_graph import graph_inputs, load_model  # noqa: PLC0415 - imports onnx
 
@@ -118,7 +127,7 @@ def state_shapes(model: ModelWords) -> dict[str, Any]:
 
 
 def explain_absence(path: Path) -> TvmbuildError:
-    """Return the error that no model has that path, with the nearest name beside it."""
+    """Return the error that no model is at that path. Its hint names the nearest file in the folder."""
     if path.is_dir():
         return TvmbuildError(f"{path} is a folder", f"Name a model's file: {', '.join(MODEL_SUFFIXES)}.")
     folder = path.parent

@@ -28,12 +28,15 @@ from tvmbuild.doit_adapter.loader import load_doit_file
 DOIT_CONFIG, task_steps = load_doit_file(__file__)
 """
 OLD_S = 30 * 24 * 3600.0
-"""The seconds without use after which a folder is removed."""
+"""The time without use, in seconds, after which a project's folder is removed."""
 _NUMBER_LIKE = re.compile(r"[-+.0-9]")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes words that YAML 1.2, which reads the files, takes for numbers and PyYAML's 1.1 does not."""
+    """A YAML dumper that quotes every text that may look like a number.
+
+    The files are read as YAML 1.2, in which some words are numbers that are text in PyYAML's YAML 1.1.
+    """
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -44,19 +47,20 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def models_text(model: ModelWords, folder: Path) -> str:
-    """Return the text of the models.yaml in ``folder``."""
+    """Return the text of a models.yaml in ``folder`` with that model alone."""
     return _dump({"models": {model.name: model.data_in(folder)}})
 
 
 def targets_text(target: TargetWords) -> str:
-    """Return the text of targets.yaml."""
+    """Return the text of a targets.yaml with that target alone."""
     return _dump({"targets": {target.name: target.data}})
 
 
 def open_project(model: ModelWords, target: TargetWords, records: Path | None) -> Path:
     """Write the project of that model and target and return its folder, locked until this process ends.
 
-    The folder is the same each time, so that only changes are built again. ``records`` is the folder of its records.
+    The folder is the same each time, so that only changes are built again. ``records`` is the folder of its records, or
+    None for a folder in the project. Raises TvmbuildError if the project cannot be written.
     """
     parts = (str(model.path), target.name, str(records))
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
@@ -86,7 +90,7 @@ def _dump(data: Mapping[str, Any]) -> str:
 
 
 def _remove_old(kept: Path) -> None:
-    """Remove the folders of other models that are not in use and were not used for a month."""
+    """Remove the projects beside ``kept`` that are not in use and have not been used for a month."""
     for root in kept.parent.iterdir():
         with contextlib.suppress(OSError):
             if root != kept and (root / MODELS_YAML).stat().st_mtime < time.time() - OLD_S and not _is_in_use(root):

@@ -1,4 +1,7 @@
-"""The conversion of `--target` to targets.yaml: a name in this folder's file, an LLVM CPU, or a GPU in two words."""
+"""The conversion of `--target` to an entry of targets.yaml.
+
+The text is a name in this folder's targets.yaml, a known board, LLVM's name of a CPU, or a GPU's kind and model.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,16 @@ from tvmbuild.targets.table import TARGETS, target_kind
 
 FORMS = "LLVM's name of a CPU, cuda:sm_87, vulkan:intel-iris-xe, cuda, vulkan, a board (pi5), or a name of targets.yaml"
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
-"""CPU levels for which LLVM need not be asked, which takes seconds."""
+"""The x86-64 levels, for which LLVM is not asked, because that takes seconds."""
 GLIBC = "2.28"
-"""The version in distributions since 2018."""
+"""The oldest glibc for the package. Distributions have had it since 2018."""
 CARD: Mapping[str, AttributeValue] = {
     "max_threads_per_block": 1024,
     "max_shared_memory_per_block": 49152,
     "thread_warp_size": 32,
     "registers_per_block": 65536,
 }
-"""The attributes of every NVIDIA GPU since Maxwell; docs/how-to/cuda.md."""
+"""The attributes of every NVIDIA GPU since Maxwell; see docs/how-to/cuda.md."""
 HOSTS = {
     "sm_53": "cortex-a57",
     "sm_62": "cortex-a57",
@@ -41,26 +44,27 @@ HOSTS = {
     "sm_110": "neoverse-v3ae",
     "sm_121": "gb10",
 }
-"""The CPU beside the GPU, if both are one chip: NVIDIA's Jetson boards and DGX Spark."""
+"""A GPU's architecture → LLVM's name of the CPU on the same chip: NVIDIA's Jetson boards and DGX Spark."""
 _ARCH = re.compile(r"sm_[0-9]{2,3}[af]?")
 _OTHER_CORES = 4
-"""The threads on a machine that is not this one; `tvmbuild.load(threads=)` overrides them."""
+"""The number of threads for another machine than this one. `tvmbuild.load(threads=)` overrides it."""
 
 
 @dataclass(frozen=True)
 class TargetWords:
-    """A target as in targets.yaml."""
+    """A target of the command line as an entry of targets.yaml."""
 
     name: str
     data: dict[str, Any]
     of_project: bool = False
-    """Whether this folder's targets.yaml has it, so that its records are those beside that file."""
+    """Whether the target is from this folder's targets.yaml, so that its records are beside that file."""
 
 
 def find_target(text: str | None, folder: Path | None = None) -> TargetWords:
-    """Return the target that ``text`` names, of the targets.yaml in ``folder`` first. None: this machine's CPU.
+    """Return the target that ``text`` names, or this machine's CPU if ``text`` is None.
 
-    For an unknown word, TvmbuildError names the nearest known one.
+    A target of that name in the targets.yaml of ``folder`` has precedence. For an unknown word, raise TvmbuildError,
+    which names the nearest known one.
     """
     own = load_targets(folder) if folder and (folder / TARGETS_YAML).is_file() else {}
     if text is not None and text in own:
@@ -134,7 +138,7 @@ def _usual_host() -> dict[str, Any]:
 
 
 def _count_cores(cpu: Mapping[str, AttributeValue]) -> int:
-    """Return this process's cores if the code runs here."""
+    """Return the number of cores that this process may use if the CPU's code runs here, else _OTHER_CORES."""
     here = detect_capabilities()
     runs = target_kind("llvm").explain_here(Attributes({**cpu, "num-cores": 1}), here) is None
     return here.cores if runs and here.cores else _OTHER_CORES

@@ -1,4 +1,4 @@
-"""The command `tvmbuild device …`: boards behind an RPC tracker: serve, list, and the tracker itself."""
+"""The command `tvmbuild device …`: serve and list boards, start their RPC tracker, make an emulated board."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make or remove the board; return the exit code."""
+    """Make or remove the emulated board, and return the exit code."""
     name = args.architecture
     with progress_shown_by(lambda text: print(f"emulator {name}: {text}", flush=True)):
         if args.what == "rm":

@@ -33,7 +33,7 @@ _COLUMNS = ("tracker", "key", "board", "state", "architecture", "CPU", "cores", 
 class _Row:
     cells: tuple[str, ...]
     problem: str | None = None
-    """The message below the table."""
+    """A message to print below the table, or None."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table; return 1 if a tracker does not answer."""
+    """Print the table of boards. Return 1 if a tracker or a free board does not answer."""
     targets = {} if args.tracker else _list_targets()
     trackers = args.tracker or sorted({device.tracker for device in targets.values()})
     if not trackers:
@@ -79,12 +79,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list_targets() -> dict[str, RpcDevice]:
-    """Return the targets' names and devices."""
+    """Return the device of each target of this project that is behind a tracker, by the target's name."""
     return find_boards_of(load_project(find_root(Path.cwd())).targets)
 
 
 def _list_rows(tracker: str, targets: Mapping[str, str]) -> Iterator[_Row]:
-    """Yield the rows of the tracker's boards; ``targets`` are names and keys."""
+    """Yield the rows of the tracker's boards. ``targets`` are the names of targets, each with its key at this tracker.
+
+    Raises TvmbuildError if the tracker does not answer, or knows no board and no target wants one.
+    """
     known = list_boards(tracker)
     wanted = set(targets.values())
     if not known and not wanted:
@@ -99,7 +102,10 @@ def _list_rows(tracker: str, targets: Mapping[str, str]) -> Iterator[_Row]:
 
 
 def _list_boards(tracker: str, key: str, boards: Boards) -> Iterator[_Row]:
-    """Yield board, state, architecture, CPU, cores and TVM; of a busy board only the state is known."""
+    """Yield the rows of one key's boards: board, state, architecture, CPU, cores and TVM.
+
+    Of a busy board only the address is known.
+    """
     if not boards.addresses:
         yield _Row(("—", "not connected", "", "", "", ""))
         return

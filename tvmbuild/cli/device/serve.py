@@ -1,4 +1,4 @@
-"""The command `tvmbuild device serve`, which runs on a board."""
+"""The command `tvmbuild device serve`, which runs on a board and offers it to a tracker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM."""
+    """Serve the board until Ctrl-C or SIGTERM, and return the exit code."""
     check_versions(find_required(), installed_version(_TVM))
     check_loadable(Path(tempfile.gettempdir()))
     serving = Serving(split_address(args.tracker), args.key, args.host, args.port, args.address, args.cpu)
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_versions(required: str | None, installed: str | None) -> None:
-    """Raise TvmbuildError if the TVM here is not the version used to build packages."""
+    """Raise TvmbuildError if TVM is not installed, or not in the version ``required``, if that is not None."""
     if installed is None:
         raise TvmbuildError("there is no TVM on this board", f"`pip install {_TVM}=={required or 'VERSION'}`")
     if required is not None and installed != required:
@@ -61,7 +61,7 @@ def check_versions(required: str | None, installed: str | None) -> None:
 
 
 def find_required() -> str | None:
-    """Return the version of TVM that this tvmbuild needs; None if it is not installed as a distribution."""
+    """Return the version of TVM that tvmbuild requires, or None if tvmbuild is not installed as a distribution."""
     try:
         wanted = requires("tvmbuild") or []
     except PackageNotFoundError:

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Answer until Ctrl-C or SIGTERM."""
+    """Run the tracker until Ctrl-C or SIGTERM, and return the exit code. Raises TvmbuildError if it cannot start."""
     from tvmbuild.devices.rpc.tracker_server import serve_tracker  # noqa: PLC0415 - it imports TVM
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""The command `tvmbuild doctor`: the things that this machine can build, link and run, and how to get the rest."""
+"""The command `tvmbuild doctor`: list what this machine can build, link and run, and how to get the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; return 1 if something is wrong, 0 if something is only missing."""
+    """Print the findings. Return 1 if something is wrong, and 0 if something is only missing."""
     if args.vulkan_selftest:
         from tvmbuild.cli.doctor.selftest import run_selftest  # noqa: PLC0415 - imports TVM
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _load_project() -> tuple[Project | None, list[Finding]]:
-    """Return the project around the current folder, None outside one; a broken project is a finding."""
+    """Return the project around the current folder, or None, and a finding if its YAML files have mistakes."""
     try:
         root = find_root(Path.cwd())
     except TvmbuildError:
@@ -93,7 +93,7 @@ def _build_place() -> Path:
     try:
         return find_root(Path.cwd()) / "build"
     except TvmbuildError:
-        return Path.cwd()  # outside a project: where one would be made
+        return Path.cwd()  # outside a project, a new one would be made here
 
 
 def _check_disk(what: str, folder: Path) -> Finding:
@@ -117,7 +117,7 @@ def check_installation(capabilities: Capabilities) -> Iterator[Finding]:
 
 
 def list_pins() -> dict[str, str]:
-    """Return the exact versions that tvmbuild's own metadata requires."""
+    """Return the exact versions that tvmbuild's metadata requires: distribution → version."""
     lines = importlib.metadata.requires("tvmbuild") or ()
     return {match[1]: match[2] for line in lines if (match := re.fullmatch(r"([\w.-]+)==([\w.]+)", line))}
 
@@ -160,7 +160,10 @@ LOCKS = Path("/proc/locks")
 
 
 def list_holders() -> list[tuple[str, str]]:
-    """Return (device, holder) of every held device lock; empty if the kernel has no /proc/locks."""
+    """Return (device, holder) for each device lock that a process holds now.
+
+    The list is empty if the kernel has no /proc/locks.
+    """
     folder = runtime_dir()
     if not folder.is_dir() or not LOCKS.exists():
         return []
@@ -189,7 +192,7 @@ def _name(pid: str) -> str:
 
 
 def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> Iterator[Finding]:
-    """Yield a finding for each target; the reasons name the remedy."""
+    """Yield a finding for each target: whether this machine can build and run it. If not, the remedy has the reason."""
     for target in targets:
         what, device = f"target {target.name}", device_kind(target.device)
         unbuilt = explain_unavailable("compile", target, capabilities)
@@ -205,7 +208,7 @@ def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> 
 
 
 def check_cache(cache: CacheSpec | None) -> Finding:
-    """Return a finding with the contents of the step cache."""
+    """Return a finding with the size of the step cache. ``cache`` is None if the cache is off."""
     if cache is None:
         return Finding("ok", "step cache", "off; `cache:` in targets.yaml or TVMBUILD_CACHE names a folder for it")
     try:

@@ -25,11 +25,14 @@ from tvmbuild.preparing.compare import find_error
 from tvmbuild.targets.vulkan import explain_vulkan_here
 
 TOLERANCES: dict[Precision, float] = {"fp32": 1e-5, "fp16": 2e-2}
-"""The tolerance by precision, as a share of an output's largest magnitude."""
+"""The tolerance of each precision, as a share of an output's largest magnitude."""
 
 
 def run_selftest() -> int:
-    """Print one row for each case and precision; return 1 if a number is wrong or nothing can be run."""
+    """Print one row for each case, with a result for each precision. Return 1 if a case failed, otherwise 0.
+
+    Raises TvmbuildError if there is no Vulkan device.
+    """
     attributes = describe_gpu("vulkan", 0)
     if attributes is None:
         raise TvmbuildError("there is no Vulkan device to test", explain_vulkan_here())
@@ -53,7 +56,7 @@ def run_selftest() -> int:
 
 
 def _test(case: Case, target: PackageTarget, tolerance: float, folder: Path) -> tuple[str, bool]:
-    """Return the line about a case, and whether it failed."""
+    """Return the result of a case in a few words, and whether it failed."""
     content = case.model.SerializeToString()
     reference = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [output.name for output in reference.get_outputs()]

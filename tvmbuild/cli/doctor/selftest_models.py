@@ -1,4 +1,4 @@
-"""Small models, one for each class of kernels."""
+"""Small models, one for each class of kernels that the self-test computes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Case:
 
 
 def make_cases() -> Iterator[Case]:
-    """Yield the cases; the same each time."""
+    """Yield the cases. Their weights and inputs are the same each time."""
     random = np.random.default_rng(0)
 
     def make(name: str, nodes: list[onnx.NodeProto], dtype: str = "float32", **weights: np.ndarray) -> Case:

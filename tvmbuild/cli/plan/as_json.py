@@ -11,7 +11,7 @@ FORMAT = 1
 
 
 def make_json(planned: Planned) -> dict[str, object]:
-    """Return the plan as JSON values; null means not known."""
+    """Return the plan as JSON values. Null means that a value is not known."""
     total = planned.total
     return {
         "format": FORMAT,

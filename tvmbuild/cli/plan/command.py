@@ -1,4 +1,4 @@
-"""The command `tvmbuild plan`: which steps would run and why, and the cost of tuning; nothing is run or written."""
+"""The command `tvmbuild plan`: list the steps that would run, the reasons, and the cost of tuning. It runs nothing."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _list_notes(prices: Sequence[CellPrice]) -> list[str]:
 
 
 def _list_input_notes(status: Status) -> list[str]:
-    """Return simplify's assumptions about a model's inputs, those it has made or will make."""
+    """Return notes on the sizes that simplify has assumed, or would assume, for a model's open inputs."""
     step = status.step
     return foresee_inputs(step) if has_options(step, SimplifyStep) and status.reasons else recall_batch(step)
 
@@ -127,7 +127,7 @@ def _show_minutes(seconds: Seconds | None) -> str:
 
 
 def summarise(planned: Planned) -> str:
-    """Return the plan in one line."""
+    """Return the plan in one line: the numbers of steps, cells, Tasks and trials, and the time."""
     states = [status.state for status in planned.statuses]
     running, following, unavailable = (states.count(state) for state in ("would run", "may run", "unavailable"))
     parts = [f"{count(running, 'step')} to run"]
@@ -154,7 +154,10 @@ def _describe_total(total: TotalPrice, prices: Sequence[CellPrice]) -> list[str]
 
 
 def describe_seconds(seconds: Seconds | None, at_least: Seconds = NO_TIME) -> str:
-    """Return a duration for people, `6 to 14 min`; if it is not known, its lower bound."""
+    """Return the range of a duration in words: `6 to 14 min`.
+
+    If ``seconds`` is None, because it is not known, return the lower bound ``at_least``.
+    """
     if seconds is None:
         return f"at least {' '.join(round_duration(at_least.low))}" if at_least.low else f"{UNKNOWN} min"
     (low, unit), (high, of) = round_duration(seconds.low), round_duration(seconds.high)

@@ -1,4 +1,4 @@
-"""The command `tvmbuild records …`: look at the records, clean, check, merge and exchange them."""
+"""The command `tvmbuild records …`: list, show, clean, check, merge and exchange records."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from tvmbuild.records.task_file import ResolvedTarget
 
 
 def list_targets(layout: Layout, patterns: Sequence[str]) -> list[str]:
-    """Return the targets that have a folder of records and match one of the globs (none: all), sorted.
+    """Return the targets, sorted, that have a folder of records and match one of the globs, or all without globs.
 
-    TvmbuildError names a pattern without a match.
+    Raises TvmbuildError if there are no records, or for a glob that matches no target.
     """
     folder = layout.records("")
     known = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
@@ -35,7 +35,7 @@ def _words(names: Iterable[str]) -> str:
 
 
 def hold_records(path: Path) -> None:
-    """Keep doit from writing the records of the project around ``path``, if there is one, until this process ends."""
+    """Hold the lock of the project around ``path``, if any, until this process ends, so that doit writes no records."""
     start = path.resolve()
     for folder in (start, *start.parents):
         if (folder / MODELS_YAML).is_file():
@@ -44,7 +44,7 @@ def hold_records(path: Path) -> None:
 
 
 def plain(text: str) -> str:
-    """Return the text of a record file without sequences that would steer a terminal."""
+    """Return the text of a record file with `?` for unprintable characters, which could control the terminal."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
@@ -61,7 +61,10 @@ def _three_digits(value: float) -> str:
 
 
 def find_target(root: Path, name: str) -> ResolvedTarget:
-    """Return the resolved target of targets.yaml; TvmbuildError if there is none, or if it is not resolved."""
+    """Return the resolved target of that name in targets.yaml.
+
+    Raises TvmbuildError if there is none, or if no lock resolves it yet.
+    """
     targets = {target.name: target for target in load_project(root).targets}
     if name not in targets:
         near = suggest(find_nearest(name, targets))

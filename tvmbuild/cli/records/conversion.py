@@ -1,4 +1,4 @@
-"""The access of `records import` and `export` to MetaSchedule's database, through a process that has TVM."""
+"""The access of `records import` and `records export` to MetaSchedule's database, through a process that has TVM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _CHILD = "tvmbuild.replay.json_database"
 
 
 def convert(request: Mapping[str, object]) -> dict[str, int]:
-    """Do an import or an export; return its counts. TvmbuildError describes a fault of the database."""
+    """Run an import or an export in a process that has TVM, and return the counts of what it did.
+
+    ``request`` is the input of `tvmbuild.replay.json_database`. Raises TvmbuildError for a fault of the database.
+    """
     with neutral_folder() as empty:
         done = subprocess.run(
             [sys.executable, "-m", _CHILD],

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Export the records; the folder appears when it is complete."""
+    """Export the records and return the exit code. The folder appears only when it is complete."""
     layout, folder = Layout(find_root(Path.cwd())), args.folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise TvmbuildError(f"{args.folder} exists and is not empty", "name a new folder")
@@ -63,7 +63,10 @@ def _check_class(device_class: str | None, files: Iterable[TaskFile]) -> None:
 
 
 def _of_one_class(file: TaskFile, device_class: str | None) -> TaskFile:
-    """Return the file with one device class's records, because the database compares all its times."""
+    """Return the file with the records of one device class, because a database compares all its times.
+
+    If ``device_class`` is None, it is the class of the record that would be elected.
+    """
     if device_class is not None:
         return replace(file, records=file.best_on(device_class))
     winner = elect(file, None)

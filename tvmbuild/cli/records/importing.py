@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import the records; if one cannot be imported, nothing is written."""
+    """Import the records and return the exit code. If one cannot be imported, nothing is written."""
     root = find_root(Path.cwd())
     folder: Path = args.folder.resolve()
     if not folder.is_dir():
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import_records(layout: Layout, folder: Path, args: argparse.Namespace) -> int:
-    """Merge record files into `records`, or into the folder of the named target."""
+    """Merge record files into the project's `records`, or into the folder of the target that ``--target`` names."""
     name: str | None = args.target
     target = None if name is None else canonical_json(find_target(layout.root, name).to_json())
     files = list_record_files(find_records(folder))
@@ -86,9 +86,9 @@ def _import_database(layout: Layout, folder: Path, args: argparse.Namespace) -> 
 
 
 def _fit_all(imported: Path, into: Path) -> int:
-    """Keep, for Tasks already in the store, only imported records that replay on the store's workload.
+    """Drop imported records that do not replay on the workload that the store has for their Task. Return their number.
 
-    A trace finds blocks by name, and names may differ between equal workloads. Return how many were left out.
+    A trace finds blocks by name, and equal workloads may have different names. Records of other Tasks all stay.
     """
     pairs = [
         (path, file, known)

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table; return the exit code."""
+    """Print the table of records, and the records that are not used. Return the exit code."""
     layout = Layout(find_root(Path.cwd()))
     table = _task_table() if args.long else _target_table()
     faults: list[str] = []
@@ -47,7 +47,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def keys_of_models(layout: Layout, pattern: str, target: str) -> set[str]:
-    """Return the Task keys of that target's cells whose model matches; TvmbuildError if none was tuned."""
+    """Return the Task keys of the target's cells whose model matches the glob.
+
+    Raises TvmbuildError if none of these cells was tuned.
+    """
     cells = sorted(layout.cell_file("*", target, "tasks.json").parent.parent.glob(f"*@{target}/tasks.json"))
     matching = [path for path in cells if fnmatchcase(path.parent.name.rpartition("@")[0], pattern)]
     if not matching:
@@ -58,7 +61,7 @@ def keys_of_models(layout: Layout, pattern: str, target: str) -> set[str]:
 
 
 def list_rows(stored: Sequence[StoredTask]) -> list[tuple[str, ...]]:
-    """Return the cells of both tables."""
+    """Return the rows of both tables: those by device class, then those by Task."""
     return [*_list_classes("", stored), *_list_tasks("", stored)]
 
 

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Merge the records; if one file cannot be merged, nothing is written."""
+    """Merge the records and return the exit code. If one file cannot be merged, nothing is written."""
     hold_records(args.into)
     plan = plan_merge(args.into, args.other, skip_others=args.skip_others)
     if not args.dry_run:
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def describe_changes(plan: MergePlan, *, done: bool) -> str:
-    """Return one line with the number of files and records."""
+    """Return one line with the numbers of files and records that a merge changed, or would change if not ``done``."""
     changes = plan.changes
     left_out = f"; {len(plan.others)} files for other attributes left out" if plan.others else ""
     added = sum(change.before is None for change in changes)

@@ -16,7 +16,7 @@ from tvmbuild.records.task_file import TaskFile
 
 NAME = "tvmbuild-records"
 ATTRIBUTES = f"records/*/????????????????.json merge={NAME}"
-"""The line of .gitattributes: it matches record files, named by a Task's key of 16 digits, not locks or choices."""
+"""The line of .gitattributes. It matches record files, named by a Task's key of 16 digits, but not locks or choices."""
 TITLE = "union of measured schedules"
 CONFLICT = 1
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Install the driver, or merge; 1 tells git that there is a conflict."""
+    """Install the driver, or merge a record file for git. Return 0, or 1 for a conflict."""
     if args.install and not args.files:
         from tvmbuild.planning.project import find_root  # noqa: PLC0415 - git, which starts the driver often, does not need it
 
@@ -43,7 +43,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def merge_for_git(ancestor: Path, ours: Path, theirs: Path, name: str) -> int:
-    """Write the merge into ``ours``; if it is impossible, leave the file, print the reason and return 1."""
+    """Write the merge of both branches into ``ours`` and return 0.
+
+    If a merge is impossible, leave the file as it is, print the reason and return 1. ``name`` is the file's path in the
+    repository.
+    """
     try:
         sides = _read_side(ours), _read_side(theirs)
         merged = _choose_task(sides, name) or merge_branches(_read_ancestor(ancestor), *sides)
@@ -56,10 +60,10 @@ def merge_for_git(ancestor: Path, ours: Path, theirs: Path, name: str) -> int:
 
 
 def _choose_task(sides: tuple[TaskFile, TaskFile], name: str) -> TaskFile | None:
-    """Return the side that holds the file's own Task, None if both do.
+    """Return the side that holds the Task after which the file is named, or None unless exactly one side does.
 
-    If one branch drops a Task's file and adds another's, git takes that for a renamed file, and wants the other
-    branch's changes of the dropped one merged into the new one.
+    If one branch drops a Task's file and adds another Task's, git may mistake that for a renamed file. git then wants
+    the other branch's changes of the dropped file merged into the new file.
     """
     own = [side for side in sides if side.key == Path(name).stem]
     if sides[0].key == sides[1].key or len(own) != 1:
@@ -77,7 +81,7 @@ def _read_side(path: Path) -> TaskFile:
 
 
 def _read_ancestor(path: Path) -> TaskFile | None:
-    """Return the common version; git gives an empty file if both branches added theirs."""
+    """Return the common ancestor, or None, because git gives an empty file if both branches added the file."""
     try:
         return read_task_file(path)
     except DamagedRecordsError:
@@ -85,7 +89,7 @@ def _read_ancestor(path: Path) -> TaskFile | None:
 
 
 def install(root: Path) -> int:
-    """Add the line to the project's .gitattributes and the driver to the clone's git config."""
+    """Add the line to the project's .gitattributes and the driver to the clone's git config. Return 0."""
     command = f"{_own_command()} records merge-driver %O %A %B %P"
     for key, value in (("name", TITLE), ("driver", command)):
         _git(root, "config", f"merge.{NAME}.{key}", value)
@@ -101,7 +105,7 @@ def install(root: Path) -> int:
 
 
 def _own_command() -> str:
-    """Return the command that starts this tvmbuild in whatever environment is active when git merges."""
+    """Return the command that starts this installation of tvmbuild, whatever environment is active when git merges."""
     script = Path(sys.executable).parent / "tvmbuild"
     return shlex.quote(str(script)) if script.exists() else f"{shlex.quote(sys.executable)} -m tvmbuild"
 

@@ -24,7 +24,7 @@ from tvmbuild.records.task_file import TaskFile, code_of
 
 @dataclass(frozen=True)
 class _Removal:
-    """A record file to remove, or (``after``) to write without some records."""
+    """A record file to remove or, if ``after`` is not None, to replace by ``after``, which has fewer records."""
 
     path: Path
     why: str
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Drop the records; return the exit code."""
+    """Drop the records, or print them with ``--dry-run``. Return the exit code."""
     layout = Layout(find_root(Path.cwd()))
     if not args.dry_run:
         hold_records(layout.root)
@@ -78,7 +78,11 @@ def _list_unused(layout: Layout, targets: list[str], *, force: bool) -> Iterator
 
 
 def _read_keys(status: Status, *, force: bool) -> set[str]:
-    """Return the cell's Tasks; TvmbuildError if they are unknown, or belong to another model or target."""
+    """Return the keys of the cell's Tasks.
+
+    Raises TvmbuildError if they are not known for the present model and target. With ``force`` it returns the keys that
+    were known last, or none.
+    """
     cell = status.step.subject
     try:
         if status.knows_tasks or force:

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; return the exit code."""
+    """Print the record file of the Task in each target's folder. Return the exit code."""
     layout = Layout(find_root(Path.cwd()))
     targets = list_targets(layout, args.targets)
     known = {target: [path.stem for path in layout.records(target).glob("????????????????.json")] for target in targets}
@@ -47,7 +47,7 @@ def _not_one(asked: str, keys: list[str], known: list[str]) -> TvmbuildError:
 
 
 def describe(target: str, stored: StoredTask) -> Iterator[str]:
-    """Return the lines that describe one record file in full."""
+    """Yield the lines that describe one record file in full."""
     yield f"{target}: {stored.path.stem}"
     if stored.file is not None:
         yield from _describe_file(stored.file)

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check the records, including those found good before; return 1 if a fault was found."""
+    """Replay the records, including those found good before. Return FOUND if one is faulty, otherwise 0."""
     layout = Layout(find_root(Path.cwd()))
     hold_records(layout.root)
     found = 0
@@ -53,7 +53,7 @@ def _find_damaged(layout: Layout, folder: Path, keys: Sequence[str]) -> Iterator
 def _verify(folder: Path, files: Sequence[TaskFile]) -> Iterator[str]:
     for _, group in groupby(sorted(files, key=lambda file: file.target), key=lambda file: file.target):
         same = list(group)
-        for file in same:  # found again if they still fail
+        for file in same:  # a record that still fails gets its fault again
             forget_faults(folder, file.key, file.target)
         for key, faults in sorted(verify_records(folder, [Subject(f, f.records) for f in same], again=True).items()):
             names = {file.key: file.name for file in same}

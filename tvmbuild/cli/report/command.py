@@ -1,4 +1,4 @@
-"""The command `tvmbuild report`: the report from the files on disk, written, opened, or served while doit runs."""
+"""The command `tvmbuild report`: write the report from the files on disk, open it, or serve it while doit runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the report, and show it as requested; return the exit code."""
+    """Write the report and show it as the options say. Return the exit code."""
     root = find_root(Path.cwd())
     plan = load_plan(root, Settings())
     if args.peaks:
@@ -61,7 +61,7 @@ def _open(url: str) -> None:
 
 
 def _measure_peaks(root: Path, layout: Layout, steps: Sequence[AnyStep]) -> None:
-    """Measure the peaks of this machine, for each thread count that timed a cell and for the GPU, and store them."""
+    """Measure and store the peak rates of this machine, for its GPU and for each thread count that timed a cell."""
     from tvmbuild.devices.local.device import LOCAL  # noqa: PLC0415 - imports NumPy
     from tvmbuild.devices.local.gpu_peak import measure_gpu_peak  # noqa: PLC0415 - as above
     from tvmbuild.devices.local.peak import measure_peak  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""The report by HTTP, for this machine's browsers alone; remade when a file that it shows has changed."""
+"""A server of the report for browsers on this machine. It rebuilds the page when a file that it shows has changed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tvmbuild.report.html_page import write_html
 
 LOOPBACK = "127.0.0.1"
 PAGE, STAMP = "/build/report.html", "/stamp"
-"""The page has the same address as the file, so that its links to record files are the same."""
+"""The paths of the page and of its stamp. The page has the path of its file, so that links in it stay correct."""
 JOURNALS_S = 30
 RECORD = re.compile(r"/records/[a-z0-9][a-z0-9_.-]*/[0-9a-f]{16}\.json")
 
 
 class LiveReport:
-    """The page of a project from its present files."""
+    """The report page of a project, made from the files as they are now."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._lock = plan, threading.Lock()
@@ -40,7 +40,7 @@ class LiveReport:
         return self._plan.root
 
     def stamp(self) -> str:
-        """Return a text that changes with every file that the page shows; reload the plan if the YAML changed."""
+        """Return a text that changes with every file that the page shows. Reload the plan if the YAML changed."""
         with self._lock:
             configured = _stamp(self._list_configuration())
             if configured != self._configured:
@@ -53,7 +53,7 @@ class LiveReport:
             return hashlib.sha256(shown.encode()).hexdigest()[:16]
 
     def page(self) -> bytes:
-        """Return the page."""
+        """Return the page, rebuilt if its stamp has changed."""
         stamp = self.stamp()
         with self._lock:
             if self._made is None or self._made[0] != stamp:
@@ -73,7 +73,7 @@ class LiveReport:
 
 
 def _stamp(paths: Iterable[Path]) -> str:
-    """Return a text that changes when one of the files changes, comes or goes."""
+    """Return a text that changes when one of the files changes, appears or disappears."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(f"{path} {_identify(path)}\n".encode())
@@ -81,9 +81,9 @@ def _stamp(paths: Iterable[Path]) -> str:
 
 
 def _stamp_journals(root: Path) -> str:
-    """Return a text that changes with the running searches, at most once in JOURNALS_S.
+    """Return a text that changes with the journals of running searches, at most once in JOURNALS_S seconds.
 
-    They grow with each measurement, and remaking a page takes time from the cores that measure.
+    A journal grows with each measurement, and rebuilding the page takes time from the cores that measure.
     """
     journals = sorted(Layout(root).journals.glob("*/*.jsonl"))
     found = ((path.name, _identify(path)) for path in journals)
@@ -102,9 +102,9 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "tvmbuild"
 
     def do_GET(self) -> None:
-        """Answer with the page, its stamp, or a record file, and nothing else of the disk."""
+        """Answer with the page, its stamp, or a record file. Nothing else on the disk can be read."""
         path = self.path.partition("?")[0]
-        if self.headers.get("Host") not in self.server.names:  # a page elsewhere whose name was bound to this address
+        if self.headers.get("Host") not in self.server.names:  # another site, whose name was bound to this address
             self.send_error(HTTPStatus.FORBIDDEN)
         elif path == "/":
             self.send_response(HTTPStatus.FOUND)
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves a report on the loopback."""
+    """A server of a report on the loopback address."""
 
     daemon_threads = True
 
@@ -153,7 +153,7 @@ class Server(ThreadingHTTPServer):
 
 
 def serve(plan: Plan, port: int, show: Callable[[str], None] | None) -> int:
-    """Serve the report until Ctrl-C; ``show`` gets its address."""
+    """Serve the report until Ctrl-C, and return 0. ``show``, if not None, is called with the page's address."""
     with Server(LiveReport(plan), port) as server:
         print(f"{server.url}  the report as the files are, for this machine alone; Ctrl-C ends it", flush=True)
         if show is not None:

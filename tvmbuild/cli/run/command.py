@@ -1,4 +1,4 @@
-"""The command `tvmbuild run`: run any package; print its outputs, latency, and the time of each operator."""
+"""The command `tvmbuild run`: run a package and print its outputs, its latency, and the time of each operator."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the package once, then do the requested measurements."""
+    """Run the package once, then do the requested measurements. Return the exit code."""
     device = find_device(args.device)
     check_wishes(device, args)
     info = _read_info(args.package)
@@ -127,12 +127,12 @@ _MANY_CORES = 1024
 
 
 def find_device(text: str) -> Device:
-    """Return the device that --device names; TvmbuildError for an unknown one."""
+    """Return the device that ``--device`` names. Raises TvmbuildError for an unknown one."""
     return open_device(read_device(text))
 
 
 def check_wishes(device: Device, args: argparse.Namespace) -> None:
-    """Raise TvmbuildError for a requested measurement that this device cannot do."""
+    """Raise TvmbuildError if ``args`` request a measurement that this device cannot do."""
     if device.emulated and (args.print_time or args.profile or args.profile_json):
         raise TvmbuildError(f"{device.name} has no times that mean anything", "leave --print-time and --profile out")
     if not device.profiles and (args.profile or args.profile_json):
@@ -142,7 +142,10 @@ def check_wishes(device: Device, args: argparse.Namespace) -> None:
 
 
 def choose_threads(device: Device, info: PackageInfo) -> int:
-    """Return the cores that the package was tuned for, as far as they exist here; a board reports if it has fewer."""
+    """Return the number of cores that the package was tuned for, at most as many as exist here.
+
+    Another device has no limit here, because a board reports itself if it has fewer cores.
+    """
     return default_threads(info, available_cores() if device.here else _MANY_CORES)
 
 
@@ -150,7 +153,7 @@ def choose_threads(device: Device, info: PackageInfo) -> int:
 
 
 def named_file(text: str) -> tuple[str, Path]:
-    """Return the parts of NAME=FILE; a name may hold no `=`."""
+    """Parse NAME=FILE into an input's name, which may hold no `=`, and a path."""
     name, separator, file = text.partition("=")
     if not (name and separator and file):
         raise argparse.ArgumentTypeError(f"{text} is not NAME=FILE")
@@ -158,9 +161,10 @@ def named_file(text: str) -> tuple[str, Path]:
 
 
 def collect_inputs(info: PackageInfo, args: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Return the arrays of --inputs or --fill, replaced by those of --input; TvmbuildError if they do not fit.
+    """Return the arrays of ``--inputs`` or ``--fill``. The arrays of ``--input`` replace those of the same name.
 
-    Without --fill, inputs are made up only if none is given at all.
+    Without ``--fill``, inputs are made up only if no input is given at all. Raises TvmbuildError if the arrays do not
+    fit the package.
     """
     inputs: dict[str, np.ndarray] = {}
     if args.inputs:

@@ -1,4 +1,4 @@
-"""The measurements of `tvmbuild run` on a package that a worker holds."""
+"""The measurements of `tvmbuild run`, on a package that a worker has loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize
 
 @dataclass(frozen=True)
 class Measurement:
-    """The latency and its machine; the fields from ``rows`` to ``peak`` are a profile's, ``warnings`` are doubts."""
+    """The latency of a package, and the machine that measured it.
+
+    The fields from ``rows`` to ``peak`` are a profile. ``warnings`` are reasons to doubt the times.
+    """
 
     machine: str
     threads: int
@@ -31,7 +34,10 @@ class Measurement:
 
 
 def measure_latency(device: Device, worker: Worker, number: int, repeat: int | None) -> Measurement:
-    """Time the model. The caller holds the device's lock."""
+    """Measure the latency of the model in the worker, in ``repeat`` samples of ``number`` calls.
+
+    If ``repeat`` is None, the model's speed decides. The caller must hold the device's lock.
+    """
     worker.pause()
     watch = device.watch([worker])
     worker.resume()
@@ -45,16 +51,17 @@ def measure_latency(device: Device, worker: Worker, number: int, repeat: int | N
 
 
 def choose_peak(device: Device, info: PackageInfo, threads: int) -> Callable[[], Peak] | None:
-    """Return a function that measures the peaks of the package's device; None if it is not on this machine."""
+    """Return a function that measures the peaks of the package's device, or None if it is not on this machine."""
     if not device.here:
         return None
     return partial(measure_gpu_peak, info.target) if info.target.on_gpu else partial(measure_peak, threads)
 
 
 def add_profile(worker: Worker, measurement: Measurement, peak: Callable[[], Peak] | None) -> Measurement:
-    """Time the operators, then ``peak``, while the worker is paused. The caller holds the device's lock.
+    """Return the measurement with the operators' times, and the result of ``peak`` while the worker is paused.
 
-    A peak that cannot be measured is only a warning: the operators' times are good without it.
+    The caller must hold the device's lock. If a peak cannot be measured, that is only a warning, because the operators'
+    times are good without it.
     """
     profile = worker.profile(measurement.latency.repeat)
     warnings = (*measurement.warnings, *profile.remarks)

@@ -37,7 +37,10 @@ def print_outputs(console: Console, info: PackageInfo, outputs: Mapping[str, np.
 
 
 def print_ranking(console: Console, info: PackageInfo, outputs: Mapping[str, np.ndarray], best: int) -> None:
-    """Print the likeliest classes of each output with one score for each class; TvmbuildError if there is none."""
+    """Print the ``best`` likeliest classes of each output that has one score for each class.
+
+    Raises TvmbuildError if no output has one score for each class.
+    """
     rankings = {name: value for name, value in outputs.items() if is_ranking(value.shape)}
     if not rankings:
         shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in outputs.items())
@@ -53,7 +56,7 @@ def print_ranking(console: Console, info: PackageInfo, outputs: Mapping[str, np.
 
 
 def print_latency(console: Console, measurement: Measurement) -> None:
-    """Print the statistics in one line."""
+    """Print the statistics of the latency in one line."""
     each = measurement.latency
     figures = ", ".join(f"{name} {getattr(each, name):.3f}" for name in ("median", "mean", "min", "max", "std"))
     samples = f"{each.repeat} samples of {count(each.number, 'call')}, {count(measurement.threads, 'thread')}"
@@ -61,7 +64,7 @@ def print_latency(console: Console, measurement: Measurement) -> None:
 
 
 def print_profile(console: Console, info: PackageInfo, measurement: Measurement) -> None:
-    """Print one line for each operator, the longest first, their sum, and the latency without the profiler."""
+    """Print a table of the operators, the longest first, with their sum and the latency without the profiler."""
     peak = measurement.peak
     table = Table(box=None, pad_edge=False, show_footer=True)
     total = sum(row.us for row in measurement.rows)
@@ -89,16 +92,16 @@ def print_profile(console: Console, info: PackageInfo, measurement: Measurement)
 
 
 def describe_peak(peak: Peak) -> str:
-    """Return the peaks that the shares refer to, and how they were measured."""
+    """Return a sentence with the peaks that the shares refer to, and with how they were measured."""
     whose = f"peak with {count(peak.threads, 'thread')}" if peak.threads else "peak of the card"
     return (
         f"{whose}: {peak.gflops:.0f} GFLOP/s ({peak.compute}), {peak.gb_s:.1f} GB/s "
-        f"({peak.memory}). Memory is shown where it is the limit, were there no caches; over 100%: a cache served it."
+        f"({peak.memory}). Memory is shown if it would be the limit without caches; over 100%, data came from a cache."
     )
 
 
 def describe_places(kind: str, rows: Sequence[OperatorRow]) -> str:
-    """Return the operators of a GPU package that ran on the CPU."""
+    """Return a sentence with the operators of a GPU package that ran on the CPU."""
     host = [row for row in rows if is_on_host(row)]
     if not host:
         return f"every operator ran on the {kind} device"
@@ -107,14 +110,14 @@ def describe_places(kind: str, rows: Sequence[OperatorRow]) -> str:
 
 
 def describe_clock(kind: str, clock: Clock) -> str:
-    """Return the clock that timed a GPU package's operators, and its effect on the sum."""
+    """Return a sentence about the clock that timed a GPU package's operators, and its effect on their sum."""
     if clock == "device":
         return f"timed by the {kind} device; what the latency has beyond the sum is launching and waiting"
     return f"timed on the host, with a wait after each call: what a launch costs is in every time of the {kind} device"
 
 
 def describe_graph(graph: GraphTime) -> str:
-    """Return the time of the whole CUDA graph, beside its kernels."""
+    """Return a sentence with the time of the whole CUDA graph and the sum of its kernels' times."""
     return (
         f"CUDA graph: {count(graph.kernels, 'kernel')}, {graph.sum_us:.1f} µs in all; {graph.us:.1f} µs from where "
         "the first begins to where the last ends"

@@ -1,1 +1,1 @@
-"""`tvmbuild target`: the targets of a project."""
+"""The command `tvmbuild target`, for the targets of a project."""

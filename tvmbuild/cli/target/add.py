@@ -1,4 +1,4 @@
-"""`tvmbuild target add NAME`: append a target to targets.yaml, with the file's comments and order kept."""
+"""The command `tvmbuild target add NAME`: append a target to targets.yaml, and keep the file's comments and order."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from tvmbuild.planning.detection import detect_capabilities
 from tvmbuild.targets.table import target_kind
 
 _HERE = frozenset({"cuda", "vulkan"})
-"""Words for this machine's own card."""
+"""The words that mean this machine's own GPU."""
 _BY_HAND = "Add the target by hand."
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
 def add_target(root: Path, word: str, new_name: str | None = None) -> str:
-    """Append the target that ``word`` names to the project's targets.yaml; return what to tell.
+    """Append the target that ``word`` names to the project's targets.yaml, and return the message for the user.
 
-    ``word`` is a board's name, or anything that `--target` takes. Raise TvmbuildError, with nothing written, where
-    the file has a target of that name or is not laid out in block style.
+    ``word`` is a board's name, or anything that `--target` takes. ``new_name``, if not None, is the target's name in
+    the file. Raises TvmbuildError, with nothing changed, if the file has a target of that name or is not written in
+    block style.
     """
     path, present = root / TARGETS_YAML, load_targets(root)
     before = path.read_bytes()
@@ -55,14 +56,14 @@ def add_target(root: Path, word: str, new_name: str | None = None) -> str:
 
 
 def _insert(text: str, line: int, block: str) -> str:
-    """Return the text with the block after that many lines, in the line ends of the text."""
+    """Return the text with the block inserted after that many lines, with the line endings of the text."""
     end = "\r\n" if "\r\n" in text else "\n"
     lines = [each.rstrip("\r\n") for each in text.splitlines(keepends=True)]
     return end.join([*lines[:line], "", *block.splitlines(), *lines[line:], ""])
 
 
 def _write_block(word: str, new_name: str | None) -> tuple[str, str]:
-    """Return the new target's name and its YAML, indented as a top-level key."""
+    """Return the new target's name and its YAML block, whose first line has no indentation."""
     if new_name is not None and not _NAME.fullmatch(new_name):
         raise TvmbuildError(f"{new_name} is no name of a target", "Use a-z, 0-9, `-`, `_` and `.`.")
     if word in list_boards():
@@ -76,13 +77,19 @@ def _write_block(word: str, new_name: str | None) -> tuple[str, str]:
 
 
 def _runs_here(data: Mapping[str, Any]) -> bool:
-    """Return whether this machine's CPU runs the target's code; False for GPUs, which the words describe unseen."""
+    """Return whether this machine's CPU runs the target's code. The answer is False for every GPU.
+
+    The words describe a GPU without looking for one.
+    """
     cpu = Attributes({key: data[key] for key in ("mcpu", "mtriple", "num-cores") if key in data})
     return data["kind"] == "llvm" and target_kind("llvm").explain_here(cpu, detect_capabilities()) is None
 
 
 def _find_end(text: str) -> tuple[int, int]:
-    """Return the number of lines up to the end of `targets:`, and the column of its names."""
+    """Return the number of lines up to the end of `targets:`, and the column of the targets' names.
+
+    Raises TvmbuildError if `targets:` is not in block style.
+    """
     depth, is_key, key, inside = 0, True, "", False
     marks: list[tuple[int, int, int]] = []  # (line, column at the end, column at the start) of what `targets:` holds
     for event in yaml.parse(text, Loader=yaml.SafeLoader):

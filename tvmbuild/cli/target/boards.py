@@ -10,13 +10,16 @@ import yaml
 
 
 def list_boards() -> dict[str, dict[str, Any]]:
-    """Return board → the target that targets.yaml would state for it."""
+    """Return each known board by name, with its entry for targets.yaml."""
     targets: dict[str, dict[str, Any]] = yaml.safe_load(_read_boards())["targets"]
     return targets
 
 
 def find_board_text(name: str) -> str:
-    """Return the lines of a board in templates/boards.yaml, with their comments and without indentation."""
+    """Return the lines of a board in templates/boards.yaml, with their comments and without indentation.
+
+    Raises KeyError for an unknown board.
+    """
     found = re.search(rf"^  {re.escape(name)}:.*\n(?:    .*\n?)*", _read_boards(), flags=re.MULTILINE)
     if found is None:
         raise KeyError(name)

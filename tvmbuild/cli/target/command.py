@@ -1,4 +1,4 @@
-"""The command `tvmbuild target lock NAME` and `tvmbuild target add NAME`."""
+"""The commands `tvmbuild target lock NAME` and `tvmbuild target add NAME`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,10 @@ _TIMEOUT_S = 300
 
 
 def lock_target(root: Path, name: str) -> Path:
-    """Write the lock of that target and return its path; TvmbuildError if there is nothing to resolve."""
+    """Write the lock of that target and return its path.
+
+    Raises TvmbuildError if there is no target of that name, or if it leaves nothing to resolve.
+    """
     questions = load_questions(root)
     if name not in questions:
         near = find_nearest(name, questions)
@@ -43,7 +46,10 @@ def lock_target(root: Path, name: str) -> Path:
 
 
 def describe_device(kind: str, index: int) -> Attributes:
-    """Ask TVM in a process of its own; return the attributes that targets.yaml knows."""
+    """Ask TVM, in another process, for this machine's device, and return its attributes that targets.yaml may state.
+
+    Raises TvmbuildError if the device does not answer.
+    """
     done = run_module(_PROBE, kind, str(index), timeout_s=_TIMEOUT_S)
     if done.returncode == _PROBE_ABSENT:
         missing = target_kind(kind).explain_absence(detect_capabilities())

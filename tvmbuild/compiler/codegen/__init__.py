@@ -1,1 +1,1 @@
-"""The step from scheduled functions to a library: machine code, CUDA, linking."""
+"""The step from scheduled functions to a library: generation of machine code and CUDA code, and linking."""

@@ -1,7 +1,10 @@
-"""Sums over columns: each lane has a word of four bytes, and one instruction adds their products to the lane's sum."""
+"""The tensor intrinsic for sums over columns.
+
+Each lane has one word of four bytes from each operand, and one instruction adds the four products to the lane's sum.
+"""
 
 # mypy: disable-error-code="valid-type, untyped-decorator"
-# TVM reads these annotations, not Python.
+# TVM parses these annotations; Python does not evaluate them.
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ BYTES = 4
 
 
 def join_bytes(values: Sequence[Any]) -> Any:
-    """Join unsigned bytes to one word."""
+    """Join up to four unsigned bytes to one uint32 word; the first byte is in the lowest bits."""
     whole = values[0].astype("uint32")
     for place, value in enumerate(values[1:], 1):
         whole = whole | value.astype("uint32") << tirx.const(8 * place, "uint32")
@@ -27,7 +30,10 @@ def join_bytes(values: Sequence[Any]) -> Any:
 
 
 def multiply_words(data: Any, weights: Any) -> Any:
-    """Return the dot product of two words of four bytes: uint8 in the uint32, int8 in the int32."""
+    """Return the int32 dot product of two words of four bytes.
+
+    ``data`` is a uint32 of four uint8 and ``weights`` an int32 of four int8.
+    """
     total = None
     for place in range(BYTES):
         number = (data >> tirx.const(8 * place, "uint32") & tirx.const(255, "uint32")).astype("int32")
@@ -37,7 +43,7 @@ def multiply_words(data: Any, weights: Any) -> Any:
 
 
 def register_columns(instruction: DotInstruction) -> None:
-    """Register the tensor intrinsic that adds the products of two words to each lane's sum."""
+    """Register the instruction's intrinsic `of_columns`, which adds the dot product of each lane's words to its sum."""
     lanes, name = instruction.lanes, T.llvm_lookup_intrinsic_id(instruction.llvm)
     bytes_type = f"x{BYTES * lanes}"
 

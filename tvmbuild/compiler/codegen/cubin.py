@@ -1,6 +1,6 @@
 """Compilation of CUDA source to a cubin, which replaces the source in the packed library.
 
-Where TVM cannot load its CUDA runtime (no driver: every build machine without a GPU), it packs the kernels as source,
+If TVM cannot load its CUDA runtime (a build machine without a GPU has no driver), it packs the kernels as source,
 and loading the package then needs TVM's Python and a CUDA compiler on the device. We therefore compile the kernels here
 and put the cubin in the source's place. The packed bytes are `<size:u64> … <kind:str> <size:u64> <format:str>
 <functions> <code:bytes>`; each str and bytes follows its length (tvm-ffi's library_module.cc, TVM's
@@ -42,7 +42,7 @@ _ASSEMBLY = f"""\
 
 
 def find_source(module: tvm.runtime.Module) -> str | None:
-    """Return the CUDA source that the module's imports carry; None if they carry none."""
+    """Return the CUDA source in the module's imports, or None if the imports contain no CUDA source."""
     for imported in module.imports:
         source = imported.inspect_source("cuda") if imported.kind == "cuda" else find_source(imported)
         if source:
@@ -51,7 +51,10 @@ def find_source(module: tvm.runtime.Module) -> str | None:
 
 
 def compile_source(source: str, target: tvm.target.Target) -> bytes:
-    """Compile to a cubin for the target's arch, by NVRTC if cuda-bindings is installed, else by nvcc."""
+    """Compile CUDA source to a cubin for the target's arch, with NVRTC if cuda-bindings is installed, else with nvcc.
+
+    Raises TvmbuildError if there is no compiler, or if the compiler rejects the source.
+    """
     from tvm.support import nvcc  # noqa: PLC0415 - CUDA targets only
 
     compiler = cuda_compiler()
@@ -63,7 +66,7 @@ def compile_source(source: str, target: tvm.target.Target) -> bytes:
                 return compile_by_nvrtc(source, str(target.attrs["arch"]), Path(os.environ.get("CUDA_PATH", _CUDA)))
             return bytes(nvcc.compile_cuda(source, target_format="cubin", compiler=compiler))
     except RuntimeError as error:
-        # The message starts with the whole source and has many warnings.
+        # The compiler's message starts with the whole source and contains many warnings.
         said = str(error).rpartition("Compilation error:")[2].strip()
         said = said[max(0, said.find("error:") - 40) :]
         raise TvmbuildError(
@@ -73,7 +76,7 @@ def compile_source(source: str, target: tvm.target.Target) -> bytes:
 
 
 def cuda_compiler() -> str | None:
-    """Return the CUDA compiler to use: ``nvrtc``, ``nvcc`` or None."""
+    """Return the name of the CUDA compiler to use, ``nvrtc`` or ``nvcc``, or None if neither is installed."""
     if importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.bindings") is not None:
         return "nvrtc"
     return "nvcc" if shutil.which("nvcc") else None
@@ -81,7 +84,11 @@ def cuda_compiler() -> str | None:
 
 @contextlib.contextmanager
 def compile_with_tvm(target: tvm.target.Target) -> Iterator[None]:
-    """Let TVM compile a CUDA target's kernels as we do within the context; TVM compiles them if a card answers."""
+    """Make TVM compile the kernels of a CUDA target with `compile_source` within the context.
+
+    TVM compiles kernels itself only if the build machine has a GPU. The context does nothing for other kinds of
+    targets.
+    """
     if target.kind.name != "cuda":
         yield
         return
@@ -95,7 +102,9 @@ def compile_with_tvm(target: tvm.target.Target) -> Iterator[None]:
 
 @contextlib.contextmanager
 def toolkit_headers() -> Iterator[None]:
-    """Let ``CUDA_PATH`` name a toolkit within the context, made of NVIDIA's PyPI packages if none is installed.
+    """Set ``CUDA_PATH`` within the context to the installed CUDA toolkit, or else to NVIDIA's PyPI packages.
+
+    The context does nothing if ``CUDA_PATH`` is set already, or if there is neither a toolkit nor a package.
 
     NVRTC needs the toolkit's headers. TVM looks for them below `targets/<arch>-linux/include`; the packages put them
     into `nvidia/cu<major>/include`. A folder of links brings the two together.
@@ -128,7 +137,10 @@ def _cuda_path(folder: Path) -> Iterator[None]:
 
 
 def _installed_toolkit() -> Path | None:
-    """Return the folder of nvcc's toolkit. TVM takes the folder around nvcc, which may be a script in another one."""
+    """Return the folder of the CUDA toolkit that contains nvcc, or None if nvcc or the toolkit's headers are missing.
+
+    TVM takes the folder above nvcc, but nvcc can be a wrapper script in another folder.
+    """
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         return None
@@ -137,7 +149,7 @@ def _installed_toolkit() -> Path | None:
 
 
 def _pip_toolkit() -> Path | None:
-    """Return the folder that NVIDIA's packages share, `nvidia/cu13`; None if their headers are not installed."""
+    """Return the folder that NVIDIA's PyPI packages share (`nvidia/cu13`), or None if it has no CUDA headers."""
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     found = [path.parent.parent for folder in folders for path in folder.glob("cu*/include/cuda_runtime.h")]
@@ -145,14 +157,14 @@ def _pip_toolkit() -> Path | None:
 
 
 def carries_source(packed: Path, source: str) -> bool:
-    """Return whether the object file ``packed`` carries the source; where a driver is, it carries TVM's cubin."""
+    """Return whether the object file ``packed`` contains the CUDA source; with a driver, it contains TVM's cubin."""
     return _sized(source.encode()) in read_symbol(packed, _SYMBOL)
 
 
 def embed_cubin(packed: Path, source: str, cubin: bytes, compiler: Sequence[str]) -> None:
     """Rewrite the object file ``packed`` (devc.o), which carries ``source``, so that it carries ``cubin``.
 
-    ``compiler`` is the command that assembles for the file's machine; if it fails, TvmbuildError is raised.
+    ``compiler`` is the command that assembles for the file's machine. Raises TvmbuildError if the command fails.
     """
     folder = packed.parent
     (folder / "devc.bin").write_bytes(replace_code(read_symbol(packed, _SYMBOL), source.encode(), cubin))
@@ -161,7 +173,10 @@ def embed_cubin(packed: Path, source: str, cubin: bytes, compiler: Sequence[str]
 
 
 def replace_code(packed: bytes, source: bytes, cubin: bytes) -> bytes:
-    """Replace the CUDA module's format and code in the packed bytes, and correct all lengths."""
+    """Return the packed bytes with the cubin in place of the CUDA source, and with all lengths corrected.
+
+    Raises RuntimeError if the packed bytes have an unknown form.
+    """
     head = _sized(b"cuda")
     start = packed.index(head) + len(head)
     (size,) = struct.unpack_from("<Q", packed, start)

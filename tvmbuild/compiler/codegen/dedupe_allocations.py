@@ -1,7 +1,7 @@
-"""One tensor for all writes of one shape to one place in memory, in each call of ``main``.
+"""A pass that creates one tensor object per shape and place in memory in each call of ``main``, instead of several.
 
-A tensor costs the virtual machine 85 ns, as much as a small operator. A reshaped tensor is a second tensor at the same
-place.
+Each tensor object costs the virtual machine 85 ns, as much as a small operator. A reshape becomes an allocation at the
+same place, so that equal reshapes share one object, too.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _ALLOCATION, _RESHAPE = "relax.memory.alloc_tensor", "relax.reshape"
 
 
 def dedupe_allocations(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Let equal ``alloc_tensor`` calls share one tensor; the module's memory is planned, and no object is killed yet.
+    """Let equal ``alloc_tensor`` calls share one tensor, after memory planning and before objects are killed.
 
-    A ``main`` with branches, or with shapes that are found at run time, stays as it is.
+    A ``main`` with branches, or with shapes that are known only at run time, stays as it is.
     """
     main = mod["main"]
     bindings = [each for block in main.body.blocks for each in block.bindings]
@@ -42,7 +42,7 @@ class _Tensors:
         return tvm_ffi.structural_map(expr, [(tvm.ir.Var, lambda var: self.same.get(var, var))])
 
     def rewrite(self, binding: relax.VarBinding) -> relax.VarBinding | None:
-        """Return the binding; None if an earlier variable has its value already."""
+        """Return the binding with duplicate tensors replaced, or None if an earlier variable has the same tensor."""
         value = self.replace(binding.value)
         if isinstance(value, relax.Var) and value in self.allocated:
             self.same[binding.var] = value

@@ -1,7 +1,7 @@
-"""TVM's tensor intrinsics for the dot instructions; schedules and records refer to them by name."""
+"""Tensor intrinsics for the dot-product instructions of CPUs; schedules and records refer to them by name."""
 
 # mypy: disable-error-code="valid-type, untyped-decorator"
-# TVM reads these annotations, not Python.
+# TVM parses these annotations; Python does not evaluate them.
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def _describe(instruction: DotInstruction) -> Any:
 
 
 def _implement(instruction: DotInstruction) -> Any:
-    """Add one group after another; each group of the data is in all lanes at once."""
+    """Return the intrinsic's implementation: it adds one group of products after another.
+
+    Each group of the data is broadcast to all lanes.
+    """
     lanes, group, data_type = instruction.lanes, instruction.group, instruction.data
     steps, depth = instruction.steps, instruction.depth
 
@@ -75,28 +78,34 @@ def _implement(instruction: DotInstruction) -> Any:
 
 
 def add_steps(instruction: DotInstruction, sums: Any, data: Any, weights: Sequence[Any]) -> Any:
-    """Return the sums with a use's products of the data and the weights, a vector for each step."""
+    """Return the sums plus the products of the data and the weights in one use of the intrinsic.
+
+    ``sums`` has one int32 per lane, ``data`` has `depth` elements, and ``weights`` has one vector per step.
+    """
     for step, values in enumerate(weights):
         sums = _add_products(instruction, sums, _spread(instruction, data, step), values)
     return sums
 
 
 def add_halves(instruction: DotInstruction, sums: Any, data: Any, weights: Any) -> Any:
-    """Return sums of int16, two for each lane, with the products of four halves of bytes and weights added in pairs."""
+    """Return the int16 sums plus the products of four bytes of data and the weights, added up in pairs.
+
+    Each lane has two sums. The data are halves of bytes (4 bits), so that the instruction `halves` is exact.
+    """
     name, lanes = T.llvm_lookup_intrinsic_id(instruction.halves), instruction.lanes
     spread = T.reinterpret(T.broadcast(T.reinterpret(data, dtype="int32"), lanes), dtype=f"uint8x{4 * lanes}")
     return sums + T.call_llvm_pure_intrin(name, spread, weights, dtype=f"int16x{2 * lanes}")
 
 
 def widen_halves(instruction: DotInstruction, sums: Any, factor: int) -> Any:
-    """Return both sums of each lane, times the factor, as one of int32."""
+    """Return one int32 for each lane: the sum of the lane's two int16, each multiplied by the factor."""
     name, lanes = T.llvm_lookup_intrinsic_id(instruction.llvm), instruction.lanes
     factors = T.broadcast(T.int16(factor), 2 * lanes)
     return T.call_llvm_pure_intrin(name, sums, factors, dtype=f"int32x{lanes}")
 
 
 def _spread(instruction: DotInstruction, data: Any, step: int) -> Any:
-    """Return one group of the data, repeated in each lane."""
+    """Return the group of the data that belongs to the step, broadcast to all lanes."""
     lanes = instruction.lanes
     whole = f"int{8 * instruction.group * (2 if instruction.data == 'int16' else 1)}"
     if instruction.steps == 1:

@@ -14,27 +14,27 @@ _SYMTAB, _NOBITS, _DYNSYM, _VERNEED, _STRONG_UNDEFINED = 2, 8, 11, 0x6FFFFFFE, 1
 
 @dataclass(frozen=True)
 class _Layout:
-    """The offsets and structures of a file of 32 or 64 bits, as far as they are read here."""
+    """The layout of a 32-bit or a 64-bit ELF file: the offsets and structures that this module reads."""
 
     table: int
-    """The position, in the header, of the section table's offset."""
+    """The position of the section table's offset in the file's header, in bytes."""
     flags: int
     counts: int
-    """The position, in the header, of the size and the number of the table's entries."""
+    """The position of the size and the number of the section table's entries in the file's header, in bytes."""
     section: struct.Struct
-    """The fields are name, kind, flags, address, offset, size, link."""
+    """The structure of a section table's entry: name, kind, flags, address, offset, size, link."""
     symbol: struct.Struct
     fields: tuple[int, int, int, int, int]
-    """The indices of a symbol's name, info, section, value and size."""
+    """The indices of name, info, section, value and size among the numbers of a symbol."""
 
 
 _LAYOUTS = {
     1: _Layout(32, 36, 46, struct.Struct("<IIIIIII"), struct.Struct("<IIIBBH"), (0, 3, 5, 1, 2)),
     2: _Layout(40, 48, 58, struct.Struct("<IIQQQQI"), struct.Struct("<IBBHQQ"), (0, 1, 3, 4, 5)),
 }
-"""The layouts by the header's class."""
+"""The layout for each ELF class in the header: 1 for 32 bits, 2 for 64 bits."""
 _MACHINES = {(40, 1): "arm", (62, 2): "x86_64", (183, 2): "aarch64", (243, 2): "riscv64"}
-"""The machines by the header's number and class."""
+"""The machine's name for each machine number and ELF class in the header."""
 _RISCV_CALLS = {0: "lp64", 2: "lp64f", 4: "lp64d", 6: "lp64q"}
 
 
@@ -62,19 +62,19 @@ class ElfFile:
     undefined: frozenset[str]
     """The strong undefined symbols, which another library must define."""
     versions: frozenset[str]
-    """The symbol versions that it needs from other libraries: ``GLIBC_2.17`` …"""
+    """The symbol versions that the file needs from other libraries, for example ``GLIBC_2.17``."""
     calls: str = ""
-    """The calling convention of riscv64, else empty: ``lp64d`` passes doubles in registers of their own."""
+    """The calling convention of a riscv64 file (``lp64d`` passes doubles in floating-point registers), else empty."""
 
     @property
     def glibc(self) -> tuple[int, ...]:
-        """The newest glibc version that the file needs; (0,) if it needs none."""
+        """The newest glibc version that the file needs, or (0,) if the file needs none."""
         found = [version.removeprefix("GLIBC_") for version in self.versions if version.startswith("GLIBC_2")]
         return max((version_tuple(version) for version in found), default=(0,))
 
 
 def version_tuple(version: str) -> tuple[int, ...]:
-    """Return ``2.28`` as (2, 28)."""
+    """Return the numbers of a dotted version: (2, 28) for ``2.28``."""
     return tuple(int(part) for part in version.split("."))
 
 
@@ -99,7 +99,7 @@ def read_elf(path: Path) -> ElfFile:
 
 
 def read_symbol(path: Path, name: str) -> bytes:
-    """Return the bytes of a data symbol that the object file defines; raise KeyError if it does not define it."""
+    """Return the bytes of a data symbol in an object file; raise KeyError if the file does not define the symbol."""
     content = path.read_bytes()
     sections = _sections(content)
     for symbol in _symbols(sections, _LAYOUTS[content[4]], _SYMTAB):

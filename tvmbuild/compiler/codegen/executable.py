@@ -20,13 +20,13 @@ from tvmbuild.errors import TvmbuildError
 
 PROFILED = "main_bytecode"
 MAX_COMPILED = 4000
-"""The most bindings of a ``main`` that is compiled to machine code."""
+"""The largest number of bindings with which ``main`` is compiled to machine code; a longer ``main`` stays bytecode."""
 _CONFIG = {"relax.backend.use_cuda_graph": True}
-"""RewriteCUDAGraph does nothing without this option."""
+"""The options of TVM's passes for every target; RewriteCUDAGraph does nothing without this one."""
 
 
 def check_lowered(mod: tvm.ir.IRModule) -> None:
-    """Raise TvmbuildError naming the operators that TVM can import but not lower."""
+    """Raise TvmbuildError if the module has operators that TVM can import but not lower; the error names them."""
     left = sorted({call.op.name for prefix in ("relax.nn.", "relax.image.") for call in operator_calls(mod, prefix)})
     if left:
         raise TvmbuildError(
@@ -37,7 +37,7 @@ def check_lowered(mod: tvm.ir.IRModule) -> None:
 def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
     """Compile the module to a VM executable that is not linked yet.
 
-    An operator that TVM can import but not lower raises a TvmbuildError that names it.
+    Raises TvmbuildError if TVM can import but not lower an operator; the error names the operator.
     """
     check_lowered(mod)
     alone = partial(tvm.compile, target=target)
@@ -49,20 +49,21 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
         if any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
             named = shorten_names(mod) if target.kind.name == "vulkan" else mod
             return relax.build(named, target=target, relax_pipeline=passes)
-        # Without a kernel TVM writes the library in C, and the user may have no C compiler.
+        # Without any kernel, TVM would write the library in C, and the user may have no C compiler.
         return _build_twice(passes(mod), target.host)
 
 
 def name_profiled(kind: str) -> str:
-    """Return the function that a profiler calls instead of ``main`` in a package for that kind of target."""
+    """Return the name of the function that a profiler calls instead of ``main`` in packages for this kind of target."""
     return "main" if kind in GPU_KINDS else PROFILED
 
 
 def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
     """Build ``main`` as machine code and, under the name ``PROFILED``, as bytecode, whose calls a profiler can see.
 
-    The steps are those of relax.build, which builds only one form. A ``main`` of very many calls, for example from an
-    unrolled loop, stays bytecode: LLVM takes minutes for it, and half a microsecond a call matters little beside that.
+    The steps are the same as in relax.build, which builds only one form. A ``main`` of very many calls, for example
+    from an unrolled loop, stays bytecode: LLVM would take minutes to compile it and save only half a microsecond per
+    call.
     """
     builder = relax.ExecBuilder()
     functions = {variable: each for variable, each in mod.functions.items() if variable.name_hint != "main"}
@@ -101,7 +102,7 @@ VIRTUAL_MACHINE = Phase(
             before={"StaticPlanBlockMemory": "it changes lifetimes"},
         ),
         from_tvm(relax.transform.StaticPlanBlockMemory),
-        # One graph holds all launches except the first and the last.
+        # One CUDA graph holds all launches except the first and the last.
         from_tvm(relax.transform.RewriteCUDAGraph, _on_cuda),
         from_tvm(relax.transform.LowerAllocTensor),
         of_module(

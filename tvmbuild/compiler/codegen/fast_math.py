@@ -1,7 +1,7 @@
-"""Polynomials for exp, sigmoid, tanh and erf of float32 on CPUs: they vectorise; TVM calls the C library each time.
+"""Polynomials for exp, sigmoid, tanh and erf of float32 on CPUs: they vectorise, but calls of the C library do not.
 
-The results are within a few units in the last place of the C library's. Infinities and NaN give the right results.
-Rounding can also return an integer.
+The results are within a few units in the last place of the C library's results. Infinities and NaN give the right
+results. The rule for `nearbyint` can also return an integer type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tvmbuild.compiler.codegen.polynomials import (
 )
 
 _LEVEL = 99
-"""The priority of our lowering rules; TVM's own have 10."""
+"""The priority of our lowering rules; the rules of TVM have priority 10."""
 
 # Cephes' expf: 2^n times a polynomial on [-ln(2)/2, ln(2)/2]; ln(2) in two parts.
 EXP_RANGE = (-87.33654, 88.72283)
@@ -33,23 +33,24 @@ LOG2E = 1.44269504088896341
 LN2 = (0.693359375, -2.12194440e-4)
 EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
-# 2^r on [-1/2, 1/2], within 1e-7 and exactly 1 at 0; fitted for the least relative error.
+# The polynomial for 2^r on [-1/2, 1/2], within 1e-7 and exactly 1 at 0; fitted for the least relative error.
 _POWER = (1.3264726148e-3, 9.6715129912e-3, 5.5507335812e-2, 2.4022242427e-1, 6.9314700365e-1, 1.0)
 
 _SIGMOID_RANGE = 87.0
 """The range in which 1 + exp(-x) and its reciprocal are normal; beyond it, sigmoid(x) is within 1e-37 of 0 or 1."""
 _ROUNDER = 12582912.0
-"""1.5 * 2^23. After it is added to a float, the last bits of the sum are the nearest integer."""
+"""The number 1.5 · 2^23: after adding it to a float, the last bits of the sum are the nearest integer."""
 _RECIPROCAL = 0x7EF311C7
 """This number minus the bits of a positive float gives the bits of its reciprocal, within an eighth."""
 
-# exp(-r) is 1 - r + r² times this polynomial, within 1.1e-7 on the range of EXP; fitted for the least relative error.
+# exp(-r) is 1 - r + r² times this polynomial, within 1.1e-7 on [-ln(2)/2, ln(2)/2]; fitted for the least relative
+# error.
 _DECAY = (-8.312520571053028e-3, 4.1890159249305725e-2, -1.6667114198207855e-1, 4.99992311000824e-1)
 
 # Eigen's rational function: x times one polynomial of x², divided by another; the highest power comes first.
 TANH_RANGE = 7.90531110763549805
 TANH_TINY = 4e-4
-"""The size of x below which tanh(x) is x."""
+"""The bound of |x| below which tanh(x) is computed as x."""
 TANH_NUMERATOR = (
     -2.76076847742355e-16,
     2.00018790482477e-13,
@@ -87,17 +88,17 @@ _ERF = (
 
 @cache
 def use_fast_math() -> None:
-    """Let code generation for llvm use the polynomials, from now on in this process."""
+    """Make code generation for LLVM targets use the polynomials, for the rest of this process."""
     for name, rule in _RULES.items():
         tirx.register_intrin_lowering(f"tirx.{name}", target="llvm", f=rule, level=_LEVEL)
-    # TVM does not mark these as vectorizable, and would write out their vectors element by element; LLVM joins some of
-    # these again, to short vectors.
+    # TVM does not mark these two functions as vectorizable and would call them element by element; LLVM then joins some
+    # of the calls to short vectors.
     for name in ("nearbyint", "erf"):
         tvm.ir.register_op_attr(f"tirx.{name}", "TVectorizable", True)
 
 
 def _lower_nearbyint(call: Any) -> Any:
-    """Round to the nearest integer; the result may have an integer type (`round_to_integers`)."""
+    """Return the lowered call, which rounds to the nearest integer, as a float or an integer (`round_to_integers`)."""
     name = "llvm.lrint" if dtype_of(call).startswith("int") else "llvm.nearbyint"
     return tirx.call_llvm_pure_intrin(dtype_of(call), name, *call.args)
 
@@ -127,10 +128,10 @@ def _exp_inside(x: Any) -> Any:
 
 
 def exp_of_negative(x: Any) -> Any:
-    """Return exp(x) of a float32 number or vector that is at most zero, as softmax needs it.
+    """Return exp(x) of a float32 number or vector that is at most zero, which is all that softmax needs.
 
-    The relative error is within 4e-7 down to -4, and within 4e-6 where the result is 1e-38, because log2(e) is in one
-    part. Below the range the result is the smallest normal number, not zero.
+    The relative error is within 4e-7 down to -4. It is within 4e-6 if the result is 1e-38, because log2(e) is in one
+    part. Below ``EXP_RANGE`` the result is the smallest normal number, not zero.
     """
     # The constant comes first: with a NaN, TVM's max returns its second argument.
     return bind(tirx.Max(constant(EXP_RANGE[0], x), x), _exp_of_weight)
@@ -146,7 +147,7 @@ def _exp_of_weight(x: Any) -> Any:
 
 
 def _multiply_by_power(value: Any, shifted: Any) -> Any:
-    """Return the bits of value · 2^power, which is a normal number; ``shifted`` is power + ``_ROUNDER``."""
+    """Return the bits of value · 2^power, which must be a normal number; ``shifted`` is power + ``_ROUNDER``."""
     integers = dtype_of(value).replace("float", "int")
     return tirx.reinterpret(integers, value) + tirx.shift_left(
         tirx.reinterpret(integers, shifted), tirx.const(23, integers)
@@ -215,7 +216,7 @@ def _erf(inside: Any) -> Any:
 
 
 def _one_by_one(call: Any) -> Any:
-    """Call the function for each element of a vector."""
+    """Return a vector of one call of the function per element; return a call with a scalar unchanged."""
     (x,) = call.args
     scalar, _, lanes = dtype_of(x).partition("x")
     if not lanes:

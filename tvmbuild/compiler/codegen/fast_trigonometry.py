@@ -1,7 +1,7 @@
-"""Polynomials for sin and cos of float32 on CPUs: they vectorise, where TVM calls the C library for each number.
+"""Polynomials for sin and cos of float32 on CPUs: they vectorise, but calls of the C library do not.
 
-float64 reduces the argument to a quarter turn, so that all bits are right near the zeros, too. If one argument of a
-vector is too large for this, the C library computes the whole vector.
+The argument is reduced to a quarter turn in float64, so that all bits are right near the zeros, too. If one argument of
+a vector is too large for this, the C library computes the whole vector.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tvm import tirx
 from tvmbuild.compiler.codegen.polynomials import bind, dtype_of, is_float32, polynomial
 
 LARGE = float(1 << 20)
-"""The largest argument for which the number of quarter turns times ``_FIRST`` is exact."""
+"""The bound of the arguments for which the number of quarter turns times ``_FIRST`` is exact in float64."""
 _QUARTER = math.pi / 2
 _FIRST = math.floor(_QUARTER * 2**31) / 2**31
-"""A quarter turn in 32 bits; ``_REST`` is the rest of it."""
+"""A quarter turn (π/2) cut off to 32 bits; ``_REST`` is the difference from π/2."""
 _REST = (_QUARTER - _FIRST) + 6.123233995736766e-17
 
 # Cephes' sinf and cosf on an eighth of a turn: r + r³ · _SIN(r²), and 1 - r²/2 + r⁴ · _COS(r²).
@@ -26,12 +26,12 @@ _COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 
 
 def lower_sine(call: Any) -> Any:
-    """Return the sine of a float32 number or vector."""
+    """Return the lowered call of sin; the C library computes it for types other than float32."""
     return _lower(call, quarters=0)
 
 
 def lower_cosine(call: Any) -> Any:
-    """Return the cosine, which is the sine a quarter turn further."""
+    """Return the lowered call of cos, as a sine a quarter turn further."""
     return _lower(call, quarters=1)
 
 
@@ -49,7 +49,7 @@ def _lower(call: Any, quarters: int) -> Any:
 
 
 def _largest(x: Any) -> Any:
-    """Return the largest magnitude in a vector."""
+    """Return the largest magnitude of a vector's elements, or a scalar's magnitude."""
     size = tirx.abs(x)
     _, _, lanes = dtype_of(x).partition("x")
     return tirx.call_llvm_pure_intrin("float32", "llvm.vector.reduce.fmax", size) if lanes else size

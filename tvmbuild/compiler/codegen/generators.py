@@ -1,4 +1,4 @@
-"""Hooks into TVM's code generation, by the target's kind."""
+"""Hooks into TVM's code generation for each kind of target."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tvmbuild.compiler.machine.target import copies_asynchronously, launches_dep
 
 
 def pass_config(target: tvm.target.Target) -> dict[str, Any]:
-    """Return the options of TVM's passes for this target; every step that generates code uses them."""
+    """Return the options of TVM's passes for this target; every step that generates code must use them."""
     return {"tirx.use_async_copy": True} if copies_asynchronously(target) else {}
 
 
 @contextlib.contextmanager
 def use_generators(target: tvm.target.Target) -> Iterator[None]:
-    """Let TVM generate code for the target with our generators within the context; all code is generated inside it."""
+    """Make TVM generate code for the target with our generators; all code must be generated within this context."""
     prepare_compiler()
     if target.kind.name == "vulkan":
         register_generator()
@@ -35,9 +35,9 @@ def use_generators(target: tvm.target.Target) -> Iterator[None]:
         yield
 
 
-# Programmatic dependent launch, from `sm_90` on: a kernel is launched while the one before it ends. The blocks of a
+# Programmatic dependent launch, from `sm_90` on: a kernel is launched while the kernel before it ends. The blocks of a
 # kernel take the places of the earlier kernel's blocks as these end, and wait there until that kernel has ended and
-# written everything: the launch no longer costs time between the two. Each block waits before it reads or writes
+# written everything, so that the launch costs no time between the two. Each block waits before it reads or writes
 # anything, so that it sees all writes of every earlier kernel. No kernel allows the next launch before its end: waiting
 # blocks would take the place of working ones (mobilenet_v2 on an H200: 0.95 of the time without dependent launch, and
 # 1.36 if each kernel allows it at its beginning). CUDA C++ Programming Guide, "Programmatic Dependent Launch and
@@ -46,10 +46,10 @@ def use_generators(target: tvm.target.Target) -> Iterator[None]:
 _BUILD = "target.build.cuda"
 _TAGS = "tirx.kernel_launch_params"
 _DEPENDENT, _LAST = "tirx.use_programtic_dependent_launch", "tirx.use_dyn_shared_memory"
-"""TVM's runtime uses dependent launch for a kernel whose tags contain the first; the second must stay the last tag."""
-# The assembly takes the pointers, so that the compiler must assume that the numbers change. Otherwise it would load
-# them as constants of the kernel (`ld.global.nc`), which compilers move before the wait: wrong results, seen on an
-# H200.
+"""Launch tags of a kernel: with ``_DEPENDENT``, TVM's runtime uses dependent launch; ``_LAST`` must be the last tag."""
+# The assembly takes the pointers, so that the compiler must assume that the numbers behind them change. Otherwise it
+# would load them as constants of the kernel (`ld.global.nc`), and compilers move these loads before the wait: an H200
+# then gave wrong results.
 _WAIT = """
 template <typename T> __forceinline__ __device__ void tvmbuild_may_change(T* pointer) {
   asm volatile("" :: "l"(pointer) : "memory");
@@ -63,7 +63,7 @@ template <typename... T> __forceinline__ __device__ void tvmbuild_wait(T*... poi
 
 @cache
 def use_dependent_launch() -> None:
-    """Let TVM generate kernels with dependent launch, for the cards that have it, from now on in this process."""
+    """Make TVM generate kernels with dependent launch for targets that support it, for the rest of this process."""
     build = tvm_ffi.get_global_func(_BUILD)
 
     def build_dependent(module: tvm.ir.IRModule, target: tvm.target.Target) -> Any:
@@ -73,7 +73,10 @@ def use_dependent_launch() -> None:
 
 
 def launch_dependent(module: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Let each kernel of a module be launched early and wait; ``module`` has the form that code generation gets."""
+    """Return the module with kernels that are launched early (dependent launch) and wait at their beginning.
+
+    ``module`` has the form that TVM passes to its CUDA code generator.
+    """
     return tvm.ir.IRModule({name: _make_wait(each) for name, each in module.functions.items()}, attrs=module.attrs)
 
 

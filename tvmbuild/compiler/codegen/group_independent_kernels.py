@@ -1,4 +1,4 @@
-"""Independent kernels, launched one after the other: Vulkan needs no barrier between them.
+"""A pass that puts independent kernels next to each other, because Vulkan needs no barrier between them.
 
 A barrier takes longer than many kernels, and the kernels between two barriers run side by side. The calls of ``main``
 are therefore sorted by level (list scheduling): a call's level is one more than the highest level that it reads, and
@@ -18,14 +18,15 @@ from tvmbuild.compiler.ir.modules import replace_bindings
 _ALLOCATION = "relax.builtin.alloc_tensor"
 _VIEWS = ("relax.reshape", "relax.memory.view")
 _FIRST, _THEN, _LAST = range(3)
-"""The parts of a level: the tensors that its kernels write, the kernels, the views of these tensors."""
+"""The parts of a level, in order: allocations of its kernels' output tensors, the kernels, views of these tensors."""
 
 
 def group_independent_kernels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Sort the calls of ``main`` by level; allocations are explicit, and their memory is not planned yet.
+    """Sort the calls of ``main`` by level, after allocations are explicit and before their memory is planned.
 
     The outputs of a level are allocated before its first kernel, so that none of them takes the memory that another
-    kernel of the level still reads. A ``main`` with anything besides kernels, tensors and views of them stays as it is.
+    kernel of the level still reads. A ``main`` with anything other than kernels, tensors and views of tensors stays as
+    it is.
     """
     main = mod["main"]
     bindings = [each for block in main.body.blocks for each in block.bindings]
@@ -38,11 +39,11 @@ def group_independent_kernels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 class _Levels:
     def __init__(self) -> None:
         self.places: dict[relax.Var, tuple[int, int]] = {}
-        """The place of each binding: its variable's level, and the part of that level."""
+        """The place of each binding, by its variable: the level, and the part of the level."""
         self._unwritten: set[relax.Var] = set()
 
     def take(self, binding: relax.Binding) -> bool:
-        """Find the binding's place; return False if its form is unknown."""
+        """Store the binding's place; return False if the binding's form is unknown."""
         if not isinstance(binding, relax.VarBinding):
             return False
         var, value = binding.var, binding.value

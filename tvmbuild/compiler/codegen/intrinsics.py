@@ -1,6 +1,6 @@
-"""Registration of TVM's tensor intrinsics when they are needed: importing all of them takes 15 s of CPU.
+"""Registration of tensor intrinsics on demand, because importing all intrinsics of TVM takes 15 s of CPU time.
 
-https://github.com/apache/tvm `s_tir/tensor_intrin/__init__.py`
+Source: https://github.com/apache/tvm, `s_tir/tensor_intrin/__init__.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PACKAGE = "tvm.s_tir.tensor_intrin"
 
 
 def skip_tensor_intrinsics() -> None:
-    """Keep TVM from importing its tensor intrinsics by itself; CUDA's can still be imported."""
+    """Keep TVM from importing all its tensor intrinsics; the intrinsics for CUDA can still be imported by name."""
     if _PACKAGE not in sys.modules:
         package = types.ModuleType(_PACKAGE)
         package.__path__ = [str(_find_tvm() / "s_tir" / "tensor_intrin")]
@@ -24,7 +24,7 @@ def skip_tensor_intrinsics() -> None:
 
 
 def use_cuda_intrinsics() -> None:
-    """Register the intrinsics of CUDA's tensor cores, TVM's and ours; replaying records needs them."""
+    """Register the intrinsics for NVIDIA's tensor cores, from TVM and from tvmbuild; replaying records needs both."""
     from tvmbuild.compiler.codegen.tensor_cores.table import TYPES, register_tensor_cores  # noqa: PLC0415 - imports TVM
 
     skip_tensor_intrinsics()
@@ -34,14 +34,14 @@ def use_cuda_intrinsics() -> None:
 
 
 def use_dot_intrinsics() -> None:
-    """Register the intrinsics of the CPUs' dot instructions."""
+    """Register the tensor intrinsics for the dot-product instructions of CPUs."""
     from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics  # noqa: PLC0415 - imports TVM
 
     register_intrinsics()
 
 
 def prepare_intrinsics(mod: Any, target: Any) -> None:
-    """Register the intrinsics that records of the module's Tasks may name; call it before reading any record."""
+    """Register the intrinsics that records of the module's Tasks may name. Call it before reading a record."""
     if _multiplies_on_tensor_cores(mod, target):
         use_cuda_intrinsics()
         return
@@ -66,7 +66,7 @@ def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
 
 
 def _names_dots(mod: Any) -> bool:
-    """Return whether a function of the module uses a dot instruction."""
+    """Return whether a block of a function in the module is annotated with a dot instruction."""
     from tvm import tirx  # noqa: PLC0415 - as above
 
     from tvmbuild.compiler.ir.prim_funcs import list_blocks  # noqa: PLC0415 - as above

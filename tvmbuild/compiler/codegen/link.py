@@ -18,7 +18,7 @@ from tvmbuild.compiler.codegen.elf import ElfFile, read_elf, version_tuple
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.thread_pool import SOURCE
 
-# Every Linux process has these in its libc. libm and compiler-rt may be missing, so they are linked.
+# Every Linux process has these functions in its libc. libm and compiler-rt may be missing, so they are linked.
 _CALLED_BY_CODE = {"memcpy", "memmove", "memset", "memcmp", "malloc", "free", "abort", "strlen"}
 _CALLED_BY_POOL = {"clock_gettime", "getpid", "sigdelset", "sigfillset", "syscall"}
 _IN_EVERY_LIBC = _CALLED_BY_CODE | _CALLED_BY_POOL | {"pthread_create", "pthread_join", "pthread_sigmask"}
@@ -27,7 +27,10 @@ _RISCV_CALLS = "lp64d"
 _FLAGS = ("-shared", "--build-id=none", "-s")
 _SHARED = ("-shared", "-fPIC", *(f"-Wl,{flag}" for flag in _FLAGS[1:]))
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lgcc")
-"""The libraries for a named compiler; against this machine's libc, the pool would need the newest pthread_create."""
+"""The libraries for a named compiler, without libc.
+
+Linked against the build machine's libc, the thread pool would need the newest version of pthread_create.
+"""
 _POOL = "pool.o"
 _POOL_FLAGS = ("-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector")
 _ZIG_FLAGS = ("-fno-sanitize=undefined",)
@@ -35,21 +38,26 @@ _ZIG_FLAGS = ("-fno-sanitize=undefined",)
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """The linker: ``command`` is ``auto`` (ziglang) or a compiler's name; ``glibc`` is the oldest supported version."""
+    """The linker and the oldest glibc version that the library supports.
+
+    ``command`` is ``auto`` (ziglang) or a compiler's name. If ``glibc`` is None, ziglang uses its default version, and
+    the result of a named compiler is not checked.
+    """
 
     command: str = "auto"
     glibc: str | None = None
 
 
 def tools_here() -> LinkOptions:
-    """Return the linker for a target that names none: zig, or this machine's C compiler if zig is not installed."""
+    """Return the linker for a target without a named linker: zig, or the C compiler `cc` if zig is not installed."""
     return LinkOptions() if find_spec("ziglang") is not None else LinkOptions("cc")
 
 
 def export_library(executable: relax.VMExecutable, target: tvm.target.Target, options: LinkOptions) -> bytes:
-    """Link the executable, built for ``target``, to the bytes of a shared library; CUDA kernels in it are cubins.
+    """Link the executable, which was built for ``target``, and return the bytes of the shared library.
 
-    The same executable, options and tools give the same bytes, because the names inside are relative and fixed.
+    CUDA kernels in it are cubins. The same executable, options and tools give the same bytes, because the names inside
+    are relative and fixed. Raises TvmbuildError if a compiler or the linker fails.
     """
     source = find_source(executable.mod) if target.kind.name == "cuda" else None
     with tempfile.TemporaryDirectory(prefix="tvmbuild-link-") as name:
@@ -68,7 +76,10 @@ def export_library(executable: relax.VMExecutable, target: tvm.target.Target, op
 
 
 def link_objects(objects: Sequence[Path], output: Path, options: LinkOptions) -> None:
-    """Link ``objects`` (all in ``output``'s folder) and check the machine and the glibc versions of the result."""
+    """Link ``objects`` (all in ``output``'s folder) and the thread pool to the shared library ``output``.
+
+    Raises TvmbuildError if linking fails, or if the machine or the needed glibc version of the result is wrong.
+    """
     read = [read_elf(path) for path in objects]
     machine, glibc = _find_machine(read), options.glibc or DEFAULT_GLIBC
     pool = compile_pool(output.with_name(_POOL), machine, options)
@@ -78,13 +89,16 @@ def link_objects(objects: Sequence[Path], output: Path, options: LinkOptions) ->
     elif _needs_libraries([*read, read_elf(pool)]):
         run_zig_cc([*_SHARED, *files, "-lm"], zig_target(machine, glibc), output.parent)
     else:
-        # This takes 0.03 s instead of seconds, and builds no C library the first time.
+        # Calling the linker directly takes 0.03 s instead of seconds, and builds no C library the first time.
         run_linker([*ZIG, "ld.lld", *_FLAGS, *files], output.parent)
     _check(read_elf(output), machine, glibc if options.command == "auto" else options.glibc)
 
 
 def compile_pool(output: Path, machine: str, options: LinkOptions = LinkOptions()) -> Path:
-    """Compile the package's thread pool to an object file in about 0.1 s; its callees are in every Linux process."""
+    """Compile the package's thread pool to the object file ``output`` in about 0.1 s, and return ``output``.
+
+    Every Linux process has the functions that the thread pool calls.
+    """
     shutil.copy(SOURCE, folder := output.parent)
     compiler = _choose_compiler(machine, options)
     run_linker([*compiler, "-c", *_POOL_FLAGS, "-o", output.name, SOURCE.name], folder)
@@ -92,7 +106,7 @@ def compile_pool(output: Path, machine: str, options: LinkOptions = LinkOptions(
 
 
 def _choose_compiler(machine: str, options: LinkOptions) -> list[str]:
-    """Return the command that compiles to objects: zig if it is installed, else the named compiler."""
+    """Return the command that compiles to object files: zig if it is installed, else the named compiler."""
     if options.command == "auto" or find_spec("ziglang") is not None:
         return [*ZIG, "cc", "-target", zig_target(machine, options.glibc or DEFAULT_GLIBC), *_ZIG_FLAGS]
     return [_find_compiler(options.command)]

@@ -1,8 +1,8 @@
 """Compilation of CUDA source to a cubin by NVRTC, as TVM does it, but without CUDA's C++ standard library.
 
 Generated code needs only the names of integers and some type traits from `cuda/std`, and reading those headers takes
-most of the compiler's time. NVRTC gets the few lines that are needed instead. The candidates of a search and the
-shipped kernels are compiled alike. https://docs.nvidia.com/cuda/nvrtc/
+most of the compiler's time. NVRTC gets the few lines that the code needs instead. The candidates of a search and the
+shipped kernels are compiled in the same way. Source: https://docs.nvidia.com/cuda/nvrtc/
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ _OPTIONS = (
     *("-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_BFLOAT16_OPERATORS__"),
     *("-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-U__CUDA_NO_BFLOAT162_OPERATORS__", "-U__CUDA_NO_BFLOAT162_CONVERSIONS__"),
 )
-"""TVM's options (`tvm/support/nvcc.py`) without `--use_fast_math`, which also makes powf NaN for negative numbers."""
+"""The options of TVM (`tvm/support/nvcc.py`) without `--use_fast_math`, which makes powf of negative numbers NaN."""
 
 
 def compile_by_nvrtc(source: str, arch: str, toolkit: Path) -> bytes:
-    """Return the cubin for ``arch``, or PTX for `compute_90`; raise RuntimeError with the compiler's message.
+    """Compile CUDA source and return the cubin for ``arch``, or PTX if ``arch`` is virtual (`compute_90`).
 
-    ``toolkit`` is the folder that contains CUDA's `include`.
+    ``toolkit`` is the folder that contains the `include` folder of CUDA. Raises RuntimeError with the compiler's
+    message if the compilation fails.
     """
     from cuda.bindings import nvrtc  # noqa: PLC0415 - CUDA targets only
 

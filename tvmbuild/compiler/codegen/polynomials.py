@@ -9,7 +9,7 @@ from tvm import tirx
 
 
 def bind(value: Any, use: Callable[[Any], Any]) -> Any:
-    """Return ``use`` of a variable bound to the value; without the variable, each use would compute the value again."""
+    """Return ``use(variable)``, with the variable bound to the value, so that the value is computed only once."""
     variable = tirx.Var("t", dtype_of(value))
     return tirx.Let(variable, value, use(variable))
 
@@ -20,17 +20,17 @@ def is_float32(x: Any) -> bool:
 
 
 def dtype_of(x: Any) -> str:
-    """Return the type's name: `float32`, or `float32x16` for a vector."""
+    """Return the name of the expression's type: `float32`, or `float32x16` for a vector."""
     return str(x.ty.dtype)
 
 
 def constant(value: float, like: Any) -> Any:
-    """Return the number in the type of ``like``; for a vector, a vector of it."""
+    """Return the constant with the type of ``like``; for a vector type, each element has the value."""
     return tirx.const(value, dtype_of(like))
 
 
 def polynomial(coefficients: Sequence[float], x: Any) -> Any:
-    """Evaluate a polynomial by Horner's scheme; the highest power's coefficient comes first."""
+    """Return a polynomial of x by Horner's scheme; the highest power's coefficient comes first."""
     value = constant(coefficients[0], x)
     for coefficient in coefficients[1:]:
         value = value * x + constant(coefficient, x)
@@ -38,7 +38,10 @@ def polynomial(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def polynomial_in_parts(coefficients: Sequence[float], x: Any) -> Any:
-    """Evaluate by Estrin's scheme: few multiplications more than Horner's, but not in one chain of dependences."""
+    """Return a polynomial of x by Estrin's scheme; the highest power's coefficient comes first.
+
+    Estrin's scheme has a few more multiplications than Horner's scheme, but they do not form one chain of dependences.
+    """
     terms = [constant(each, x) for each in reversed(coefficients)]
 
     def halve(parts: Sequence[Any], power: Any) -> Any:
@@ -50,5 +53,5 @@ def polynomial_in_parts(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def ratio(numerator: Sequence[float], denominator: Sequence[float], x: Any) -> Any:
-    """Return x times one polynomial of x², divided by another."""
+    """Return x · numerator(x²) / denominator(x²); the highest power's coefficient comes first in both polynomials."""
     return bind(x * x, lambda square: x * polynomial(numerator, square) / polynomial(denominator, square))

@@ -9,8 +9,9 @@ from tvmbuild.compiler.codegen.fast_math import use_fast_math
 def prepare_compiler() -> None:
     """Register our lowering rules and intrinsics, once in a process.
 
-    Everything that starts to compile calls it: `lower`, the generators, the tuner's workers, checks of records.
-    `prepare_intrinsics` registers the intrinsics that only some Tasks name, because that takes seconds.
+    All code that starts a compilation calls this function: `lower`, the generators, the tuner's workers and the checks
+    of records. `prepare_intrinsics` registers the intrinsics that only some Tasks name, because their registration
+    takes seconds.
     """
     use_fast_math()
     register_byte_products()

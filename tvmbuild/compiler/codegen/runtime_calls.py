@@ -1,4 +1,4 @@
-"""A check of the functions that code calls by name at run time: a package has only TVM's runtime."""
+"""A check that code calls by name only functions of TVM's runtime, because a package has nothing else of TVM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BESIDE_THE_RUNTIME = "tvm.contrib."
 
 
 def check_runtime_calls(mod: tvm.ir.IRModule) -> None:
-    """Raise TvmbuildError naming the operator of a lowered module whose code calls a function that packages lack."""
+    """Raise TvmbuildError, naming the operator, if code of the lowered module calls a function that packages lack."""
     for variable, function in mod.functions.items():
         for name in _called(function) if isinstance(function, tirx.PrimFunc) else ():
             if name.startswith(_BESIDE_THE_RUNTIME):

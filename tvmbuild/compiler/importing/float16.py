@@ -29,7 +29,7 @@ _WIDE_ON_GPUS = frozenset(
         *("GridSample", "Resize", "RoiAlign"),  # products of coordinates, which need more than 11 bits
     }
 )
-"""Operators whose intermediate results do not fit into 16 bits; the Relax module takes care of matrix products."""
+"""Operators whose intermediate results do not fit into 16 bits; later passes take care of matrix products."""
 
 
 def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -69,7 +69,7 @@ def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def add_up_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with float32 inside its sums, means and norms of 16-bit floats."""
+    """Return the model with sums, means and norms of 16-bit floats computed in float32."""
     if not any(node.op_type in _WIDE_ON_GPUS for node in model.graph.node):
         return model
     scope, nodes, changed = Scope(model), Nodes(), False
@@ -103,7 +103,7 @@ def _cast(value: str, output: str, kind: int) -> onnx.NodeProto:
 
 
 def _widen_node(node: onnx.NodeProto, taken: set[str]) -> Nodes:
-    """Return the node for float32, changed in place; a Cast to 16 bits gets one after it that widens its result."""
+    """Change the node to float32 in place; return it and, after a Cast to 16 bits, a Cast back to float32."""
     after: Nodes = []
     for attribute in node.attribute:
         for graph in subgraphs(attribute):
@@ -120,9 +120,9 @@ def _widen_node(node: onnx.NodeProto, taken: set[str]) -> Nodes:
 
 
 def _find_narrow_quantizers(model: onnx.ModelProto) -> dict[int, dict[int, int]]:
-    """Return the nodes that round by 16-bit scales, by their index, with the types of their 16-bit inputs.
+    """Return the 16-bit types of the inputs of nodes with 16-bit scales, by the node's index and the input's index.
 
-    Rounding to integers and back depends on these types.
+    These nodes round to integers and back, and the rounding depends on these types.
     """
     if not any(node.op_type in _QUANTIZERS for node in model.graph.node):
         return {}
@@ -135,7 +135,10 @@ def _find_narrow_quantizers(model: onnx.ModelProto) -> dict[int, dict[int, int]]
 
 
 def _keep_rounding(node: onnx.NodeProto, kinds: Mapping[int, int], taken: set[str]) -> Nodes:
-    """Return the node, changed in place, with Casts around its 16-bit inputs and output."""
+    """Return the node, changed in place, with Casts to 16 bits before it.
+
+    If its result is floats, a Cast to float32 follows.
+    """
     before, after = Nodes(), Nodes()
     for place, kind in kinds.items():
         wide, node.input[place] = node.input[place], _make_fresh(node.input[place], taken)
@@ -179,7 +182,7 @@ def _names_narrow(attribute: onnx.AttributeProto) -> bool:
 
 
 def _list_narrow(values: Iterable[onnx.ValueInfoProto]) -> dict[str, int]:
-    """Return the types of the values that are 16-bit floats, by name."""
+    """Return the types of the values that are 16-bit floats, by the values' names."""
     kinds = {value.name: int(value.type.tensor_type.elem_type) for value in values}
     return {name: kind for name, kind in kinds.items() if kind in _NARROW}
 

@@ -42,13 +42,14 @@ class ImportedModel:
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     tf32: bool = False
-    """Whether products of float32 may use only the first 10 bits."""
+    """Whether products of float32 may use only the first 10 bits of the mantissa (TF32)."""
 
 
 def import_onnx(model: Path | bytes, name: str | None = None, *, for_gpu: bool = False) -> ImportedModel:
-    """Read the ONNX file (external data too) or its content, and import it as `import_model` does.
+    """Read an ONNX file with its external data, or a file's content, and import it as `import_model` does.
 
-    Messages call the model ``name``, by default as the file.
+    Messages call the model ``name``, by default the file's name. Raises TvmbuildError if the model cannot be read or
+    imported.
     """
     said = name or (model.name if isinstance(model, Path) else "model")
     try:
@@ -63,10 +64,10 @@ def import_onnx(model: Path | bytes, name: str | None = None, *, for_gpu: bool =
 
 
 def import_model(model: onnx.ModelProto, said: str, *, for_gpu: bool = False) -> ImportedModel:
-    """Import a tidy model and leave it unchanged; its weights become constants.
+    """Import a model that `tidy` has prepared, and leave it unchanged; its weights become constants.
 
-    CPUs compute its 16-bit floats in float32; GPUs add them up in float32. If TVM cannot import a dynamic input or an
-    operator, TvmbuildError names it and calls the model ``said``.
+    CPUs compute 16-bit floats in float32; GPUs only add them up in float32. Raises TvmbuildError for a dynamic input,
+    and for operators that cannot be imported; the error names these, and calls the model ``said``.
     """
     with _named(said):
         model, refused = _expand(model, for_gpu=for_gpu)
@@ -98,14 +99,14 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     """An importer that converts node by node, goes on after a failure, and reports all failures at the end."""
 
     def __init__(self, model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], refused: dict[str, NodeError]) -> None:
-        # The shapes are named because TVM takes a dimension of 0 for an unknown one.
+        # We pass the shapes, because TVM reads a dimension of 0 as an unknown one.
         super().__init__({each.name: list(each.shape) for each in inputs}, "float32", sanitize=False)
         self._model, self._refused, self._lost = model, refused, set[str]()
         self._texts = set[str]()
         self._advice = _advise(inputs)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-        """Do nothing: each node is checked at its turn."""
+        """Do nothing, because `_construct` checks each node when it converts the node."""
 
     def _construct_nodes(self, graph: onnx.GraphProto) -> None:
         errors = [error for node in graph.node if (error := self._construct(node)) is not None]
@@ -131,7 +132,7 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         return None if why is None else NodeError(node, why)
 
     def _parse_array(self, tensor_proto: onnx.TensorProto) -> tvm.runtime.Tensor:
-        """Replace texts by an empty tensor, because TVM's tensors cannot hold texts."""
+        """Replace strings by an empty tensor, because TVM's tensors cannot hold strings."""
         if tensor_proto.data_type == onnx.TensorProto.STRING:
             self._texts.add(tensor_proto.name)
             return tvm.runtime.tensor(np.zeros(0, np.int8))
@@ -147,7 +148,7 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         return None
 
     def _stand_in(self, node: onnx.NodeProto) -> None:
-        """Let the node return zeros of the right shapes, so that the nodes after it are checked, too."""
+        """Replace the node's results by zeros of the right shapes, so that the nodes after it are checked, too."""
         for name in filter(None, node.output):
             shape, kind = self._scope.shape(name), self._scope.element_type(name)
             dtype = np.dtype(object) if kind is None else onnx.helper.tensor_dtype_to_np_dtype(kind)
@@ -202,7 +203,7 @@ def _advise(inputs: tuple[TensorInfo, ...]) -> str:
 
 
 def _deciding(inputs: tuple[TensorInfo, ...]) -> str:
-    """Return the advice about inputs that may decide shapes and branches."""
+    """Return advice to fix the values of inputs that may decide on shapes and branches, or an empty string."""
     names = [each.name for each in inputs if "float" not in each.dtype]
     if not names:
         return ""
@@ -241,7 +242,7 @@ def _output_infos(
 
 
 def _check_outputs(outputs: tuple[TensorInfo, ...], model: onnx.ModelProto, said: str) -> None:
-    """Raise TvmbuildError if an output has another type or shape, because TVM mistook an operator for another."""
+    """Raise TvmbuildError if an output has another type or shape than the model says, which is an error in TVM."""
     made_by = {name: node.op_type for node in model.graph.node for name in node.output}
     for got, value in zip(outputs, model.graph.output, strict=True):
         tensor = value.type.tensor_type

@@ -1,4 +1,4 @@
-"""The form that every reader of a model relies on: nodes in order, dense weights, constants that are tensors."""
+"""Normalisation of a model that was read: nodes in order, dense weights, and tensors as constants."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tvmbuild.compiler.importing.expand.scope import list_read, subgraphs, walk_
 from tvmbuild.errors import TvmbuildError
 
 _OPSET = 17
-"""The opset of ONNX's own operators for a model that names none because it has only others; we add some."""
+"""The opset of ONNX's own operators for a model that has only other operators; expansion adds ONNX's operators."""
 _MAX_NAMED = 5
-"""The most nodes of a cycle that an error names."""
+"""The largest number of nodes of a cycle that an error names."""
 _NUMBERS: Mapping[str, Any] = {
     "value_float": np.float32,
     "value_floats": np.float32,
@@ -30,7 +30,7 @@ _TEXTS = ("value_string", "value_strings")
 
 
 def read_external_sparse(model: onnx.ModelProto, folder: Path) -> None:
-    """Read, in place, the external data of sparse tensors, which onnx leaves unread; errors are onnx's."""
+    """Read the external data of sparse tensors, in place, because onnx does not read them; raise the errors of onnx."""
     for tensor in _list_sparse(model):
         for part in (tensor.values, tensor.indices):
             if uses_external_data(part):
@@ -38,11 +38,11 @@ def read_external_sparse(model: onnx.ModelProto, folder: Path) -> None:
 
 
 def tidy(model: onnx.ModelProto) -> None:
-    """Sort the nodes and make sparse tensors dense and numeric constants tensors, in subgraphs and functions too.
+    """Sort the nodes, and make sparse tensors dense and numeric constants tensors, also in subgraphs and functions.
 
-    Dictionaries of scores (ZipMap) become the scores; a model without an opset of ONNX's own operators gets one.
-
-    TvmbuildError is raised if nodes wait for each other, or a sparse tensor contradicts itself.
+    The result of ZipMap becomes the tensor of scores instead of dictionaries; a model without an opset of ONNX's own
+    operators gets one. Raises TvmbuildError if nodes wait for each other in a circle, or if a sparse tensor contradicts
+    itself.
     """
     if not any(entry.domain in ("", "ai.onnx") for entry in model.opset_import):
         model.opset_import.append(helper.make_opsetid("", _OPSET))
@@ -70,7 +70,7 @@ def _tidy_graph(graph: onnx.GraphProto) -> None:
 
 
 def _drop_maps(graph: onnx.GraphProto) -> None:
-    """Let scores come out as the tensor that they are: packages cannot return a dictionary for each row."""
+    """Replace ZipMap, which returns a dictionary for each row, by the tensor of scores, as packages return tensors."""
     for node in graph.node:
         if node.op_type == "ZipMap" and node.domain == "ai.onnx.ml":
             for value in graph.output:
@@ -93,7 +93,7 @@ def _tidy_nodes(nodes: MutableSequence[onnx.NodeProto]) -> None:
 
 
 def _make_tensor(node: onnx.NodeProto) -> None:
-    """Rewrite a Constant's numbers as a tensor, the form that all other code knows."""
+    """Rewrite the value of a Constant as a tensor, which is the only form that other code reads."""
     given = node.attribute[0]
     if given.type == onnx.AttributeProto.SPARSE_TENSOR:
         tensor = _make_dense(given.sparse_tensor)

@@ -1,4 +1,4 @@
-"""Reasons why nodes cannot be built: one error reports all of a model's nodes, each with what to export instead."""
+"""Reasons why nodes cannot be built: one error reports all of these nodes, each with a remedy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tvmbuild.errors import TvmbuildError
 ONNX = ("", "ai.onnx", "ai.onnx.preview")
 """The domains of ONNX's own operators."""
 OWN = "tvmbuild"
-"""The domain of operators that only expansions write."""
+"""The domain of our own operators, which only expansions write."""
 MAX_TOLD = 10
 _MAX_NODES = 3
-"""The most nodes that a line names."""
+"""The largest number of nodes that one line of an error names."""
 _REPLACE = "replace what the model does with other operators"
 _LENGTH = "and a package has fixed shapes"
 _COUNTED = "say how often by a constant, or export one step and repeat it in the program"
@@ -29,7 +29,7 @@ _PRIVATE = "it is one of ONNX Runtime's private layouts: the model was saved at 
 
 @dataclass(frozen=True)
 class Why:
-    """A reason and the remedy."""
+    """A reason why a node cannot be built, and the remedy."""
 
     reason: str
     remedy: str
@@ -88,20 +88,20 @@ class NodeError(TvmbuildError):
     """The error of one node that cannot be built."""
 
     def __init__(self, node: onnx.NodeProto, why: Why, *, by_tvm: bool = False) -> None:
-        """Create the error; ``by_tvm`` means that the reason is in TVM's own words."""
+        """Create the error; ``by_tvm`` means that the reason is a message from TVM."""
         self.node, self.why, self.by_tvm = node, why, by_tvm
         super().__init__(_tell([self]), why.remedy)
 
 
 def refuse(node: onnx.NodeProto, reason: str, remedy: str) -> NodeError:
-    """Return the error of a node."""
+    """Return the error of a node with this reason and remedy, for the caller to raise."""
     return NodeError(node, Why(reason, remedy))
 
 
 def find_reason(node: onnx.NodeProto, known: frozenset[str]) -> Why | None:
-    """Return why the node cannot be built with any input; None if nothing is known against it.
+    """Return the reason why the node cannot be built with any input, or None if there is none.
 
-    ``known`` are ONNX's operators that the importer or a rule takes.
+    ``known`` are the names of ONNX's operators that the importer converts.
     """
     if node.domain in _LAYOUTS or (node.domain not in ONNX and node.op_type.startswith(_LAYOUT_PREFIX)):
         return Why(_PRIVATE, _OPTIMISED)
@@ -118,7 +118,7 @@ def find_reason(node: onnx.NodeProto, known: frozenset[str]) -> Why | None:
 
 
 def combine(errors: Sequence[NodeError]) -> TvmbuildError:
-    """Return one error that lists all, at most in ten lines; nodes of the same operator and reason share a line."""
+    """Return one error that lists all errors in at most ten lines; nodes with one operator and reason share a line."""
     groups: dict[tuple[str, str, str], list[NodeError]] = {}
     for error in errors:
         groups.setdefault((error.node.domain, error.node.op_type, error.why.reason), []).append(error)

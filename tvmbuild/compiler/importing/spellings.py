@@ -1,4 +1,4 @@
-"""Inputs that exporters write as a scalar or as one element, whichever ONNX says: both mean the same."""
+"""The ranks of inputs of one element: exporters write a scalar or a vector, whichever of the two ONNX defines."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ _RANKS: Mapping[str, Mapping[int, int]] = {
 
 
 def find_rank(operator: str, place: int) -> int | None:
-    """Return the rank, 0 or 1, that an input of one element must have; None if each rank has another meaning."""
+    """Return the rank, 0 or 1, that an input of one element must have, or None if each rank has another meaning."""
     return _RANKS.get(operator, {}).get(place)

@@ -9,13 +9,13 @@ import tvm
 from tvm import relax
 
 PACKED_CALLS = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked"})
-"""The TensorIR operators that call a function by its name."""
+"""The TensorIR operators that call a packed function of TVM by its name."""
 _RUN = re.compile(r"(?<![^_])([a-z][a-z_]*?)(?:_\1){7,}(?![^_])")
-"""The name of one operator, eight times or more in a row."""
+"""A pattern that matches an operator's name repeated eight times or more in a row."""
 
 
 def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
-    """Return ``main``'s calls of Relax operators whose name starts with ``prefix``, in program order."""
+    """Return the calls in ``main`` of Relax operators whose name starts with ``prefix``, in program order."""
     calls: list[relax.Call] = []
 
     def visit(expr: relax.Expr) -> None:
@@ -27,7 +27,7 @@ def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
 
 
 def is_call(expr: Any, name: str) -> TypeGuard[relax.Call]:
-    """Return whether the expression calls the Relax operator of that name."""
+    """Return whether the expression calls the Relax operator of this full name, for example ``relax.add``."""
     return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(name)
 
 
@@ -37,14 +37,14 @@ def operator_name(call: relax.Call) -> str:
 
 
 def called_functions(mod: tvm.ir.IRModule) -> tuple[tvm.ir.GlobalVar, ...]:
-    """Return the global variable of every ``call_tir`` of ``main``, in program order, one for each call."""
+    """Return the global variable of the called function for each ``call_tir`` in ``main``, in program order."""
     return tuple(call.args[0] for call in operator_calls(mod, "relax.call_tir"))
 
 
 def display_name(function: str) -> str:
     """Return the fused function's name without ``fused_`` and without the numbers that make it unique.
 
-    An operator that comes eight times or more in a row is named once: ``add_x44_multiply``.
+    An operator that is repeated eight times or more in a row is written once with its count: ``add_x44_multiply``.
     """
     name = re.sub(r"\d+(?=_|$)", "", function.removeprefix("fused_"))
     return _RUN.sub(lambda run: f"{run[1]}_x{(len(run[0]) + 1) // (len(run[1]) + 1)}", name)

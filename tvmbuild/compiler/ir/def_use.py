@@ -11,18 +11,22 @@ from tvm.relax.analysis import all_vars
 from tvmbuild.compiler.ir.calls import is_call
 
 Lookup = Callable[[relax.Var], relax.Expr | None]
-"""A lookup from a variable to its value, as a `DefUse`, a block builder or a rewriter offers it."""
+"""A function that returns the value of a variable, or None for a parameter: `DefUse.lookup`, or the method
+``lookup_binding`` of a block builder or rewriter."""
 
 
 def resolve(lookup: Lookup, expr: relax.Expr) -> relax.Expr:
-    """Follow variable-to-variable bindings to the value; a parameter is returned as it is."""
+    """Return the value that a variable is bound to, through other variables if needed.
+
+    A parameter has no value and is returned unchanged; so is any other expression.
+    """
     while isinstance(expr, relax.Var) and (found := lookup(expr)) is not None:
         expr = found
     return expr
 
 
 def find_origin(lookup: Lookup, expr: relax.Expr) -> relax.Expr:
-    """Follow variable-to-variable bindings to the original variable; other expressions are returned unchanged."""
+    """Follow bindings of one variable to another, and return the last variable; return other expressions unchanged."""
     while isinstance(expr, relax.Var) and isinstance(found := lookup(expr), relax.Var):
         expr = found
     return expr
@@ -38,7 +42,7 @@ class DefUse:
         self.values: dict[relax.Var, relax.Expr] = {}
         """The value of each variable, in program order."""
         self.users: dict[relax.Var, list[relax.Var]] = {}
-        """The variables whose bindings use a variable, in program order; a variable without users is missing."""
+        """A variable → the variables whose bindings use it, in program order. Variables without users have no entry."""
         self.results: frozenset[relax.Var] = frozenset(all_vars(function.body.body))
         """The variables that the function returns."""
         self.uses: Counter[relax.Var] = Counter(self.results)
@@ -52,13 +56,13 @@ class DefUse:
                     self.users.setdefault(each, []).append(binding.var)
 
     def lookup(self, variable: relax.Var) -> relax.Expr | None:
-        """Return the variable's value; None for parameters."""
+        """Return the variable's value, or None for a parameter."""
         return self.values.get(variable)
 
     def used(self, expr: relax.Expr, uses: int = 1) -> relax.Expr | None:
-        """Follow variable-to-variable bindings to the value.
+        """Return the value that a variable is bound to, through other variables if needed.
 
-        None if a variable on the way has more uses than ``uses``.
+        Return None if one of these variables has more than ``uses`` uses, or is a parameter.
         """
         while isinstance(expr, relax.Var):
             found = self.values.get(expr) if self.uses[expr] <= uses else None
@@ -68,13 +72,14 @@ class DefUse:
         return expr
 
     def find(self, expr: relax.Expr, name: str, uses: int = 1) -> relax.Call | None:
-        """Return the call of that operator that the variable is bound to; else None.
+        """Return the call of the Relax operator ``name`` that the variable is bound to, through others if needed.
 
-        None, too, if a variable on the way has more uses than ``uses``.
+        ``name`` has no ``relax.`` prefix. Return None if the value is another expression, or if one of the variables
+        has more than ``uses`` uses.
         """
         value = self.used(expr, uses)
         return value if is_call(value, f"relax.{name}") else None
 
     def is_only_used_by(self, variable: relax.Var, others: Collection[relax.Var]) -> bool:
-        """Return whether only the bindings of these variables use it, and the function does not return it."""
+        """Return whether only the bindings of ``others`` use ``variable``, and the function does not return it."""
         return variable not in self.results and all(each in others for each in self.users.get(variable, ()))

@@ -11,17 +11,17 @@ import tvm_ffi
 from tvm import relax, tirx
 
 INJECTIVE, FUSABLE_WITH_ELEMENTWISE, OPAQUE = 2, 4, 8
-"""Relax's kinds of operators (`op_pattern`): reads each element at one place; is fused with an elementwise operator
-after it; is never fused."""
+"""TVM's kinds of operators (attribute `op_pattern`): an injective operator computes each element from one element of
+an input; the second kind can be fused with elementwise operators that follow it; the third is never fused."""
 
 
 def constant(values: np.ndarray[Any, Any]) -> relax.Expr:
-    """Return a constant of the array's own type: without a type, ``relax.const`` makes 32 bits of 64."""
+    """Return a Relax constant with the array's own dtype; without a dtype, ``relax.const`` turns 64 bits into 32."""
     return relax.const(values, str(values.dtype))
 
 
 def wide(*numbers: int) -> tuple[tirx.IntImm, ...]:
-    """Return int64 constants, the type that Relax gives to shapes: indices of two types cannot be compared."""
+    """Return the numbers as int64 constants: Relax's shapes are int64, and TVM cannot compare indices of two types."""
     return tuple(int64(number) for number in numbers)
 
 
@@ -46,13 +46,13 @@ def substitute(expr: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def shift(emit: Callable[[relax.Expr], relax.Expr], value: relax.Expr, by: int, dtype: str) -> relax.Expr:
-    """Add a number to a tensor of bytes, and return the sum as bytes of type ``dtype``."""
+    """Add ``by`` to an int8 or uint8 tensor in int16, and return the sum cast to ``dtype``, int8 or uint8."""
     more = emit(relax.op.add(emit(relax.op.astype(value, "int16")), constant(np.int16(by))))
     return emit(relax.op.astype(more, dtype))
 
 
 def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
-    """Return the shape of a tensor; None for other values and for unknown shapes."""
+    """Return the shape of a tensor, or None if the value is not a tensor or its shape is not static."""
     shape = getattr(expr.ty, "shape", None)
     if not isinstance(shape, relax.ShapeExpr) or not all(isinstance(each, tirx.IntImm) for each in shape.values):
         return None

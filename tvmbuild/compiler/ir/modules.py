@@ -1,4 +1,4 @@
-"""Modules with some functions changed; the original module stays as it was."""
+"""Functions that return a module with some of its functions replaced; they do not change the given module."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tvm import relax, tirx
 def map_prim_funcs(
     mod: tvm.ir.IRModule, change: Callable[[tirx.PrimFunc, str], tirx.PrimFunc | None]
 ) -> tvm.ir.IRModule:
-    """Replace each TensorIR function by ``change(function, name)``; None keeps the function.
+    """Return the module with each TensorIR function replaced by ``change(function, name)``.
 
-    If no function changes, the same module object is returned.
+    A function for which ``change`` returns None is kept. If no function changes, the same module object is returned.
     """
     changed = {}
     for variable, function in mod.functions.items():
@@ -25,14 +25,14 @@ def map_prim_funcs(
 
 
 def replace_main(mod: tvm.ir.IRModule, function: relax.Function) -> tvm.ir.IRModule:
-    """Return the module with another ``main``."""
+    """Return the module with ``function`` as its ``main``."""
     return _with_functions(mod, {mod.get_global_var("main"): function})
 
 
 def keep_if_same(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return ``after``, or ``before`` itself if its ``main`` is equal and no function was added or removed.
+    """Return ``after``, or ``before`` itself if both have an equal ``main`` and the same number of functions.
 
-    Names of variables do not count, as in all structural comparisons.
+    The comparison is structural: it ignores the names of variables.
     """
     if before.same_as(after) or len(before.functions) != len(after.functions):
         return after
@@ -40,7 +40,7 @@ def keep_if_same(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> tvm.ir.IRMo
 
 
 def replace_bindings(mod: tvm.ir.IRModule, bindings: Sequence[relax.Binding], result: relax.Expr) -> tvm.ir.IRModule:
-    """Return the module with a ``main`` of these bindings, in one block outside of any dataflow, and that result."""
+    """Return the module with a ``main`` that has these bindings, in one block without dataflow, and this result."""
     main = mod["main"]
     body = relax.SeqExpr([relax.BindingBlock(bindings)], result)
     function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)

@@ -1,4 +1,4 @@
-"""Obstacles that rewrites of convolutions and products share; `is_missed` remarks on the first."""
+"""Reasons why a pass cannot rewrite a convolution or product, shared by several passes and reported by `is_missed`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def list_computed_weights(call: relax.Call) -> Iterator[str]:
 
 
 def list_layouts(call: relax.Call, data: str, weights: str, out: str | None = None) -> Iterator[str]:
-    """Yield an obstacle if a convolution has other layouts of data, weights or, if ``out`` is given, output."""
+    """Yield an obstacle unless a convolution has the given layouts of data, weights and, if given, output."""
     attributes = call.attrs
     is_other = out is not None and attributes.out_layout != out
     if is_other or (attributes.data_layout, attributes.kernel_layout) != (data, weights):
@@ -25,14 +25,14 @@ def list_layouts(call: relax.Call, data: str, weights: str, out: str | None = No
 
 
 def list_mixed_types(call: relax.Call) -> Iterator[str]:
-    """Yield an obstacle if data and weights are not of one type of floats, or the result is not of floats."""
+    """Yield an obstacle unless data and weights have the same floating-point type, and the result is floating-point."""
     types = sorted({str(each.ty.dtype) for each in call.args[:2]})
     if len(types) > 1 or not all("float" in each for each in (*types, str(call.ty.dtype))):
         yield f"it is of {' and '.join(types)}, not of one type of floats"
 
 
 def list_nhwc_obstacles(call: relax.Call) -> Iterator[str]:
-    """Yield the reasons why a convolution is not one in NHWC, of known shape, with constant weights."""
+    """Yield the obstacles if a convolution is not in NHWC, has computed weights, or has data of unknown shape."""
     yield from list_layouts(call, "NHWC", "HWIO")
     yield from list_computed_weights(call)
     if static_shape(call.args[0]) is None:
@@ -40,7 +40,10 @@ def list_nhwc_obstacles(call: relax.Call) -> Iterator[str]:
 
 
 def explain_full(count: int, what: str, lanes: int) -> str:
-    """Return the reason why padding ``count`` channels or columns saves no vectors of ``lanes``."""
+    """Return the reason why padding ``count`` channels or columns saves no vectors of ``lanes`` elements.
+
+    ``what`` is the padded thing's name in the reason, for example "channels".
+    """
     if count % lanes == 0:
         return f"{count} {what} already fill whole vectors of {lanes}"
     return f"{what} filled up from {count} would be in no fewer vectors of {lanes}"

@@ -1,6 +1,6 @@
 """Sets of Relax operators that passes look up; a new operator of the compiler is added here.
 
-All passes that use these sets leave an operator alone that is in none of them: the result is slower, never wrong.
+A pass does not rewrite an operator that is missing from its set: the result is then slower, but never wrong.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MOVES = _relax(
 ELEMENTWISE = (
     ARITHMETIC | SIGNS | _relax("nn.silu", "nn.gelu", "sigmoid", "tanh", "erf", "exp", "sqrt", "astype", "round")
 )
-"""Operators whose result at a place depends only on the operands at that place: transposes may move past them."""
+"""Operators whose result at an index depends only on the operands at that index: transposes may move past them."""
 CHANNEL_FILLING = (ELEMENTWISE | _relax("clip")) - _relax("divide", "sqrt", "erf", "nn.gelu")
-"""Elementwise operators between integer convolutions that may compute additional channels, which pad the model's."""
+"""Elementwise operators between integer convolutions that may also compute the channels added by padding."""
 ROW_COMPUTABLE = ARITHMETIC | _relax("tanh", "sigmoid", "exp", "nn.relu")
-"""Operators that are computed on a table's rows before the lookup, instead of on the rows that it takes."""
+"""Operators that may be computed on all rows of a constant table before a lookup, instead of on its result."""
 EXACT = (
     ARITHMETIC
     | SIGNS
@@ -32,9 +32,9 @@ EXACT = (
     | _relax("astype", "clip", "gather_elements", "layout_transform", "max", "min", "nn.leakyrelu", "nn.max_pool2d")
     | _relax("nn.pad", "sqrt", "square")
 )
-"""Operators that are exact, or rounded as IEEE 754 says: equal inputs give equal results on every machine.
+"""Operators that are exact, or rounded as IEEE 754 requires: equal inputs give equal results on every machine.
 
-A sum of many numbers, an exponential and their like differ in the last bits from machine to machine.
+Others, for example a sum of many numbers or an exponential, may differ in the last bits between machines.
 """
 DISCONTINUOUS = _relax(
     *("argmax", "argmin", "ceil", "equal", "floor", "floor_divide", "floor_mod", "greater", "greater_equal"),
@@ -54,4 +54,4 @@ BOUNDED = _relax(
     *("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"),
 )
 """Operators computed in float32 and stored in 16 bits: their results are at most as large as their inputs.
-Operators in neither set, except products, stay in float32."""
+Operators that are neither here nor in `IN_16_BITS` stay in float32, except products."""

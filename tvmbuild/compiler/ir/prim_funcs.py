@@ -13,7 +13,7 @@ _SCHEDULED = "tirx.is_scheduled"
 _TF32 = "tvmbuild_tf32"
 _PLAIN = "tvmbuild_plain_loops"
 LLVM_CALL = "tirx.call_llvm_pure_intrin"
-"""The operator that calls a function of LLVM's."""
+"""The TensorIR operator that calls an LLVM intrinsic."""
 
 
 def is_scheduled(function: tirx.PrimFunc) -> bool:
@@ -27,17 +27,20 @@ def mark_scheduled(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def has_plain_loops(function: tirx.PrimFunc) -> bool:
-    """Return whether a rule has left a reduction of the function to a plain loop."""
+    """Return whether a schedule rule left a reduction of the function as a plain loop, without optimization."""
     return bool(function.attrs is not None and function.attrs.get(_PLAIN, False))
 
 
 def mark_plain_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Mark the function as one with a reduction in a plain loop."""
+    """Mark the function as one with a reduction that a schedule rule left as a plain loop."""
     return function.with_attr(_PLAIN, True)
 
 
 def allows_tf32(function: tirx.PrimFunc) -> bool:
-    """Return whether the function's float32 products may use TF32, the 10 mantissa bits that tensor cores take."""
+    """Return whether the function's float32 products may use TF32: factors rounded to 10 bits of mantissa.
+
+    `allow_tf32` sets this mark.
+    """
     return bool(function.attrs is not None and function.attrs.get(_TF32, False))
 
 
@@ -51,7 +54,7 @@ def allow_tf32(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def names_instructions(function: tirx.PrimFunc) -> bool:
-    """Return whether the function calls functions of LLVM's, which need instructions that some CPUs lack."""
+    """Return whether the function calls LLVM intrinsics, which need instructions that some CPUs lack."""
     return any(str(getattr(call.op, "name", "")) == LLVM_CALL for call in list_nodes(function, tvm.ir.Call))
 
 
@@ -61,12 +64,15 @@ def list_blocks(function: tirx.PrimFunc) -> list[s_tir.SBlock]:
 
 
 def has_block(function: tirx.PrimFunc, name: str) -> bool:
-    """Return whether the function has a block of that name."""
+    """Return whether the function has a block named ``name``."""
     return any(str(block.name_hint) == name for block in list_blocks(function))
 
 
 def has_parallel_loop(function: tirx.PrimFunc) -> bool:
-    """Return whether the function was written with its loops, one of them parallel, before any rule was applied."""
+    """Return whether the function has a parallel loop.
+
+    Before any schedule rule has run, this means that the function was written with its final loops.
+    """
     return any(loop.kind == tirx.ForKind.PARALLEL for loop in list_nodes(function, tirx.For))
 
 

@@ -15,11 +15,11 @@ Clean = Callable[[], tvm.transform.Pass]
 DROP_UNUSED: tuple[Clean, ...] = (relax.transform.DeadCodeElimination,)
 DROP_ALIASES: tuple[Clean, ...] = (relax.transform.CanonicalizeBindings,)
 TIDY: tuple[Clean, ...] = (*DROP_ALIASES, *DROP_UNUSED)
-"""The passes for rewriters that bind one variable to another: FuseOps does not see through the alias."""
+"""The passes for rewriters that bind one variable to another: FuseOps does not see through these aliases."""
 
 
 def rewrite_main(mod: tvm.ir.IRModule, rewriter: PyExprMutator, clean: Sequence[Clean] = ()) -> tvm.ir.IRModule:
-    """Return the module of ``rewriter`` with its ``main`` rewritten and the functions that it added.
+    """Return the module with ``main`` rewritten by ``rewriter``, and with the functions that the rewriter added.
 
     The passes ``clean`` run if the rewriter changed anything. The same module object is returned if nothing changed, or
     if these passes undo every change.
@@ -36,13 +36,16 @@ def _clean(mod: tvm.ir.IRModule, rewritten: tvm.ir.IRModule, clean: Sequence[Cle
 
 
 CallRule = Callable[[relax.BlockBuilder, relax.Call], relax.Expr | None]
-"""A rule that returns a replacement for a call, or None to keep it; the builder is that of the call's block."""
+"""A function that returns the replacement of a call, or None to keep the call.
+
+Its block builder emits bindings into the block of the call.
+"""
 
 
 def rewrite_calls(mod: tvm.ir.IRModule, rule: CallRule, clean: Sequence[Clean] = ()) -> tvm.ir.IRModule:
-    """Apply the rule to each call of ``main``, after the calls in its arguments.
+    """Return the module with the rule applied to each call in ``main``, first to the calls in its arguments.
 
-    As `rewrite_main`, it returns the same module object if no call is changed.
+    The passes ``clean`` run if the rule changed a call. If it changed none, the same module object is returned.
     """
     rewriter = _CallRewriter(mod, rule)
     function = rewriter.visit_expr(mod["main"])

@@ -11,11 +11,11 @@ from tvmbuild.compiler.ir.expressions import wide
 
 
 def whole(buffer: Any) -> Any:
-    """Return the region of all elements, for what a block reads or writes."""
+    """Return the region of all elements of a buffer, to declare what a block reads or writes."""
     return buffer[tuple(slice(0, extent) for extent in buffer.shape)]
 
 
 def flatten(buffer: Any) -> Any:
-    """Declare a view of the buffer with one axis."""
+    """Declare and return a view of the buffer with a single axis."""
     size = math.prod(int(extent) for extent in buffer.shape)
     return T.decl_buffer(wide(size), str(buffer.dtype), data=buffer.data, layout=None)

@@ -1,8 +1,9 @@
-"""The k first of each row in order: chunks of the row sorted in shared memory, then the sorted runs merged.
+"""TopK on GPUs: chunks of a row are sorted in shared memory, then the sorted runs are merged.
 
-A chunk's elements are sorted as pairs of a key, an integer that is the smaller the earlier its element comes, and the
-element's index. A run's neighbours have the larger indices, so that merging compares keys alone, and of equal ones the
-earlier run's comes first. As in ONNX Runtime NaNs are the largest, and of zeros the sign does not count.
+A chunk's elements are sorted as pairs of a key and the element's index. The key is an integer: the earlier an element
+comes in the result, the smaller is its key. Later runs have larger indices. Merging therefore compares only keys, and
+of equal keys that of the earlier run comes first. As in ONNX Runtime, NaN is the largest value, and the sign of a zero
+does not count.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import flatten, whole
 
 CHUNK = 1024
-"""Elements that a block sorts: 12 kB of shared memory with keys of 64 bits, and every Vulkan device has 16."""
+"""The largest number of elements that a block sorts. They take 12 kB of shared memory with keys of 64 bits, and every
+Vulkan device has 16 kB."""
 MERGE_THREADS = 256
-"""The threads of a block that merges: every Vulkan target allows them."""
+"""The number of threads of a block that merges; every Vulkan target allows as many."""
 _NARROW = ("float32", "float16", "int32", "int16", "int8", "uint16", "uint8")
 _INFINITY = 0x7F800000
-"""Its bits as a float32."""
+"""The bits of infinity as a float32."""
 TYPES = (*_NARROW, "int64", "uint32")
-"""The types of elements. Our Vulkan code cannot read the bits of a float64 as int64."""
+"""The dtypes of elements that the kernels support. Our Vulkan code cannot read the bits of a float64 as int64."""
 
 
 @dataclass(frozen=True)
@@ -43,23 +45,23 @@ class TopK:
 
     @property
     def key(self) -> str:
-        """The keys' type."""
+        """The dtype of the keys."""
         return "int32" if self.dtype in _NARROW else "int64"
 
     @property
     def chunk(self) -> int:
-        """Return how many elements a block sorts: a power of two."""
+        """The number of elements that a block sorts, a power of two."""
         return min(CHUNK, 1 << max(1, (self.length - 1).bit_length()))
 
     @property
     def runs(self) -> int:
-        """Return how many chunks a row has."""
+        """The number of chunks of a row, each of which becomes a sorted run."""
         return -(-self.length // self.chunk)
 
 
 @dataclass(frozen=True)
 class Merge:
-    """One round: ``fan`` neighbouring runs of a row, of ``length`` elements each, become one of ``kept``."""
+    """One round of merging: ``fan`` neighbouring runs of a row, each of ``length`` elements, become one of ``kept``."""
 
     runs: int
     """The number of runs of a row before the merge."""
@@ -69,12 +71,15 @@ class Merge:
 
     @property
     def groups(self) -> int:
-        """Return how many runs a row has afterwards."""
+        """The number of runs of a row after the merge."""
         return -(-self.runs // self.fan)
 
 
 def write_sort(form: TopK, most_threads: int) -> tirx.PrimFunc:
-    """Return the function from the rows to sorted runs: keys and indices, or if a row is one chunk, the result."""
+    """Return the function that sorts the chunks of all rows.
+
+    Its outputs are the sorted runs as keys and indices, or the result of TopK if a row is a single chunk.
+    """
     chunk = form.chunk
     threads = min(chunk // 2, 1 << (most_threads.bit_length() - 1))
     inputs = [((form.rows, form.length), form.dtype)]
@@ -106,9 +111,11 @@ def write_sort(form: TopK, most_threads: int) -> tirx.PrimFunc:
 
 
 def write_merge(form: TopK, merge: Merge) -> tirx.PrimFunc:
-    """Return the function from runs to longer ones; from the rows too where it is the last round: to the result.
+    """Return the function that merges runs into longer runs.
 
-    A thread finds one element's place: its own place in its run and, in each other run, how many come before it.
+    In the last round, the function also takes the rows, and its outputs are the result of TopK.
+    A thread computes the place of one element: its place in its own run plus, for each other run, the number of
+    elements that come before it.
     """
     elements = form.rows * merge.groups * merge.fan * merge.length
     shape = (form.rows, merge.runs, merge.length)
@@ -156,7 +163,7 @@ def _list_outputs(form: TopK, runs: int, kept: int) -> list[tuple[tuple[int, ...
 
 
 def _write_out(form: TopK, outputs: Sequence[Any], at: Any, found: tuple[Any, Any], rows: tuple[Any, Any]) -> None:
-    """Write a key and its index; in place of the key the element, where that is what is wanted in the end."""
+    """Write a key and its index at ``at``; if the outputs are the result of TopK, write the element and its index."""
     (key, index), (data, row) = found, rows
     if str(outputs[1].dtype) == "int64":
         key, index = data[row * form.length + index.astype("int64")], index.astype("int64")
@@ -165,7 +172,7 @@ def _write_out(form: TopK, outputs: Sequence[Any], at: Any, found: tuple[Any, An
 
 
 def _make_key(form: TopK, value: Any) -> Any:
-    """Return the integer that is the smaller the earlier the element comes."""
+    """Return the key of an element: the earlier the element comes in the result, the smaller is this integer."""
     if "float" not in form.dtype:
         ordered = value.astype(form.key)
         return tirx.bitwise_not(ordered) if form.largest else ordered
@@ -177,7 +184,7 @@ def _make_key(form: TopK, value: Any) -> Any:
 
 
 def _sort(keys: Any, indices: Any, threads: tuple[Any, int], chunk: int) -> None:
-    """Sort pairs by a bitonic network whose every exchange puts the earlier one first."""
+    """Sort a chunk of pairs (key, index) by a bitonic network in which every exchange puts the smaller pair first."""
     thread, count = threads
     size = 2
     while size <= chunk:
@@ -203,7 +210,10 @@ def _exchange(keys: Any, indices: Any, low: Any, high: Any) -> None:
 
 
 def _count(merge: Merge, rank: Any, run: tuple[Any, Any], element: tuple[Any, Any]) -> None:
-    """Add to the rank how many of a run come before an element, equal ones where the run is an earlier one."""
+    """Add to ``rank`` the number of elements of another run that come before an element, found by a binary search.
+
+    Equal elements of the run come before the element if the run is an earlier one.
+    """
     (keys, start), (key, is_earlier) = run, element
     count = T.alloc_buffer([1], "int32", scope="local", layout=None)
     T.buffer_store(count, int32(0), [0])
@@ -232,7 +242,10 @@ def _where(condition: Any, *, always: bool) -> Iterator[None]:
 def _begin(
     name: str, inputs: Sequence[tuple[tuple[int, ...], str]], outputs: Sequence[tuple[tuple[int, ...], str]]
 ) -> Iterator[tuple[IRBuilder, list[Any]]]:
-    """Yield the builder, and the arguments, flat; the builder has the function once that is left."""
+    """Yield (builder, flat arguments), and write the function's body in the block.
+
+    After the block, ``builder.get()`` returns the function.
+    """
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name(name)
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, "estimated_flops": 0})

@@ -1,4 +1,4 @@
-"""Helpers that write loads, stores and vectors of float32."""
+"""Helpers that write TensorIR of loads, stores and vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmbuild.compiler.ir.expressions import float32, int64, wide
 
 
 def number(value: float, lanes: int = 1) -> Any:
-    """Return a float32, or a vector of it."""
+    """Return a float32 constant, or a vector with the constant in all lanes."""
     return spread(float32(value), lanes)
 
 
@@ -21,18 +21,18 @@ def spread(value: Any, lanes: int) -> Any:
 
 
 def load(buffer: Any, at: Any, lanes: int = 1) -> Any:
-    """Load neighbouring numbers as float32."""
+    """Load ``lanes`` neighbouring elements from index ``at`` on, and convert them to float32."""
     value = take(buffer, at, lanes)
     return value if str(buffer.dtype) == "float32" else value.astype("float32" if lanes == 1 else f"float32x{lanes}")
 
 
 def take(buffer: Any, at: Any, lanes: int = 1) -> Any:
-    """Load neighbouring numbers in the buffer's type."""
+    """Load ``lanes`` neighbouring elements from index ``at`` on in the dtype of the buffer."""
     return buffer[at] if lanes == 1 else buffer.vload([at], f"{buffer.dtype}x{lanes}")
 
 
 def store(buffer: Any, value: Any, at: Any, lanes: int = 1) -> None:
-    """Store neighbouring numbers in the buffer's type."""
+    """Store ``lanes`` neighbouring elements from index ``at`` on, converted to the dtype of the buffer."""
     dtype = str(buffer.dtype)
     if dtype != "float32":
         value = value.astype(dtype if lanes == 1 else f"{dtype}x{lanes}")
@@ -40,7 +40,7 @@ def store(buffer: Any, value: Any, at: Any, lanes: int = 1) -> None:
 
 
 def cut(extent: int, lanes: int) -> list[tuple[int, int]]:
-    """Return (begin, lanes) of the vectors that cover an extent: of the full length, then of shorter powers of two."""
+    """Return (begin, lanes) of the vectors that cover an extent: vectors of ``lanes``, then shorter powers of two."""
     pieces, begin = [], 0
     while begin < extent:
         while lanes > extent - begin:
@@ -51,10 +51,10 @@ def cut(extent: int, lanes: int) -> list[tuple[int, int]]:
 
 
 def squash(score: Any, cap: float | None, lanes: int = 1) -> Any:
-    """Return cap · tanh(score); the score itself without a cap."""
+    """Return cap · tanh(score), or the score itself if ``cap`` is None."""
     return score if cap is None else number(cap, lanes) * tirx.tanh(score)
 
 
 def local(count: int, dtype: str = "float32") -> Any:
-    """Return a buffer of the thread."""
+    """Declare and return a private buffer of the thread with ``count`` elements."""
     return T.alloc_buffer(wide(count), dtype, scope="local", layout=None)

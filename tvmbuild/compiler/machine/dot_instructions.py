@@ -1,4 +1,4 @@
-"""Dot-product instructions, which add several products of 8 bits to each lane's sum, and the targets that have them.
+"""Dot-product instructions, which add several products of 8-bit numbers to each lane's sum, and CPUs that have them.
 
 LLVM ends the process if it is asked for an instruction that the target lacks, so LLVM's own list of features decides.
 """
@@ -14,14 +14,14 @@ from tvm.target import codegen
 from tvmbuild.base.host_cpu import machine_of
 
 ANNOTATION = "dot"
-"""The annotation of a block that adds up groups of products; the value is the tensor intrinsic's name."""
+"""The annotation of a block that adds up groups of products; its value is the name of the tensor intrinsic."""
 COLUMNS = "columns"
-"""The annotation's value in a block that makes words of neighbouring columns."""
+"""The annotation's value in a block that joins bytes of neighbouring columns to words."""
 
 
 @dataclass(frozen=True)
 class DotInstruction:
-    """An instruction: sums[lane] += Σ data[k] · int8[k // group, lane, k % group] over the groups of one use."""
+    """A dot-product instruction: sums[lane] += Σ data[k] · int8[k // group, lane, k % group] over one use's groups."""
 
     name: str
     machine: str
@@ -34,18 +34,21 @@ class DotInstruction:
     """The type that replaces uint8 data: uint8 itself, int8 (128 less), or int16."""
     llvm: str
     steps: int = 1
-    """The most groups of one use; their data lie in one register, whose elements the instruction can index."""
+    """The largest number of groups in one use; a register holds their data, whose elements can be indexed."""
     halves: str = ""
-    """LLVM's name of the instruction that adds pairs of bytes in 16 bits: exact for data of 4 bits, not of 8."""
+    """LLVM's name of an instruction that adds pairs of products of bytes in 16 bits, exact for data of 4 bits only."""
 
     @property
     def intrinsic(self) -> str:
-        """Return the name of TVM's tensor intrinsic."""
+        """Return the name of the tensor intrinsic for this instruction and number of steps."""
         return f"{self.name}_{self.steps}"
 
     @property
     def adds_columns(self) -> bool:
-        """Return whether depthwise convolutions use it: it adds four bytes of each lane, of both its operands."""
+        """Return whether depthwise convolutions use the instruction.
+
+        It must multiply four bytes in each lane of both operands.
+        """
         return self.machine == "x86_64" and self.group == 4
 
     @property
@@ -55,14 +58,14 @@ class DotInstruction:
 
     @property
     def registers(self) -> int:
-        """Return the number of registers for widened values and products, beside those of sums, data and weights."""
+        """Return the number of registers for widened values and products, without those for sums, data and weights."""
         if self.group > 2:
             return 0
         return 2 if self.data == "int16" else 6
 
     @property
     def depthwise(self) -> str:
-        """Return the type of the weights of depthwise convolutions: ARM multiplies int16 to int32."""
+        """Return the type of depthwise weights: int16 on ARM, which multiplies int16 to int32, else float32."""
         return "int16" if self.machine == "aarch64" else "float32"
 
     @property
@@ -71,7 +74,7 @@ class DotInstruction:
         return self.group * self.steps
 
     def fit(self, groups: int) -> DotInstruction:
-        """Return the instruction with a number of steps that divides the number of groups."""
+        """Return the instruction with its number of steps halved until it divides the number of groups."""
         steps = self.steps
         while groups % steps:
             steps //= 2
@@ -79,7 +82,7 @@ class DotInstruction:
 
     @property
     def tensor(self) -> str:
-        """The type of the data in the graph; wider data are widened where they are read."""
+        """The type of the data in the graph; wider data of an instruction are widened when they are read."""
         return "uint8" if self.data == "int16" else self.data
 
 
@@ -107,17 +110,17 @@ INSTRUCTIONS = (
 
 
 def list_intrinsics() -> list[DotInstruction]:
-    """Return each instruction with each number of steps that one use may have."""
+    """Return all dot instructions, each once for every number of steps that one use may have."""
     return [each.fit(steps) for each in INSTRUCTIONS for steps in (1, 2, 4) if steps <= each.steps]
 
 
 def find_instruction(target: tvm.target.Target) -> DotInstruction | None:
-    """Return the CPU target's fastest instruction; None if it has no dot instruction."""
+    """Return the fastest dot instruction of a CPU target, or None if the target has none."""
     return next(iter(find_instructions(target)), None)
 
 
 def find_instructions(target: tvm.target.Target) -> list[DotInstruction]:
-    """Return the CPU target's instructions, the fastest first."""
+    """Return the dot instructions of a CPU target, the fastest first; other targets have none."""
     if str(target.kind.name) != "llvm":
         return []
     machine = machine_of(str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple()))
@@ -125,5 +128,8 @@ def find_instructions(target: tvm.target.Target) -> list[DotInstruction]:
 
 
 def choose_instructions(machine: str, features: AbstractSet[str]) -> list[DotInstruction]:
-    """Return the instructions of a CPU with these features; 32-bit ARM uses LLVM's names of them but has none."""
+    """Return the dot instructions of a CPU of this architecture with these features, the fastest first.
+
+    32-bit ARM has features of the same names in LLVM, but none of the instructions.
+    """
     return [each for each in INSTRUCTIONS if each.machine == machine and each.feature in features]

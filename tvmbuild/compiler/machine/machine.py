@@ -1,4 +1,4 @@
-"""The machine that schedules and kernels are made for: vectors, registers, threads, and the sizes that fit them."""
+"""The CPU that schedules and kernels are made for: vectors, registers, threads, and the sizes that fit them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ PARALLEL_WORK = 1 << 15
 HALVES = frozenset({"avx512fp16", "fullfp16"})
 """LLVM's names of the features that compute with vectors of float16."""
 CHUNKS_PER_THREAD = 8
-"""The number of chunks for each thread.
+"""The number of chunks of a parallel loop for each thread.
 
-Every thread gets the same number of chunks; with this many, one more for some thread does not matter.
+Threads get equal numbers of chunks; with this many chunks, one more for some threads does not matter.
 """
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The properties of a CPU that decide about tile sizes."""
+    """The properties of a CPU that determine tile sizes."""
 
     vector_bytes: int
     registers: int
@@ -31,17 +31,17 @@ class Machine:
     threads: int
     limits: CpuLimits = USUAL_CPU
     dots: frozenset[str] = frozenset()
-    """The names of its dot instructions."""
+    """The names of the CPU's dot instructions."""
     halves: bool = False
-    """Whether it computes with vectors of float16."""
+    """Whether the CPU computes with vectors of float16."""
 
     def lanes(self, bits: int) -> int:
-        """Return the number of elements of that width that a register holds."""
+        """Return the number of elements of this many bits that a vector register holds."""
         return max(1, self.vector_bytes * 8 // max(bits, 8))
 
 
 def describe_machine(target: tvm.target.Target) -> Machine:
-    """Describe the target's machine by its attributes, else by the features that all CPUs of its architecture have."""
+    """Return the machine of a CPU target, by its attributes, else by the features of all CPUs of its architecture."""
     has = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
     threads = int(target.attrs.get("num-cores", 0)) or 4
@@ -55,10 +55,10 @@ def describe_machine(target: tvm.target.Target) -> Machine:
 
 
 def divisors(number: int, limit: int) -> list[int]:
-    """Return the divisors up to the limit, ascending."""
+    """Return the divisors of the number up to the limit, in ascending order."""
     return [each for each in range(1, min(number, limit) + 1) if number % each == 0]
 
 
 def power_of_two_divisor(number: int, limit: int) -> int:
-    """Return the largest power of two that divides the number and is within the limit."""
+    """Return the largest power of two that divides the number and is at most the limit."""
     return min(number & -number, 1 << (limit.bit_length() - 1))

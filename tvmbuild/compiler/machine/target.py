@@ -1,4 +1,4 @@
-"""The TVM target of the attributes in `targets.yaml`."""
+"""The TVM target for the attributes in `targets.yaml`, and the properties of a target."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ GPU_KINDS = frozenset({"cuda", "vulkan"})
 _FIRST_WITH_ASYNC_COPIES, _FIRST_WITH_DOT, _FIRST_WITH_DEPENDENTS = 80, 61, 90
 """The first architecture with each feature, as a number: 80 is `sm_80`."""
 _FIRST_WITH_TYPE = {"float16": 70, "bfloat16": 80, "float32": 80}
-"""The first architecture whose tensor cores multiply the type; of a float32 they take the first 10 bits (TF32)."""
+"""The first architecture whose tensor cores multiply the type; of a float32 they use 10 bits of the mantissa (TF32)."""
 
 
 def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.target.Target:
     """Return the TVM target; GPU kinds get an llvm host with the attributes ``host``.
 
-    TVM 0.27 takes targets only as dictionaries. If TVM refuses an attribute, TvmbuildError is raised.
+    TVM 0.27 takes targets only as dictionaries. Raises TvmbuildError if TVM refuses an attribute, or if LLVM does not
+    know the CPU.
     """
     fields = _fields(kind, attributes)
     if kind in GPU_KINDS:
@@ -39,13 +40,13 @@ def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.targe
 
 
 def host_target(cpu: str | None = None, threads: int = 1) -> tvm.target.Target:
-    """Return the target of this machine's CPU, or of the one that LLVM calls ``cpu``."""
+    """Return the target of this machine's CPU, or of the CPU that LLVM calls ``cpu``."""
     attributes: dict[str, AttributeValue] = {"mcpu": cpu or str(codegen.llvm_get_system_cpu()), "num-cores": threads}
     return tvm_target("llvm", FrozenMap(attributes), FrozenMap())
 
 
 def _check_cpu(target: tvm.target.Target) -> None:
-    """Refuse a CPU or a feature that LLVM does not know: it would warn and build for the generic CPU."""
+    """Raise TvmbuildError for a CPU or feature that LLVM does not know; LLVM would warn and build for a generic CPU."""
     attributes = dict(target.attrs)
     cpu, triple = str(attributes.get("mcpu", "")), str(attributes.get("mtriple", "this machine"))
     known = [str(name) for name in codegen.llvm_get_cpu_archlist(target)]
@@ -71,7 +72,7 @@ def copies_asynchronously(target: tvm.target.Target) -> bool:
 
 
 def launches_dependents(target: tvm.target.Target) -> bool:
-    """Return whether the target is a card that launches a kernel while the one before it ends."""
+    """Return whether the target is a card that launches a kernel while the kernel before it ends."""
     return _cuda_generation(target) >= _FIRST_WITH_DEPENDENTS
 
 
@@ -82,7 +83,7 @@ def multiplies_bytes(target: tvm.target.Target) -> bool:
 
 
 def _cuda_generation(target: tvm.target.Target) -> int:
-    """Return 90 for `sm_90`; 0 for targets that are not NVIDIA cards."""
+    """Return the number of the target's CUDA architecture, 90 for `sm_90`, or 0 if the target is not an NVIDIA card."""
     number = str(dict(target.attrs).get("arch", "")).removeprefix("sm_").rstrip("af")
     return int(number) if str(target.kind.name) == "cuda" and number.isdigit() else 0
 

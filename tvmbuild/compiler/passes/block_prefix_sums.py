@@ -1,7 +1,7 @@
 """Prefix sums (CumSum) on GPUs in blocks: sums within each block, sums of the blocks before it, and both added.
 
-TVM's own kernel assumes that the 32 threads of a warp run in step, and has no barrier to ensure it. Where a subgroup
-has 8 threads (lavapipe, some of Intel's GPUs), its sums of more than 32 elements are wrong.
+TVM's own kernel assumes that the 32 threads of a warp run in step, and has no barrier to ensure it. On GPUs whose
+subgroups have 8 threads (lavapipe, some Intel GPUs), that kernel's sums of more than 32 elements are wrong.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.remarks import missed
 
 BLOCK = 64
-"""The elements of a block. Each is read up to this often, on average half as often."""
+"""The number of elements in a block. Each element is read up to this many times, on average half as many."""
 
 
 def block_prefix_sums(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Replace `relax.cumsum` by functions that add up in blocks."""
+    """Replace each `relax.cumsum` along one axis by functions that compute prefix sums in blocks."""
     return rewrite_calls(mod, _rewrite) if operator_calls(mod, "relax.cumsum") else mod
 
 
@@ -62,7 +62,10 @@ def _scan(builder: relax.BlockBuilder, data: relax.Expr, axis: int, *, exclusive
 
 
 def _sum(axis: int, length: int, select: Callable[[Any, Any], tuple[Any, Any]], data: te.Tensor) -> te.Tensor:
-    """Add up, for each of ``length`` indices along the axis, the elements that ``select`` gives for 0 … BLOCK - 1."""
+    """Compute ``length`` sums along the axis, each of up to `BLOCK` elements that ``select`` chooses.
+
+    ``select(index, k)`` returns the place of element k in the sum at ``index``, and whether the element counts.
+    """
     k = te.reduce_axis((0, BLOCK), name="k")
 
     def element(*at: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One name for all variables, so that names derived from them are equal in equal functions."""
+"""One name for all Relax variables, so that the block names derived from them are the same in equal functions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _ANY_NAME = "lv"
 
 
 def canonicalize_var_names(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Give every Relax variable of ``main`` one name.
+    """Give every Relax variable of ``main`` the same name.
 
     LegalizeOps names blocks after variables (``lv235_red``), and a trace finds blocks by name. With different names, a
-    trace of one model fails on the equal Task of another.
+    trace from one model would fail on the equal Task of another model.
     """
     bindings = (binding for block in mod["main"].body.blocks for binding in block.bindings)
     if all(binding.var.name == _ANY_NAME for binding in bindings):

@@ -1,4 +1,4 @@
-"""The conversion of convolutions and pooling from NCHW to NHWC one by one, where TVM's ConvertLayout fails."""
+"""The conversion of convolutions and pooling from NCHW to NHWC one by one, for graphs on which ConvertLayout fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TO_NHWC, TO_NCHW, _TO_HWIO = [0, 2, 3, 1], [0, 3, 1, 2], [2, 3, 1, 0]
 
 
 def convert_each_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Compute each convolution and pooling of ``main`` in NHWC, between transposes."""
+    """Compute each NCHW convolution and pooling of ``main`` in NHWC, between two transposes."""
     return rewrite_calls(mod, _convert)
 
 
@@ -75,5 +75,5 @@ POOLS: dict[str, Callable[[relax.Call, relax.Expr], relax.Expr]] = {
     "relax.nn.avg_pool2d": _pool(relax.op.nn.avg_pool2d),
     "relax.nn.adaptive_avg_pool2d": _pool_adaptively,
 }
-"""The functions that compute a pooling operator on data in NHWC."""
+"""A pooling operator's name → a function of its NCHW call and of NHWC data, which computes the operator in NHWC."""
 _RULES = {"relax.nn.conv2d": _convolve, **POOLS}

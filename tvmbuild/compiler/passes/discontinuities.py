@@ -1,4 +1,4 @@
-"""The search for values that are later rounded, compared or cut to integers, where a last bit changes the result."""
+"""The search for values that are later rounded, compared or cut to integers, so that a last bit changes the result."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _BYTES = frozenset({"int8", "uint8"})
 
 
 def find_rounded(main: relax.Function, *, quantised: bool) -> set[relax.Var]:
-    """Return the variables from which only exact operators lead to a discontinuous one.
+    """Return the variables that a discontinuous operator reads, directly or through exact operators only.
 
-    In a ``quantised`` network, roundings to bytes do not count: each of its layers has many, and a tie that goes the
-    other way is within the network's tolerance.
+    In a ``quantised`` network, roundings to bytes do not count: each layer has many of them, and a tie that is rounded
+    the other way is within the network's tolerance.
     """
     found: set[relax.Var] = set()
     for block in reversed(main.body.blocks):
@@ -39,7 +39,7 @@ def _concerns(binding: relax.VarBinding, found: set[relax.Var], quantised: bool)
 
 
 def _makes_integers(call: relax.Call, but: Collection[str]) -> bool:
-    """Return whether one of the results is not of floats: a cast to integers, a TopK."""
+    """Return whether a result's dtype is neither floating-point nor one of ``but``: a cast to integers, a TopK."""
     fields = call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty]
     types = {str(each.dtype) for each in fields}
     return any("float" not in each for each in types.difference(but))

@@ -1,4 +1,4 @@
-"""One softmax operator in place of its exponentials: it reads a row once, and attention is found by it."""
+"""One softmax operator in place of its formula: softmax reads a row once, and FuseAttention looks for softmax."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvmbuild.compiler.remarks import missed
 
 
 def find_softmax(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Replace each exp(x - max(x)) / sum(exp(x - max(x))) along one axis by a softmax."""
+    """Replace each exp(x - max(x)) / sum(exp(x - max(x))) along one axis by a softmax of x."""
     if not operator_calls(mod, "relax.exp"):
         return mod
     return rewrite_main(mod, _FindSoftmax(mod), DROP_UNUSED)
@@ -46,7 +46,7 @@ class _FindSoftmax(PyExprMutator):  # type: ignore[misc]
 
 
 def _one_axis(reduction: relax.Call) -> int | None:
-    """Return the axis that is reduced and kept with the length 1; None for any other reduction."""
+    """Return the axis of a reduction along one axis that stays with length 1, or None for any other reduction."""
     shape, axes = static_shape(reduction.args[0]), reduction.attrs.axis
     if shape is None or not reduction.attrs.keepdims or axes is None or len(axes) != 1:
         return None

@@ -2,7 +2,7 @@
 
 Two-dimensional convolutions run in NHWC, in register tiles, with packed weights. In NCDHW a schedule has vectors along
 a row of pixels, and with a stride it has no vectors at all. Each slice is copied as often as the kernel is deep, which
-takes little time beside the sums.
+takes little time compared with the sums.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Shape = tuple[int, ...]
 
 
 def flatten_conv3d(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Rewrite each NCDHW convolution of floats and known shapes; depthwise ones have few sums and stay."""
+    """Rewrite each floating-point NCDHW convolution of known shapes as a two-dimensional one.
+
+    Depthwise convolutions stay as they are: each of their outputs is a sum of few products.
+    """
     return rewrite_calls(mod, _replace)
 
 
@@ -61,7 +64,7 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
 
 
 def _slice_depth(emit: Emit, grouped: relax.Expr, first: int, stride: int, count: int) -> relax.Expr:
-    """Return ``count`` slices from ``first`` on, ``stride`` apart."""
+    """Return ``count`` slices along the depth axis, from slice ``first`` on, at distances of ``stride``."""
     end = first + (count - 1) * stride + 1
     return emit(relax.op.strided_slice(grouped, [3], [first], [end], [stride]))
 

@@ -19,7 +19,7 @@ _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "sq
 
 
 def decompose_and_fold(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Replace operators such as batch_norm by their inference form, and compute constant expressions."""
+    """Replace operators like batch_norm by their inference form, and compute constant expressions."""
     decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
     return keep_if_same(mod, relax.transform.DeadCodeElimination()(fold_constants(decomposed)))
 
@@ -27,8 +27,8 @@ def decompose_and_fold(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Replace expressions of constants by their values.
 
-    TVM compiles and runs a function for each of them, in 20 ms and more. Most are weights and biases that only change
-    their layout, two for each layer of a convolutional network; NumPy computes those at once.
+    TVM's FoldConstant compiles and runs a function for each expression, in 20 ms or more. Most expressions only change
+    the layout of weights and biases, two for each layer of a convolutional network; NumPy computes these at once.
     """
     prepare_compiler()  # TVM's pass runs the code that it generates
     mover = _Mover(mod)
@@ -41,8 +41,8 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule) -> None:
         super().__init__(mod)
         self.is_left = False
-        """Whether another operator depends only on constants. TVM's pass generates the code of all operators to find
-        out."""
+        """Whether an operator that NumPy does not compute depends only on constants. TVM's pass runs only then: to find
+        these operators, it generates the code of all operators."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
@@ -54,7 +54,7 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
         return self._merge(call)
 
     def _merge(self, call: relax.Call) -> relax.Expr:
-        """Merge a reshape of a reshape: fused with one another they would be a copy."""
+        """Merge a reshape of a reshape into one reshape: FuseOps would fuse the two into a copy."""
         first, shape = resolve(self.lookup_binding, call.args[0]) if call.args else None, static_shape(call)
         if shape is None or first is None or not (_is_reshape(call) and _is_reshape(first)):
             return call
@@ -62,7 +62,7 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
         return data if static_shape(data) == shape else relax.op.reshape(data, shape)
 
     def _value(self, expr: relax.Expr) -> relax.Expr:
-        """Return the constant that a variable stands for; else the expression itself."""
+        """Return the constant that a variable is bound to; else the expression itself."""
         found = resolve(self.lookup_binding, expr)
         return found if isinstance(found, tvm.ir.GenericConst) else expr
 

@@ -1,7 +1,7 @@
 """One function for each normalisation that exporters write as reductions and elementwise operators.
 
-FuseOps fuses only the operators before a mean with it. This pass runs after operators have become TensorIR and before
-FuseOps, which leaves its functions alone.
+FuseOps fuses a mean only with the operators before it. This pass runs after operators have become TensorIR functions,
+and before FuseOps, which does not change the functions that this pass makes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Grouping:
         self.def_use = DefUse(main)
 
     def run(self) -> tuple[tvm.ir.IRModule, relax.DataflowBlock] | None:
-        """Return the module with the new functions, and the block that calls them; None if no group was found."""
+        """Return the module with the new functions, and the block that calls them, or None if no group was found."""
         groups: list[list[Operator]] = []
         taken: set[relax.Var] = set()
         for each in self.operators.values():
@@ -74,7 +74,10 @@ class _Grouping:
         return builder.get(), relax.DataflowBlock(bindings)
 
     def _grow(self, seed: Operator, taken: set[relax.Var]) -> list[Operator] | None:
-        """Return the group around the seed, in program order, if only its last value is used outside; else None."""
+        """Return the group of operators around ``seed``, in program order, or None if there is none to fuse.
+
+        Of the values that a group computes, only the last may be used outside of the group.
+        """
         members = self._reach_back([seed], taken)
         start, inside, tainted = len(members), {each.var for each in members}, set[relax.Var]()
         given = {argument for each in members for argument in each.arguments if isinstance(argument, relax.Var)}
@@ -100,7 +103,10 @@ class _Grouping:
         return bindings[next(i for i, each in enumerate(bindings) if each.var.same_as(seed.var)) + 1 :]
 
     def _reach_back(self, members: list[Operator], taken: set[relax.Var]) -> list[Operator]:
-        """Add elementwise operators that only the members need, unless they can be fused with a product."""
+        """Return the members and the elementwise operators before them that only they use, in program order.
+
+        Operators that FuseOps can fuse with a product stay outside.
+        """
         inside, wide = {each.var for each in members}, members[0].wide
         queue = list(members)
         while queue:
@@ -127,7 +133,7 @@ class _Grouping:
         )
 
     def _trim(self, members: list[Operator], seed: Operator, start: int) -> list[Operator] | None:
-        """Return the longest group of first members whose last value alone is used outside; else None."""
+        """Return the longest group of first members whose last value alone is used outside of the group, or None."""
         for count in range(len(members), start, -1):
             group = members[:count]
             if self._is_closed(group) and _is_worth_it(group):
@@ -137,7 +143,7 @@ class _Grouping:
         return alone if whole else missed(self._explain(members, start))
 
     def _explain(self, members: list[Operator], start: int) -> str:
-        """Return why no group was made; the first ``start`` members are the seed and the operators before it."""
+        """Return the reason why no group was made; the first ``start`` members are the seed and operators before it."""
         if len(members) == start:
             return "nothing over the same rows follows it"
         if any(self._is_closed(members[:count]) for count in range(start + 1, len(members) + 1)):
@@ -151,14 +157,21 @@ class _Grouping:
 
 
 def _fits(each: Operator, wide: Shape, row: Shape | None) -> bool:
-    """Return whether the operator works on these rows: on all elements, or, unless it reduces, on one value of each."""
+    """Return whether the operator works on the same rows as a group.
+
+    It must reduce a tensor of shape ``wide``, or compute one value for each element (shape ``wide``) or for each row
+    (shape ``row``).
+    """
     if each.kind == "reduction":
         return each.wide == wide and row in {None, each.shape}
     return each.kind == "element" and each.shape in {wide, row}
 
 
 def _is_worth_it(group: Sequence[Operator]) -> bool:
-    """Return whether FuseOps would leave several passes: it fuses operators after a softmax and before a sum."""
+    """Return whether FuseOps would leave several passes over the rows.
+
+    FuseOps can fuse operators after a softmax or norm, and operators before a sum, in one pass.
+    """
     kinds = [each.kind for each in group]
     reductions = kinds.count("reduction") + kinds.count("whole")
     if kinds[0] == "whole" and reductions == 1:
@@ -168,7 +181,7 @@ def _is_worth_it(group: Sequence[Operator]) -> bool:
 
 
 def _make_call(builder: relax.BlockBuilder, group: Sequence[Operator]) -> relax.Call:
-    """Add the group's function to the module; return a call of it."""
+    """Add a function of the group's operators to the module, and return a call of this function."""
     inside = {each.var for each in group}
     given: list[relax.Expr] = []
     for each in group:
@@ -205,7 +218,8 @@ def _find(given: Sequence[relax.Expr], argument: relax.Expr) -> bool:
 # The operators on rows among the calls of TensorIR functions: one value for each element, one for each row, or both.
 
 Kind = Literal["element", "reduction", "whole", "other"]
-"""The kinds of operators: one value for each input element; one for each row; both, as a softmax or a norm; others."""
+"""The kinds of operators: elementwise; a reduction of each row to one value; a reduction and its elementwise use in one
+function, like softmax or a norm; all others."""
 Shape = tuple[int, ...]
 _BROADCAST, _REDUCTION = 1, 3
 
@@ -219,16 +233,16 @@ class Operator:
     kind: Kind
     shape: Shape
     wide: Shape
-    """The shape of the reduced tensor; its own shape if it reduces nothing."""
+    """The shape of the tensor that the operator reduces, or ``shape`` if it reduces nothing."""
 
     @property
     def arguments(self) -> tuple[relax.Expr, ...]:
-        """The function's arguments."""
+        """The arguments of the TensorIR function."""
         return tuple(self.call.args[1].fields)
 
 
 def read_operator(mod: tvm.ir.IRModule, binding: relax.Binding) -> Operator | None:
-    """Return the operator that the binding calls; None if it calls no function of known shapes."""
+    """Return the operator that the binding calls, or None if its value is not a ``call_tir`` of known shape."""
     call = binding.value
     shape = static_shape(binding.var)
     if not is_call(call, "relax.call_tir") or shape is None or len(call.args) != 2:
@@ -253,7 +267,10 @@ def _classify(mod: tvm.ir.IRModule, call: relax.Call, shape: Shape) -> tuple[Kin
 
 
 def _goes_over_rows(function: tirx.PrimFunc) -> bool:
-    """Return whether it sums up its first input alone, each element in one sum; a product uses elements in many."""
+    """Return whether the function reduces only its first input, and uses each element in one sum.
+
+    A product, for comparison, uses each element in many sums.
+    """
     inputs = [getattr(each, "buffer", each) for each in function.params[:-1]]
     reductions = [block for block in list_nodes(function, s_tir.SBlock) if _is_reduction(block)]
     reads = [
@@ -284,5 +301,5 @@ def _is_one(extent: Any) -> bool:
 
 
 def find_pattern(mod: tvm.ir.IRModule, call: relax.Call) -> int:
-    """Return the called function's `op_pattern`, Relax's kind of operator."""
+    """Return the `op_pattern` of the called TensorIR function: TVM's number for its kind of operator."""
     return int((mod[call.args[0]].attrs or {}).get("op_pattern", OPAQUE))

@@ -1,7 +1,8 @@
 """Transposed convolutions in NHWC as one function that writes the sums of all phases to their interleaved places.
 
-Phases as channels of one convolution would cost an additional pass that puts them in order, and every phase would get
-the window of the largest: with a kernel of 3 x 3 and a stride of 2, 16 products instead of 9.
+A phase is the set of outputs whose indices have the same remainder modulo the stride. Phases as channels of one
+convolution would cost an additional pass that puts them in order, and every phase would get the window of the largest
+phase: with a kernel of 3 x 3 and a stride of 2, 16 products instead of 9.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OPERATOR, _NAME = "relax.nn.conv2d_transpose", "transposed_conv2d"
 def interleave_conv_transpose_phases(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Rewrite each transposed convolution that `is_interleaved`, for a graph whose convolutions are in NHWC.
 
-    The new function has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.
+    The new function has a transpose on either side, which `sink_transposes` cancels with those of ConvertLayout.
     """
     if is_gpu(target) or not operator_calls(mod, _OPERATOR):
         return mod
@@ -53,7 +54,7 @@ def interleave_conv_transpose_phases(mod: tvm.ir.IRModule, target: tvm.target.Ta
 def is_interleaved(call: relax.Call, target: tvm.target.Target) -> bool:
     """Return whether the call is a transposed convolution with stride, constant weights and channels in full vectors.
 
-    Other channel counts are faster as channels of one convolution, beside those of the other phases.
+    With other channel counts, one convolution that computes the phases as channels is faster.
     """
     is_one = not is_gpu(target) and is_call(call, _OPERATOR)
     return is_one and next(_list_obstacles(call, target), None) is None
@@ -82,7 +83,7 @@ def _list_obstacles(call: relax.Call, target: tvm.target.Target) -> Iterator[str
 
 
 def _fills_vectors(channels: int, lanes: int) -> bool:
-    """Return whether the channels are a multiple of half a vector, or whole vectors compute at most a quarter more."""
+    """Return whether the channels are a multiple of half a vector, or whole vectors need at most 25% more channels."""
     return channels % max(1, lanes // 2) == 0 or (
         channels > lanes and 4 * -(-channels // lanes) * lanes <= 5 * channels
     )
@@ -90,7 +91,7 @@ def _fills_vectors(channels: int, lanes: int) -> bool:
 
 @dataclass(frozen=True)
 class _Way:
-    """One direction, rows or columns, in which output ``stride`` · place + phase is computed at a place."""
+    """One direction, rows or columns. A place in it computes the outputs ``stride`` · place + phase of all phases."""
 
     stride: int
     kernel: int
@@ -105,17 +106,17 @@ class _Way:
 
     @property
     def taps(self) -> list[int]:
-        """The number of inputs in the sum of an output, by phase."""
+        """The number of inputs in the sum of an output, for each phase."""
         return [len(range(self._first_weight(phase), self.kernel, self.stride)) for phase in range(self.stride)]
 
     @property
     def before(self) -> int:
-        """The number of inputs to pad before the first."""
+        """The number of zeros to pad before the first input."""
         return max(0, -min(self._first_input(phase) for phase in range(self.stride)))
 
     @property
     def after(self) -> int:
-        """The number of inputs to pad after the last, including those that only weights of 0 meet."""
+        """The number of zeros to pad after the last input, including those that only weights of 0 multiply."""
         last = self.places - 1 + max(self._first_input(phase) for phase in range(self.stride)) + max(self.taps) - 1
         return max(0, last - (self.inputs - 1))
 
@@ -123,11 +124,11 @@ class _Way:
         return (phase + self.padding) % self.stride
 
     def _first_input(self, phase: int) -> int:
-        """Return the input that the first tap of place 0 reads."""
+        """Return the index of the input that the first tap of place 0 reads; a negative index is in the padding."""
         return (phase + self.padding) // self.stride - max(0, self.taps[phase] - 1)
 
     def find_input(self, place: Any, phase: Any) -> Any:
-        """Return the place of the first tap in the padded input, as an expression."""
+        """Return the index in the padded input that the first tap of a place and phase reads, as an expression."""
         starts = [self._first_input(each) + self.before for each in range(self.stride)]
         steps = {after - before for before, after in itertools.pairwise(starts)}
         if len(steps) <= 1:
@@ -137,7 +138,7 @@ class _Way:
         return place + moved // self.stride - taps + self.before
 
     def arrange(self, weights: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
-        """Return the weights with axes for phases and taps in place of the kernel's; 0 fills missing taps."""
+        """Return the weights with two axes, phases and taps, in place of the kernel's ``axis``; missing taps are 0."""
         most = max(self.taps)
         whole = np.zeros((*weights.shape[:axis], self.stride, most, *weights.shape[axis + 1 :]), weights.dtype)
         given, made = np.moveaxis(weights, axis, 0), np.moveaxis(whole, (axis, axis + 1), (0, 1))
@@ -152,11 +153,11 @@ class _Interleaved:
     ways: Sequence[_Way]
     groups: int
     own: int
-    """The number of channels of a group."""
+    """The number of output channels of a group."""
 
     @classmethod
     def of(cls, call: relax.Call) -> _Interleaved:
-        """Read the call's attributes."""
+        """Read the attributes and shapes of a transposed convolution."""
         attributes, (_, own, *kernel) = call.attrs, static_shape(call.args[1]) or ()
         sizes = zip((static_shape(call.args[0]) or ())[2:], (static_shape(call) or ())[2:], strict=True)
         given = zip(attributes.strides, kernel, attributes.padding[:2], sizes, strict=True)
@@ -164,7 +165,10 @@ class _Interleaved:
         return cls(ways, int(attributes.groups), own)
 
     def arrange(self, weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return phases of rows and columns x their taps x inputs of a group x groups x outputs of a group."""
+        """Return the weights as row phases x column phases x row taps x column taps x inputs x groups x outputs.
+
+        Inputs and outputs are those of one group.
+        """
         inputs = weights.shape[0] // self.groups
         apart = weights.reshape(self.groups, inputs, *weights.shape[1:])
         for at, way in reversed(list(enumerate(self.ways))):
@@ -173,7 +177,7 @@ class _Interleaved:
         return np.ascontiguousarray(ordered)
 
     def write(self, shape: Sequence[int], weights: relax.Expr, output: relax.TensorType) -> tvm.tirx.PrimFunc:
-        """Write the function for data in that shape."""
+        """Write the TensorIR function for NHWC data of this shape."""
         rows, columns = self.ways
         data = te.placeholder(wide(*shape), str(weights.ty.dtype), name="data")
         kernel = te.placeholder(weights.ty.shape.values, str(weights.ty.dtype), name="weights")

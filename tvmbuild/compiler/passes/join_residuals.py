@@ -1,7 +1,7 @@
-"""Residual sums in the shape of the product that they follow, before its reshape.
+"""Residual sums moved before the reshape of the product that they follow.
 
-Matrix products have two axes where a network of one picture or sentence has three. The reshape between a product and
-the sum after it would make the sum a separate pass.
+If a network computes one picture or sentence, its matrix products have two axes, and its other tensors have three. The
+reshape between a product and the sum after it would make the sum a separate pass.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _is_reshaped_product(lookup: Lookup, expr: relax.Expr) -> bool:
 
 
 def _find_reshaped(lookup: Lookup, expr: relax.Expr, shape: tuple[int, ...] | None) -> relax.Expr | None:
-    """Return the tensor that the expression reshapes by axes of length 1 in front; None for other expressions."""
+    """Return the tensor to which ``expr`` adds leading axes of length 1 by a reshape, or None for other expressions."""
     value = resolve(lookup, expr)
     if shape is None or not is_call(value, "relax.reshape"):
         return None
@@ -63,7 +63,7 @@ def _find_reshaped(lookup: Lookup, expr: relax.Expr, shape: tuple[int, ...] | No
 
 
 def _is_of_product(lookup: Lookup, expr: relax.Expr) -> bool:
-    """Return whether it is a product with a constant matrix, possibly with operators on constants after it."""
+    """Return whether ``expr`` is a product with a constant matrix, possibly followed by operators with a constant."""
     value = resolve(lookup, expr)
     while any(is_call(value, name) for name in _BEFORE):
         left = [each for each in value.args if not isinstance(resolve(lookup, each), tvm.ir.GenericConst)]

@@ -1,4 +1,4 @@
-"""The conversion of a module's constants to trailing parameters of ``main``: weights lie outside the library."""
+"""The conversion of a module's constants to trailing parameters of ``main``: the library does not contain weights."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.ir.modules import replace_main
 
 THRESHOLD = 1024
-"""The size of the largest constant that stays inside, in bytes: an argument costs more than a smaller constant."""
+"""The size of the largest constant that stays in the code, in bytes: for smaller ones an argument would cost more."""
 
 
 @dataclass(frozen=True)
 class Lifted:
-    """A module whose ``main`` takes ``params`` after its inputs; ``params`` is empty if ``embedded``."""
+    """A module whose ``main`` takes ``params`` after its inputs; if ``embedded``, the module keeps its constants."""
 
     mod: tvm.ir.IRModule
     params: tuple[tvm.runtime.Tensor, ...]
@@ -25,10 +25,10 @@ class Lifted:
 
 
 def lift_constants(mod: tvm.ir.IRModule, inputs: int) -> Lifted:
-    """Lift constants over 1 KiB, in program order, behind the ``inputs`` parameters of ``main``.
+    """Turn constants over 1 KiB into parameters of ``main``, in program order, after its ``inputs`` model inputs.
 
-    If the result is not well formed, because a pass left constants in places where no variable may stand, the module is
-    returned as it was, ``embedded``.
+    If the result is not well formed, because a pass left constants in places where no variable may stand, the unchanged
+    module is returned as ``embedded``.
     """
     function = mod["main"]
     lifter = _Lifter(mod)
@@ -42,7 +42,10 @@ def lift_constants(mod: tvm.ir.IRModule, inputs: int) -> Lifted:
 
 
 def params_bytes(params: tuple[tvm.runtime.Tensor, ...]) -> bytes:
-    """Return ``mod.params``, TVM's parameter file; sorted by name (p00000, p00001 …) it has ``main``'s arguments."""
+    """Return the bytes of ``mod.params``, TVM's parameter file.
+
+    The tensors, sorted by name (p00000, p00001, …), are the arguments of ``main`` after the model's inputs.
+    """
     return bytes(tvm.runtime.save_param_dict({f"p{index:05d}": value for index, value in enumerate(params)}))
 
 
@@ -53,7 +56,8 @@ class _Lifter(PyExprMutator):  # type: ignore[misc]
         self.variables: list[relax.Var] = []
         self.values: list[tvm.runtime.Tensor] = []
         self._seen: dict[tuple[str, tuple[int, ...], bytes], relax.Var] = {}
-        """The parameters by content: a weight that two calls share is packed for each of them."""
+        """The parameters by content, so that equal constants share one: a weight that two calls share is packed for
+        each of them."""
 
     def visit_generic_const_(self, constant: relax.Expr) -> relax.Expr:
         value = getattr(constant, "value", None)

@@ -17,9 +17,9 @@ from tvmbuild.compiler.remarks import missed
 
 
 def one_hot_to_take(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Replace products of one-hot matrices and constant weights by taken rows.
+    """Replace each product of a one-hot matrix and constant weights by a `take` of rows of the weights.
 
-    Operators on each row alone, with constants, are computed on the weights when the package is built.
+    Later operators that combine the rows with constants are computed on the weights, when the package is built.
     """
     rewritten = rewrite_main(mod, _OneHotToTake(mod))
     return mod if rewritten is mod else relax.transform.DeadCodeElimination()(fold_constants(rewritten))
@@ -56,7 +56,10 @@ class _OneHotToTake(PyExprMutator):  # type: ignore[misc]
         return missed(f"its numbers are not compared with 0, 1, 2 and so on, up to {len(values)}")
 
     def _take_computed(self, call: relax.Call) -> relax.Expr | None:
-        """Return rows of a computed table, if all arguments are constants or the same rows of tables."""
+        """Return the call as rows taken from a computed table, or None if this is impossible.
+
+        Its arguments must be constants, or rows taken from tables by the same indices.
+        """
         values = [resolve(self.lookup_binding, argument) for argument in call.args]
         takes = [value for value in values if is_call(value, "relax.take") and value.attrs.mode == "clip"]
         if not takes:
@@ -82,7 +85,10 @@ def _is_finite_matrix(expr: relax.Expr) -> bool:
 
 
 def _counts_to(expr: relax.Expr, number: int, rank: int) -> bool:
-    """Return whether the expression is 0, 1, 2, … along its last axis, up to the number."""
+    """Return whether the expression is a constant of at most ``rank`` axes with the values 0, 1, …, ``number`` - 1.
+
+    The values must be along its last axis.
+    """
     if not isinstance(expr, tvm.ir.GenericConst):
         return False
     values = expr.value.numpy()
@@ -91,7 +97,7 @@ def _counts_to(expr: relax.Expr, number: int, rank: int) -> bool:
 
 
 def _as_row(expr: relax.Expr, width: int) -> relax.Expr | None:
-    """Return a constant that is equal for all rows as one row, or as a scalar."""
+    """Return a constant that is the same for all rows as one row of ``width`` elements or as one element; else None."""
     if not isinstance(expr, tvm.ir.GenericConst):
         return None
     values = expr.value.numpy()

@@ -26,21 +26,22 @@ from tvmbuild.compiler.passes.winograd.choices import keep_choices, read_choices
 from tvmbuild.compiler.remarks import is_missed, missed
 
 MAX_COLOURS = 4
-"""The largest number of channels of a picture. They are read one by one, so that their order in memory matters
+"""The largest number of channels of a picture. The channels are read one by one, so that their order in memory matters
 little."""
 TILE = 8
-"""The pixels of a register tile: with two vectors of channels each, its sums hide a multiplication's latency."""
+"""The number of pixels of a register tile: with two vectors of channels for each, there are enough independent sums to
+hide the latency of a multiplication."""
 MAX_IN_TILE, MIN_IN_TILE = 28, 5
 MIN_PIXELS = 64
-"""The smallest row that is padded; in a smaller one the padding is too large a part."""
+"""The smallest row that is padded, in pixels; in a smaller row the padding would be too large a part."""
 _NAME = "conv2d"
 Weights = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def pad_conv_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Pad the output channels of each NHWC convolution with constant float32 weights where that takes fewer vectors.
+    """Pad the output channels of each NHWC convolution with constant float32 weights if that takes fewer vectors.
 
-    A convolution of a picture in NCHW reads it in that layout: a conversion to NHWC takes a pass through memory.
+    A convolution of an NCHW picture reads the picture in NCHW: a conversion to NHWC would be a pass through memory.
     """
     rewriter = _PadConvChannels(mod, describe_machine(target))
     padded = rewrite_main(mod, rewriter)
@@ -54,7 +55,7 @@ def pad_conv_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir
 
 
 def padded_channels(channels: int, lanes: int) -> int:
-    """Return the number of channels to compute for ``channels``, in vectors of at most ``lanes``."""
+    """Return ``channels`` rounded up to whole vectors of ``lanes``, or ``channels`` itself if that saves no vectors."""
     padded = math.ceil(channels / lanes) * lanes
     return padded if padded // lanes < channels // power_of_two_divisor(channels, lanes) else channels
 
@@ -84,7 +85,7 @@ class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
         return relax.call_tir(self.builder_.add_func(function, _NAME), arguments, call.ty)
 
     def _find_picture(self, data: relax.Expr) -> relax.Expr | None:
-        """Return the tensor with few channels that was converted from NCHW to NHWC for this convolution; else None."""
+        """Return the NCHW picture, a tensor with few channels, that was transposed to ``data`` in NHWC; else None."""
         source = resolve(self.lookup_binding, data)
         if not is_call(source, "relax.permute_dims"):
             return None
@@ -93,7 +94,7 @@ class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
 
 
 def is_float_convolution(call: relax.Call) -> bool:
-    """Return whether the call is a convolution in float32."""
+    """Return whether the call is a two-dimensional convolution in float32."""
     return is_call(call, "relax.nn.conv2d") and {str(call.args[0].ty.dtype), str(call.ty.dtype)} == {"float32"}
 
 
@@ -103,9 +104,9 @@ def _padded_weights(values: Weights, lanes: int) -> Weights | None:
 
 
 def _more_pixels(call: relax.Call, machine: Machine) -> tuple[int, int]:
-    """Return the number of additional rows and columns to compute, so that a register tile divides the output.
+    """Return the numbers of rows and of columns to add, so that a register tile divides the output.
 
-    With a tile of few pixels, weights that overflow the first-level cache are read from the second level too often.
+    A tile of few pixels would read weights that do not fit in the first-level cache too often from the second level.
     """
     rows, columns = (int(extent) for extent in call.ty.shape.values[1:3])
     extent = columns if columns > 1 else rows

@@ -23,12 +23,13 @@ from tvmbuild.compiler.passes.pad_conv_channels import padded_channels
 from tvmbuild.compiler.remarks import is_missed, missed
 
 LARGE = 1 << 18
-"""The number of weights from which padding pays for a single row; fewer are in a cache, in any order."""
+"""The smallest number of weights for which padding pays off in a product of a single row; fewer weights stay in a
+cache and are read fast in any order."""
 _NAME = "matmul"
 
 
 def pad_matmul_columns(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Pad the columns of each product in float32 with one constant matrix where that takes fewer vectors."""
+    """Pad the columns of each float32 product with a constant matrix if that takes fewer vectors."""
     return rewrite_calls(mod, partial(_pad, describe_machine(target).lanes(32)))
 
 
@@ -46,7 +47,10 @@ def _pad(lanes: int, builder: relax.BlockBuilder, call: relax.Call) -> relax.Exp
 
 
 def _is_slow(shape: Sequence[int], lanes: int) -> bool:
-    """Return whether one row takes long to read the weights, and half vectors do not read them as fast."""
+    """Return whether a product of one row is slow without padding.
+
+    It has at least `LARGE` weights, and its columns do not fill half vectors, which would read them as fast.
+    """
     half = 2 * power_of_two_divisor(int(shape[1]), lanes) >= lanes
     return not half and math.prod(int(each) for each in shape) >= LARGE
 

@@ -1,7 +1,7 @@
 """Transposed convolutions whose windows do not overlap, as a 1 x 1 convolution whose output is put in order.
 
-If the stride is as large as the kernel, each input pixel makes a separate patch, by one matrix product. TVM computes
-such a convolution as a sum over zeros between the pixels, and only in NCHW: far slower, above all for few channels.
+If the stride is as large as the kernel, each input pixel makes a separate patch, by one matrix product. TVM's own code
+also adds up the zeros between the pixels, and only in NCHW: it is far slower, above all for few channels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvmbuild.compiler.remarks import is_missed
 def patch_conv_transpose_to_conv(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Replace transposed convolutions with constant weights whose windows do not overlap by 1 x 1 convolutions in NHWC.
 
-    The new convolution has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.
+    The new convolution has a transpose on either side, which `sink_transposes` cancels with those of ConvertLayout.
     """
     return rewrite_calls(mod, _replace)
 

@@ -1,4 +1,4 @@
-"""A model's float32 arithmetic in a 16-bit type, weights and activations; inputs and outputs keep their ONNX types.
+"""The conversion of float32 weights and activations to a 16-bit type; inputs and outputs keep their ONNX types.
 
 TVM's own ToMixedPrecision does not support bfloat16, turns integer products into float products, and adds up either
 everything in float32 (which on a CPU is slower than the float32 model) or nothing.
@@ -41,7 +41,7 @@ _PRODUCTS: dict[str, Callable[..., relax.Expr]] = {
 
 @dataclass(frozen=True)
 class _Type:
-    """A 16-bit type with its names in TVM and in NumPy."""
+    """A 16-bit type: its name in TVM, its NumPy type, and its largest finite number."""
 
     name: str
     numpy: Any
@@ -57,12 +57,13 @@ _TYPES: dict[str, _Type] = {
 def reduce_precision(
     imported: ImportedModel, precision: Precision, kind: str, name: str | None = None
 ) -> ImportedModel:
-    """Return the model with its products, and the operators between them, in the type.
+    """Return the model with its products, and the operators between them, in the type of ``precision``.
 
+    ``kind`` is the target's kind; ``name`` names the model in errors.
     `fp32` returns the model as it is. `tf32` lets tensor cores multiply the float32 products.
-    `int8` returns a quantised model as it is, and raises TvmbuildError for another model, which it calls ``name``.
-    GPUs add up in float32. CPUs do so for sums of more than LONGEST_SUM products; a tile of such a sum may be split
-    into float16 sums of that many products (`cpu/halves.py`).
+    `int8` returns a quantised model as it is, and raises TvmbuildError for a model without quantised operators.
+    GPUs add up in float32. CPUs do so for sums of more than LONGEST_SUM products; a tile may split a longer sum into
+    float16 sums of that many products (`cpu/halves.py`).
     """
     if precision == "int8":
         _require_quantised(imported, name or "the model")
@@ -77,7 +78,7 @@ def reduce_precision(
 
 
 def sum_products_in_float32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Make the products of 16-bit floats, in a file that came in float16, add up in float32."""
+    """Make matrix products and convolutions of 16-bit floats, as in float16 ONNX files, add up in float32."""
 
     def widen(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
         if not _is_narrow_product(call):
@@ -90,13 +91,13 @@ def sum_products_in_float32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 
 def _is_narrow_product(call: relax.Call) -> bool:
-    """Return whether the call multiplies 16-bit floats and adds up in their type."""
+    """Return whether the call is a product or convolution that adds up in a 16-bit floating-point type."""
     is_product = isinstance(call.op, tvm.ir.Op) and call.op.name in _PRODUCTS
     return is_product and str(call.ty.dtype) in {each.name for each in _TYPES.values()}
 
 
 def _list_attributes(make: Callable[..., relax.Expr], call: relax.Call) -> dict[str, Any]:
-    """Return the attributes of a product, by the parameter names of the function that makes it."""
+    """Return the attributes of a product as keyword arguments of ``make``, the function that makes its operator."""
     return {name: getattr(call.attrs, name) for name in tuple(inspect.signature(make).parameters)[2:]}
 
 
@@ -110,16 +111,16 @@ def _require_quantised(imported: ImportedModel, name: str) -> None:
 
 @mutator
 class _Converter(PyExprMutator):  # type: ignore[misc]
-    """A rebuilder of ``main``'s bindings that widens a 16-bit variable where float32 is needed."""
+    """A mutator that computes bindings of ``main`` in 16 bits, and widens a 16-bit variable for readers of float32."""
 
     def __init__(self, mod: tvm.ir.IRModule, narrow: _Type, *, on_cpu: bool) -> None:
         super().__init__(mod)
         self._type = narrow
         self._on_cpu = on_cpu
         self._narrow: dict[relax.Var, relax.Expr] = {}
-        """The new values of the old variables that have 16 bits now."""
+        """An old variable → its new value, for variables that have 16 bits now."""
         self._copies: dict[relax.Var, relax.Expr] = {}
-        """The 16-bit copies of the other old variables. Float32 copies of 16-bit variables are not shared."""
+        """An old variable that stays in float32 → its 16-bit copy. Float32 copies of 16-bit values are not shared."""
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         var = binding.var
@@ -137,7 +138,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         return super().visit_dataflow_var_(var)
 
     def _convert(self, value: relax.Expr) -> relax.Expr | None:
-        """Return the binding's value in 16 bits; None if it stays as it is."""
+        """Return the binding's value in 16 bits, or None if the value stays as it is."""
         if isinstance(value, relax.TupleGetItem):
             whole = self._narrow.get(value.tuple_value)
             return None if whole is None else relax.TupleGetItem(whole, value.index)
@@ -174,7 +175,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         return relax.op.astype(value, "float32")
 
     def _is_narrow(self, call: relax.Call) -> bool:
-        """Return whether the float operands have 16 bits or are constants that fit them, and not all are constants."""
+        """Return whether the float operands have 16 bits or are constants that fit, and not all are constants."""
         operands = [leaf for arg in call.args for leaf in _leaves(arg) if _is_float32(leaf.ty)]
         constants = [leaf for leaf in operands if isinstance(leaf, tvm.ir.GenericConst)]
         others = [leaf for leaf in operands if not isinstance(leaf, tvm.ir.GenericConst)]
@@ -203,14 +204,14 @@ def _leaves(arg: relax.Expr) -> list[relax.Expr]:
 
 
 def _is_float32(type_: tvm.ir.Type) -> bool:
-    """Return whether it is a tensor of float32, or a tuple of them."""
+    """Return whether the type is a float32 tensor, or a tuple of float32 tensors."""
     if isinstance(type_, relax.TupleType):
         return bool(type_.fields) and all(_is_float32(field) for field in type_.fields)
     return isinstance(type_, relax.TensorType) and str(type_.dtype) == "float32"
 
 
 def _sum_length(call: relax.Call) -> int:
-    """Return the number of products in the sum of a result's element; the maximum for a transposed convolution."""
+    """Return the number of products in the sum of one result element; an upper bound for transposed convolutions."""
     data, weight = ([int(size) for size in arg.ty.shape] for arg in call.args)
     if call.op.name == "relax.matmul":
         return data[-1]

@@ -1,11 +1,11 @@
 """Scalars in place of constants of one element: a tensor of shape [1] beside NHWC data costs two transposes.
 
-ConvertLayout cannot lay out a tensor of another rank than the data's. It therefore converts the data back to NCHW for
-the operator and to NHWC after it, and the operator is not fused with the convolution before it. A scalar has no
-layout.
+ConvertLayout cannot convert a tensor whose rank differs from the rank of the data. It therefore converts the data back
+to NCHW for the operator and to NHWC after it, and the operator is not fused with the convolution before it. A scalar
+has no layout.
 
-A division by a scalar becomes a multiplication: a vector's division takes as long as 30 additions. A division whose
-results are rounded further on stays: 41 / 41 is one, 41 · (1 / 41) is less, and its floor zero.
+A division by a scalar becomes a multiplication: the division of a vector takes as long as 30 additions. A division
+stays if a later operator rounds its result: 41 / 41 is 1, but 41 · (1 / 41) is less than 1, and its floor is 0.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _OPERATORS = frozenset(
 
 
 def make_scalar_constants(mod: tvm.ir.IRModule, *, quantised: bool) -> tvm.ir.IRModule:
-    """Turn constant operands of one element into scalars, where that changes no shape.
+    """Turn constant operands of one element into scalars, if that changes no shape.
 
-    A division of floats by a scalar becomes a multiplication by its reciprocal. The last bit of the result may differ,
-    and therefore a division stays where a later operator turns that bit into another number. Roundings to bytes count
-    there unless the model is ``quantised``.
+    A division of floats by a scalar becomes a multiplication by its reciprocal. The last bit of the result may differ.
+    A division therefore stays if a later operator, for example a rounding, may turn that bit into another number.
+    Roundings to bytes do not count if the model is ``quantised``.
     """
     return rewrite_main(mod, _ScalarConstants(mod, find_rounded(mod["main"], quantised=quantised)))
 

@@ -1,6 +1,7 @@
 """A selection in place of a ScatterND that writes one row into a cache of keys or values: one pass over the cache.
 
-ScatterND writes along the first axis. Exporters therefore transpose the tokens there and back: three passes.
+ScatterND writes along the first axis. Exporters therefore transpose the axis of the tokens to the front and back, which
+makes three passes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tvmbuild.compiler.remarks import missed
 
 
 def scatter_to_select(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Replace a write of one row by a selection between the row and the cache, in the layout before any transpose."""
+    """Replace each write of one row by a selection between the row and the cache, in the layout before a transpose."""
     if not operator_calls(mod, "relax.scatter_nd"):
         return mod
     return rewrite_calls(mod, _rewrite, DROP_UNUSED)
@@ -57,7 +58,7 @@ def _select(builder: relax.BlockBuilder, scatter: relax.Call) -> relax.Expr | No
 
 
 def _axes(transpose: relax.Call) -> list[int]:
-    """Return the operand's axis for each axis of the result."""
+    """Return, for each axis of the transpose's result, the axis of its operand."""
     rank = len(transpose.ty.shape)
     axes = transpose.attrs.axes
     return [int(axis) % rank for axis in axes] if axes is not None else [*range(rank)][::-1]

@@ -1,4 +1,4 @@
-"""Grouped convolutions with a separate axis for the group, so that they get tiles as all others do.
+"""Grouped convolutions with a separate axis for the group, so that they get register tiles like other convolutions.
 
 TVM computes the group from the output channel. The inputs of a sum then depend on the channel, no vector of channels
 shares its inputs, and each element is computed alone.
@@ -23,7 +23,7 @@ _NAME = "conv2d_groups"
 
 
 def separate_groups(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite each grouped NHWC convolution with constant float32 weights; depthwise ones are fast and stay."""
+    """Rewrite each grouped NHWC convolution with constant float32 weights; depthwise ones are fast and are kept."""
     lanes = describe_machine(target).lanes(32)
 
     def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
@@ -36,7 +36,7 @@ def separate_groups(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.I
 
 
 def _is_grouped(call: relax.Call) -> bool:
-    """Return whether the call is a convolution in floats with groups of several channels each."""
+    """Return whether the call is a float32 convolution with several groups of several input channels each."""
     if not is_float_convolution(call) or int(call.attrs.groups) == 1:
         return False
     kernel = dict(zip(str(call.attrs.kernel_layout), static_shape(call.args[1]) or (), strict=False))
@@ -44,7 +44,7 @@ def _is_grouped(call: relax.Call) -> bool:
 
 
 def _separate(values: np.ndarray[Any, Any], groups: int, lanes: int) -> np.ndarray[Any, Any]:
-    """Return the weights as HWI x groups x channels of a group, padded to whole vectors."""
+    """Return HWIO weights as H x W x I x groups x outputs of a group; the last axis is padded to whole vectors."""
     apart = values.reshape(*values.shape[:3], groups, -1)
     more = padded_channels(apart.shape[4], lanes) - apart.shape[4]
     return np.ascontiguousarray(np.pad(apart, (*[(0, 0)] * 4, (0, more))))

@@ -1,7 +1,7 @@
-"""Transposes moved towards the outputs, past operators that give the same before them, until they meet and cancel.
+"""Transposes moved towards the outputs, past operators that can be computed before them, until transposes cancel.
 
-ConvertLayout supports no layout of a reshape: data for the reshapes of a channel shuffle or a detector's head go to
-NCHW before them and back to NHWC after them, and the operators between stay in NCHW.
+ConvertLayout cannot convert a reshape. Around the reshapes of a channel shuffle or a detector's head, it transposes the
+data to NCHW and back to NHWC, and the operators between these transposes stay in NCHW.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tvmbuild.compiler.remarks import missed
 def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Move each ``permute_dims`` of ``main`` behind elementwise operators, concat, split, reshape, pad and pooling.
 
-    Roundings to integers are elementwise if they have one scale; the extremes of all elements need no transpose.
+    Quantisations count as elementwise if they have one scale. A maximum or minimum of all elements needs no transpose.
     """
     return rewrite_main(mod, _SinkTransposes(mod), TIDY)
 
@@ -60,7 +60,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         return made.fields[item.index] if isinstance(made, relax.Tuple) else item
 
     def _transposed(self, expr: relax.Expr) -> tuple[relax.Expr, tuple[int, ...]] | None:
-        """Return (source, axes) of a transpose of known rank; None for other expressions."""
+        """Return (source, axes) of a transpose, or None for other expressions."""
         value = resolve(self.lookup_binding, expr)
         if not is_call(value, "relax.permute_dims"):
             return None
@@ -73,7 +73,11 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         arguments: Sequence[relax.Expr],
         make: Callable[[list[relax.Expr], tuple[int, ...]], relax.Expr],
     ) -> relax.Expr:
-        """Return the transpose of the result that ``make`` computes from the arguments' sources, or else the call."""
+        """Compute the call on the sources of its transposed arguments, and transpose the result; else return the call.
+
+        ``make(sources, axes)`` computes the result before the transpose. All transposes must have the same axes; other
+        arguments must be constants or scalars.
+        """
         found = [self._transposed(argument) for argument in arguments]
         orders, name = {each[1] for each in found if each is not None}, operator_name(call)
         if len(orders) > 1:
@@ -93,14 +97,14 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         return relax.op.permute_dims(self.builder_.emit(make(kept, axes)), list(axes))
 
     def _is_computed(self, expr: relax.Expr) -> bool:
-        """Return whether it depends on more than a moved constant, whose transpose would be folded."""
+        """Return whether the expression is not just a moved constant, whose transpose would be folded."""
         value = resolve(self.lookup_binding, expr)
         while isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") in MOVES:
             value = resolve(self.lookup_binding, value.args[0])
         return not isinstance(value, tvm.ir.GenericConst)
 
     def _untransposed(self, expr: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
-        """Return the constant expression whose transpose is ``expr``; a scalar is returned as it is."""
+        """Return the constant expression whose transpose is ``expr``, or None; a scalar is returned as it is."""
         if static_shape(expr) == ():
             return expr
         value = resolve(self.lookup_binding, expr)
@@ -150,7 +154,10 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         return self._move_behind(call, [data], make)
 
     def _reduce(self, call: relax.Call) -> relax.Expr:
-        """Reduce the matching axes of the source; an extreme of all elements does not depend on their order."""
+        """Reduce the source of a transpose along the matching axis.
+
+        A maximum or minimum of all elements is taken of the source itself, as it does not depend on their order.
+        """
         found = self._transposed(call.args[0])
         own = call.attrs.axis
         if found is None:
@@ -207,7 +214,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
 
 
 def _turn_constant(expr: tvm.ir.GenericConst, axes: tuple[int, ...]) -> relax.Expr | None:
-    """Return the constant whose transpose is ``expr``; None if that needs another shape."""
+    """Return the constant whose transpose is ``expr``, or None if ``expr`` has more axes than the transpose."""
     value = expr.value.numpy()
     if value.ndim > len(axes):
         return None
@@ -216,7 +223,10 @@ def _turn_constant(expr: tvm.ir.GenericConst, axes: tuple[int, ...]) -> relax.Ex
 
 
 def _match_extents(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
-    """Return the smallest groups of neighbouring axes, old and new, of equal numbers of elements; none is empty."""
+    """Match groups of neighbouring axes of the old shape to groups of the new shape with equally many elements.
+
+    Return (old axes, new axes) of each group, as small as possible and never empty, or None if none match.
+    """
     groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     i = j = 0
     while i < len(old) and j < len(new):

@@ -1,7 +1,7 @@
-"""Transposed convolutions as convolutions: each phase of the strides has its own channels, put in order afterwards.
+"""Transposed convolutions as convolutions: each phase of the stride has its own channels, put in order afterwards.
 
-Output ``stride · m + phase`` is a sum over the inputs near ``m``, with the weights at the places of that phase. TVM
-also adds up the zeros between the inputs, each element alone.
+Output ``stride · m + phase`` is a sum over the inputs near ``m``, with the weights that belong to this phase. TVM's own
+code also adds up the zeros between the inputs, and computes each element alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvmbuild.compiler.remarks import is_missed, missed
 
 Emit = Callable[[relax.Expr], relax.Expr]
 _TILES = (6, 7, 8)
-"""The numbers of a row's pixels that a CPU adds up in registers at once."""
+"""The numbers of neighbouring pixels of a row for which a CPU keeps the sums in registers."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Direction:
     taps: int
     """The largest number of inputs in the sum of an output."""
     before: int
-    """The number of inputs to pad before the first; below zero: the number of first inputs that no output reads."""
+    """The number of inputs to pad before the first; if negative, the number of first inputs that no output reads."""
     after: int
     cropped: int
     """The number of outputs to crop before the first."""
@@ -64,10 +64,10 @@ def describe_direction(window: Window, inputs: int, outputs: int) -> Direction:
 def split_conv_transpose_by_phase(
     mod: tvm.ir.IRModule, is_left: Callable[[relax.Call], bool] = lambda _: False
 ) -> tvm.ir.IRModule:
-    """Rewrite each transposed convolution of floats and known shapes, except those whose windows do not overlap.
+    """Rewrite floating-point transposed convolutions of known shapes, except those whose windows do not overlap.
 
-    Those are matrix products where the layout allows it (`patch_conv_transpose_to_conv`).
-    A call stays as it is where ``is_left`` returns True.
+    Transposed convolutions without overlap become matrix products in NHWC (`patch_conv_transpose_to_conv`).
+    A call stays as it is if ``is_left`` returns True for it.
     """
 
     def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
@@ -135,7 +135,10 @@ class _Transposed:
     def compute(
         self, data: relax.Expr, weights: relax.Expr, dilations: Sequence[int], output: Sequence[int]
     ) -> relax.Expr:
-        """Compute the transposed convolution of tensors in the layout NC and the directions."""
+        """Compute the transposed convolution; ``data`` has the axes N, C and one for each direction.
+
+        ``output`` is the shape of the result, with the same axes.
+        """
         inputs, own = static_shape(weights)[:2]  # type: ignore[index]
         phases = [way.stride for way in self.ways]
         apart = self._take_apart(weights, dilations)
@@ -168,7 +171,7 @@ class _Transposed:
         return apart
 
     def _spread(self, weights: relax.Expr, axis: int, dilation: int) -> relax.Expr:
-        """Return the weights with zeros after each weight along an axis."""
+        """Return the weights with ``dilation`` - 1 zeros after each weight along ``axis``."""
         shape = list(static_shape(weights) or ())
         wide = self.emit(relax.op.expand_dims(weights, axis + 1))
         width = [0] * (2 * len(shape) + 2)
@@ -177,7 +180,7 @@ class _Transposed:
         return self.emit(relax.op.reshape(self.emit(relax.op.nn.pad(wide, width)), shape))
 
     def _kernels(self, apart: relax.Expr) -> relax.Expr:
-        """Return the weights of all phases, (groups x phases x outputs of a group) x inputs of a group x taps."""
+        """Return the weights of all phases as (groups x phases x outputs of a group) x inputs of a group x taps."""
         inputs, own, *split = static_shape(apart)  # type: ignore[misc]
         grouped = self.emit(relax.op.reshape(apart, (self.groups, inputs // self.groups, own, *split)))
         taps, phases = range(3, 3 + len(split), 2), range(4, 4 + len(split), 2)
@@ -186,7 +189,7 @@ class _Transposed:
         return self.emit(relax.op.reshape(ordered, (outputs, inputs // self.groups, *split[::2])))
 
     def _kernel(self, apart: relax.Expr, phase: Sequence[int]) -> relax.Expr:
-        """Return the weights of one phase of a depthwise convolution, channels x 1 x taps."""
+        """Return the weights of one phase of a depthwise convolution as channels x 1 x taps."""
         inputs, _, *split = static_shape(apart)  # type: ignore[misc]
         axes = [3 + 2 * at for at in range(len(phase))]
         chosen = self.emit(relax.op.strided_slice(apart, axes, list(phase), [each + 1 for each in phase]))
@@ -203,7 +206,10 @@ class _Transposed:
         return self.emit(self.convolve(data, kernels, padding=padding, dilation=dilation, groups=self.groups))
 
     def _put_in_order(self, total: relax.Expr, channels: Sequence[int], output: Sequence[int]) -> relax.Expr:
-        """Put the outputs in order; their channels are groups x phases x channels of a group."""
+        """Interleave the phases of ``total``, and crop the result to the shape ``output``.
+
+        ``channels`` are the extents of the channels' parts: groups, the phases of each direction, channels of a group.
+        """
         rank = len(self.ways)
         batch, _, *extents = static_shape(total)  # type: ignore[misc]
         whole = total

@@ -22,17 +22,18 @@ from tvmbuild.compiler.machine.limits import MAX_TENSORS
 from tvmbuild.compiler.passes.fuse_normalization import find_pattern
 
 _MAX_OPERATORS = 64
-"""The limit of operators in one piece: FuseOps' own is 256, and code generation time grows with the square of it."""
+"""The largest number of operators in one piece. The limit of FuseOps is 256, and the time to generate code grows with
+the square of the number."""
 
 
 def most_tensors(target: tvm.target.Target) -> int:
-    """Return the largest number of tensors that a function for the target may take and return."""
+    """Return the largest number of tensors, inputs and result together, of a function for the target."""
     stated = target.attrs.get("max_per_stage_descriptor_storage_buffer", MAX_TENSORS)
     return max(3, min(int(stated), MAX_TENSORS))
 
 
 def split_concatenations(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Split every Concat of more tensors than fit into one function."""
+    """Split each `concat` of more tensors than a function for the target may take into a tree of several."""
     most = most_tensors(target) - 1
     return rewrite_calls(mod, lambda builder, call: _split_concatenation(builder, call, most))
 
@@ -51,7 +52,7 @@ def _split_concatenation(builder: relax.BlockBuilder, call: relax.Call, most: in
 
 
 def _slice_again(builder: relax.BlockBuilder, part: relax.Expr) -> relax.Expr:
-    """Repeat a slice, so that it is fused: a function for each slice takes longer to compile."""
+    """Emit a slice again, so that it is fused with its reader: a function for each slice takes longer to compile."""
     value = resolve(builder.lookup_binding, part)
     if is_call(value, "relax.strided_slice"):
         return builder.emit(relax.Call(value.op, value.args, value.attrs, value.ty_args))
@@ -70,7 +71,7 @@ def split_wide_functions(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm
     """Split each function with more tensors than the target allows, after FuseOps.
 
     Each piece has one result; values between its operators are not stored in memory. FuseOps also stops after a number
-    of operators: slices that it left before such a function are fused with a piece, too.
+    of operators: slices that it did not fuse with a wide function are fused with a piece.
     """
     calls = (binding.value for block in mod["main"].body.blocks for binding in block.bindings)
     most = most_tensors(target)
@@ -84,7 +85,8 @@ class _Split:
         self._mod, self._most = mod, most
         self._builder = relax.BlockBuilder(mod)
         self._taken: set[relax.Var] = set()
-        """The variables that are already written out: those of wide functions, and those fused with them."""
+        """The variables of the operators that the pieces share out: those of wide functions, and those to fuse with
+        them."""
 
     def run(self) -> tvm.ir.IRModule:
         main = self._mod["main"]
@@ -97,7 +99,7 @@ class _Split:
         return keep_if_same(self._mod, relax.transform.DeadCodeElimination()(made))
 
     def _write_out(self, bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
-        """Inline wide functions, and fused functions of injective operators."""
+        """Return the bindings with wide functions, and fused functions of injective operators, inlined."""
         written: list[relax.Binding] = []
         for binding in bindings:
             function = self._callee(binding)
@@ -140,7 +142,7 @@ class _Split:
         ]
 
     def _reach_back(self, bindings: Sequence[relax.Binding], uses: Counter[relax.Var]) -> None:
-        """Take injective operators whose results only taken operators use."""
+        """Add to ``_taken`` the operators with many tensors, and the injective operators that only taken ones use."""
         wanted: set[relax.Var] = set()
         for binding in reversed(bindings):
             fits = is_call(binding.value, "relax.call_tir") and find_pattern(self._mod, binding.value) <= INJECTIVE
@@ -151,7 +153,7 @@ class _Split:
                 wanted |= set(all_vars(binding.value))
 
     def _make(self, piece: _Piece) -> relax.Call:
-        """Add the piece's function to the module; return a call of it."""
+        """Add a function of the piece's operators to the module, and return a call of this function."""
         parameters = [relax.Var(f"param_{number}", each.ty) for number, each in enumerate(piece.inputs)]
         values = list(zip(piece.inputs, parameters, strict=True))
         name = "fused_" + "_".join(display_name(each.value.args[0].name_hint) for each in piece.bindings)
@@ -167,7 +169,7 @@ class _Split:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Bindings that become one function; the last is its result."""
+    """Bindings that become one function; the last binding is the function's result."""
 
     bindings: tuple[relax.Binding, ...]
     inputs: tuple[relax.Expr, ...]
@@ -182,14 +184,14 @@ class _Piece:
         return len(self.inputs) + 1
 
     def follow(self, other: _Piece) -> _Piece:
-        """Return this piece joined with the one before, which makes one of its inputs."""
+        """Return this piece joined with ``other``, whose result is one of this piece's inputs."""
         own = [each for each in self.inputs if not each.same_as(other.result)]
         inputs = (*other.inputs, *(each for each in own if not _contains(other.inputs, each)))
         return _Piece((*other.bindings, *self.bindings), inputs)
 
 
 def _piece_of(binding: relax.Binding) -> _Piece:
-    """Return the binding as a piece; a binding that is not taken may be of any kind."""
+    """Return the binding as a piece of its own; its value may be any expression."""
     call = binding.value
     given = call.args[1].fields if is_call(call, "relax.call_tir") else all_vars(call)
     inputs: list[relax.Expr] = []
@@ -204,7 +206,7 @@ def _contains(given: Sequence[relax.Expr], expr: relax.Expr) -> bool:
 
 
 def _is_chain(function: tvm.ir.BaseFunc) -> bool:
-    """Return whether it is a function made by FuseOps with only calls of TensorIR."""
+    """Return whether FuseOps made the function, and its body only calls TensorIR functions."""
     return (
         isinstance(function, relax.Function)
         and bool((function.attrs or {}).get("Primitive"))
@@ -220,12 +222,12 @@ def _is_wide(function: tvm.ir.BaseFunc, most: int) -> bool:
 
 
 def _has_many(call: relax.Expr, most: int) -> bool:
-    """Return whether it is one operator with at least half as many tensors as the limit."""
+    """Return whether the call is one operator with at least half as many tensors as the limit ``most``."""
     return is_call(call, "relax.call_tir") and len(call.args[1].fields) >= most // 2
 
 
 def _inline(function: relax.Function, binding: relax.Binding) -> list[relax.Binding]:
-    """Return the bindings of the function's body in place of the one that calls it."""
+    """Return the bindings of the function's body, which replace ``binding``, the call of the function."""
     values = list(zip(function.params, binding.value.args, strict=True))
     *inner, last = function.body.blocks[0].bindings
     written = []

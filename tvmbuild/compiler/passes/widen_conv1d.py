@@ -1,6 +1,6 @@
 """One-dimensional convolutions and pooling as two-dimensional ones of pictures with one row.
 
-Two-dimensional convolutions run in NHWC, in register tiles, with packed weights. TVM converts no layout of
+Two-dimensional convolutions run in NHWC, in register tiles, with packed weights. TVM cannot convert the layout of
 one-dimensional operators, and in NCW it sums up each output element alone.
 """
 
@@ -22,13 +22,17 @@ from tvmbuild.compiler.remarks import is_missed
 
 _RANK = 3
 _PASSED = ELEMENTWISE | {"relax.clip", "relax.nn.leakyrelu"}
-"""Operators that are also computed on pictures, to stay fused with the convolution before them."""
+"""Operators that are also computed on pictures of one row, to stay fused with the convolution before them."""
 _ROUNDED = frozenset({"relax.quantize", "relax.dequantize"})
-"""Roundings that are also computed on pictures, so that a sum of integers is rounded at once."""
+"""Quantisations that are also computed on pictures of one row: a reshape between a convolution and its quantisation
+would keep LowerQdqToInt8 from rounding the integer sums directly."""
 
 
 def widen_conv1d(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Rewrite one-dimensional operators of known shapes; the reshapes on either side are views."""
+    """Rewrite one-dimensional convolutions and pooling of known shapes as two-dimensional ones.
+
+    The reshapes on either side are views, which take no time.
+    """
     return rewrite_main(mod, _WidenConv1d(mod)) if any(operator_calls(mod, name) for name in _RULES) else mod
 
 
@@ -55,7 +59,7 @@ class _WidenConv1d(PyExprMutator):  # type: ignore[misc]
         return relax.op.reshape(picture, (first, second, last))
 
     def _picture(self, expr: relax.Expr) -> relax.Expr | None:
-        """Return the picture whose row ``_drop_row`` dropped; None for other expressions."""
+        """Return the picture of one row that ``_drop_row`` reshaped to ``expr``, or None for other expressions."""
         value, shape = resolve(self.lookup_binding, expr), static_shape(expr)
         if not is_call(value, "relax.reshape") or shape is None or len(shape) != _RANK:
             return None

@@ -32,7 +32,7 @@ class Access:
 
     @property
     def is_bool(self) -> bool:
-        """Return whether its elements are truth values, which TVM does not keep in vectors."""
+        """Return whether the buffer's elements are Booleans, which TVM does not keep in vectors."""
         return str(self.buffer.dtype) == "bool"
 
     @property
@@ -41,7 +41,7 @@ class Access:
         return math.prod(self.shape)
 
     def stride(self, var: Any) -> int | None:
-        """Return by how many elements the access moves if the variable grows by one; None if that varies."""
+        """Return the number of elements by which the access moves if ``var`` grows by one, or None if that varies."""
         total, step = 0, 1
         for index, extent in zip(reversed(self.indices), reversed(self.shape), strict=True):
             coefficients = sym.detect_linear_equation(index, [var])
@@ -62,7 +62,7 @@ class Found:
 
 
 _FREE = frozenset({"prim.likely", "tirx.reinterpret", "tirx.nearbyint", DOT})
-"""Calls that cost at most one instruction."""
+"""The operators whose calls cost at most one instruction; they are not counted."""
 
 
 def collect(expr: Any) -> Found:
@@ -105,7 +105,7 @@ def uses(expr: Any, var: Any) -> bool:
 
 
 def list_moduli(expr: Any, var: Any) -> list[int]:
-    """Return the divisors of all remainders that depend on the variable."""
+    """Return the constant divisors of all remainders in the expression that depend on the variable."""
     found: list[int] = []
 
     def on_remainder(remainder: Any) -> None:

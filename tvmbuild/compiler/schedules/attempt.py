@@ -19,24 +19,24 @@ Made = TypeVar("Made")
 
 
 class ScheduleRefused(Exception):  # noqa: N818 - not a fault: the next rule is tried
-    """The refusal of a rule that meets a form which it cannot schedule."""
+    """The refusal of a rule that cannot schedule a function of this form."""
 
 
 REFUSALS = (ScheduleRefused, s_tir.ScheduleError)
-"""The exceptions by which rules, and TVM's primitives, refuse a form."""
+"""The exceptions with which our rules and TVM's schedule primitives refuse a function."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A rule that was tried."""
+    """One try of a rule, and its outcome."""
 
     block: str
     """The block that the rule was tried on; empty for the whole function."""
     rule: str
     refused: str | None
-    """Why the rule refused the form; None if it accepted the form."""
+    """The reason why the rule refused, or None if it accepted."""
     made: object = field(default=None, compare=False, repr=False)
-    """The schedule that the rule made, or a view of the function for other rules; True if it changed one in place."""
+    """The schedule that the rule made, or a view of the function for other rules; True if it changed a schedule."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ _trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 @contextmanager
 def trace_rules() -> Iterator[list[Attempt]]:
-    """Record the rules that are tried inside the context."""
+    """Yield a list that gets an entry for each rule that is tried in the context."""
     trace = Trace()
     token = _trace.set(trace)
     try:
@@ -63,7 +63,7 @@ def trace_rules() -> Iterator[list[Attempt]]:
 
 @contextmanager
 def tracing_block(name: str) -> Iterator[None]:
-    """Let the records made inside the context name this block of the function."""
+    """Let the attempts that are recorded in the context name this block of the function."""
     trace = _trace.get()
     if trace is not None:
         trace.block = name
@@ -75,9 +75,10 @@ def tracing_block(name: str) -> Iterator[None]:
 
 
 def try_rule(rule: Callable[Given, Made | None], *given: Given.args, **options: Given.kwargs) -> Made | None:
-    """Apply the rule to its arguments; return None if it refuses.
+    """Apply the rule to its arguments, and return its result, or None if it refuses.
 
-    Any other exception is a bug: it is raised under TVMBUILD_RAISE_BUGS, and reported in a note otherwise.
+    Any exception that is not in `REFUSALS` is a bug: it is raised if TVMBUILD_RAISE_BUGS is set, else reported in a
+    note.
     """
     try:
         made = rule(*given, **options)
@@ -93,7 +94,10 @@ def try_rule(rule: Callable[Given, Made | None], *given: Given.args, **options: 
 
 
 def try_in_place(rule: Callable[Given, None], *given: Given.args, **options: Given.kwargs) -> bool:
-    """Return whether a rule that changes a schedule accepted it; a rule that refuses may have changed it partly."""
+    """Apply a rule that changes a schedule in place, and return whether it accepted the schedule.
+
+    A rule that refuses may have changed the schedule partly.
+    """
 
     def apply() -> bool:
         rule(*given, **options)
@@ -103,7 +107,7 @@ def try_in_place(rule: Callable[Given, None], *given: Given.args, **options: Giv
 
 
 def try_dlight(rule: Any, function: tirx.PrimFunc, target: tvm.target.Target) -> s_tir.Schedule | None:
-    """Apply a rule of TVM's DLight to the function; return None if it refuses, in whatever way."""
+    """Apply a rule of DLight, a part of TVM, to the function; return None if it refuses or raises any exception."""
     name = f"dlight.{type(rule).__name__}"
     try:
         made = rule.apply(function, target, False)

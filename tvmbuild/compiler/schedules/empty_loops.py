@@ -1,4 +1,4 @@
-"""Removal of empty loops over a dimension of size 0: rules, and TVM's primitives, would divide by it."""
+"""The removal of empty loops, over a dimension of size 0: schedule rules and primitives would divide by this size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A block as the rules see it: its loops, and how each access moves with them."""
+"""The view of a block that schedule rules use: its loops, and how each access moves with them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tvmbuild.compiler.schedules.access import Access, collect, list_moduli, use
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 
 MAX_TOGETHER = 8
-"""The most steps of a loop that are unrolled together."""
+"""The largest number of steps of a loop that are unrolled together."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A deviation from a rule's own decisions, to be measured."""
+    """A deviation from a rule's own decisions, which a search measures."""
 
     rank: int = 0
     """The rank of the tile; 0 is the best one."""
     swap_outer_loops: bool = False
     """Whether the tiles are visited in the other order."""
     flip_padding: bool = False
-    """Whether the whole input is padded first if a few rows at a time seem better, and the other way round."""
+    """Whether to pad the other way than the rule prefers: the whole input first, or a few rows at a time."""
     blocked: bool = False
     """Whether long sums are computed in blocks."""
 
@@ -49,7 +49,7 @@ class Nest:
     block: Any
     axes: tuple[Axis, ...]
     store: Access | None
-    """The store; None unless the block is one plain store."""
+    """The block's store, or None if the block is not a single plain store."""
     loads: tuple[Access, ...]
     """The loads, except those of the block's own output."""
     conditions: tuple[Any, ...]
@@ -75,7 +75,7 @@ class Nest:
 
     @property
     def bits(self) -> int:
-        """Return the width of the widest element that is loaded or stored."""
+        """Return the width of the widest element that is loaded or stored, in bits."""
         return max(access.bits for access in self.accesses)
 
     @property
@@ -90,20 +90,23 @@ class Nest:
     def is_in_lanes(self, axis: Axis) -> bool:
         """Return whether each step along the axis moves each operand by one element or not at all, without a branch.
 
-        It is False for bools, because GPUs lack vectors of them.
+        Return False if an operand is Boolean, because GPUs have no vectors of Booleans.
         """
         smooth = not self.is_conditional_on(axis) and not any(each.is_bool for each in self.accesses)
         return smooth and {each.stride(axis.var) for each in self.accesses} <= {0, 1}
 
     def find_period(self, axis: Axis) -> int:
-        """Return the steps along the axis after which the branches repeat; 1 if they do not, or only after many."""
+        """Return the number of steps along the axis after which the branches repeat.
+
+        Return 1 if they do not repeat, or only after more than `MAX_TOGETHER` steps.
+        """
         periods = {period for condition in self.conditions for period in list_moduli(condition, axis.var)}
         small = [each for each in periods if 1 < each <= MAX_TOGETHER and axis.extent % each == 0]
         return max(small, default=1)
 
 
 def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:
-    """Return the block's loops and accesses; raise ScheduleRefused if no rule knows their form."""
+    """Return the block's loops and accesses, or raise ScheduleRefused if no rule knows their form."""
     nest = view_nest(sch, block)
     if nest is None:
         raise ScheduleRefused("its loops or what it reads and writes are of a form that no rule knows")
@@ -111,7 +114,7 @@ def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:
 
 
 def view_nest(sch: s_tir.Schedule, block: Any) -> Nest | None:
-    """Return the block's nest; None if loops and variables do not correspond, or a size is unknown."""
+    """Return the block's nest, or None if loops and variables do not correspond, or a size is unknown."""
     stmt = sch.get(block)
     loops = sch.get_loops(block)
     variables = list(stmt.iter_vars) if loops else []  # a tensor without axes has a variable of one value, and no loop
@@ -146,7 +149,7 @@ def count(axes: Iterable[Axis]) -> int:
 
 
 def run_parallel(sch: s_tir.Schedule, loops: Sequence[Any], work: int, machine: Machine) -> None:
-    """Divide the leading loops among the threads, as few of them as give enough chunks."""
+    """Run as few of the leading loops in parallel as give enough chunks for the threads, unless the work is small."""
     if machine.threads == 1 or work < PARALLEL_WORK:
         return
     chosen, chunks = [], 1

@@ -1,1 +1,1 @@
-"""The machine that runs tvmbuild, and its GPU."""
+"""The device `local`: the machine that runs tvmbuild, and its GPU."""

@@ -1,11 +1,11 @@
-"""Peak rates of this machine's NVIDIA card, as ceilings for a profile of its kernels.
+"""Peak rates of this machine's NVIDIA card, with which a profile compares the rates of a package's kernels.
 
-`python -m tvmbuild.devices.local.card_peak PRECISION` measures in its own process and prints JSON. The best of several
-runs counts.
+`python -m tvmbuild.devices.local.card_peak PRECISION` measures them in its own process and prints JSON. The best of
+several runs counts.
 
-- Compute: a float32 package uses fused multiply-adds of fp32 in registers. A float16, bfloat16 or TF32 package uses
-  tensor-core products, `mma.sync`, of tiles in registers with sums in fp32. Cards before sm_80 always use fp32.
-- Memory: a copy within the card's memory, far larger than its caches; both directions count.
+- Compute: for precision fp32, fused multiply-adds of fp32 numbers in registers. For fp16, bf16 and tf32, tensor-core
+  products (`mma.sync`) of tiles in registers, with fp32 sums. On cards before sm_80, always fp32.
+- Memory: a copy within the card's memory, of a size far beyond its caches. Bytes read and bytes written both count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tvmbuild.devices.local.peak import measure_in_process
 from tvmbuild.package.profile import Peak
 
 BLOCK, BLOCKS_A_CORE = 512, 2
-"""512 threads twice: 32 warps on a multiprocessor, which every card holds at once."""
+"""The threads per block, and the blocks per multiprocessor: together 32 warps, which every card holds at once."""
 STEPS = 20_000
 RUNS = 5
 _CHAINS = 8
@@ -35,7 +35,7 @@ _CORES, _L2, _MAJOR, _MINOR = 16, 38, 75, 76
 """CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, …_L2_CACHE_SIZE, …_COMPUTE_CAPABILITY_MAJOR and …_MINOR."""
 _LEAST_BYTES = 1 << 30
 _TYPES = {"fp16": ("f16", 16), "bf16": ("bf16", 16), "tf32": ("tf32", 8)}
-"""For each precision, PTX's type of the operands and the depth of a product."""
+"""Precision → type of the operands in PTX, and the depth (K) of one `mma.sync` product."""
 _FMA = """
 extern "C" __global__ void __launch_bounds__(%(block)d) peak(float* out, int steps) {
   float factor = 0.999f + threadIdx.x * 1e-9f, sums[8];
@@ -75,12 +75,18 @@ extern "C" __global__ void __launch_bounds__(%(block)d) peak(float* out, int ste
 
 
 def measure_card_peak(precision: str) -> Peak:
-    """Measure the peak in a second or two. Nothing else should run on the card meanwhile."""
+    """Measure the card's peak rates in another process, in one or two seconds. ``precision`` is that of the package.
+
+    Nothing else should run on the card meanwhile. Raises TvmbuildError if the process fails.
+    """
     return measure_in_process("tvmbuild.devices.local.card_peak", precision, dict(os.environ))
 
 
 def write_kernel(precision: str, arch: int) -> tuple[str, int, str]:
-    """Return the CUDA source for ``arch`` (90: sm_90), the operations of one warp in one step, and a description."""
+    """Return the CUDA source of the compute kernel, the operations of one warp in one step, and a description.
+
+    ``arch`` is the card's compute capability as a number: 90 for sm_90.
+    """
     if precision in _TYPES and arch >= _LEAST_MMA:
         kind, depth = _TYPES[precision]
         source = _MMA % {"block": BLOCK, "type": kind, "depth": depth}
@@ -89,7 +95,7 @@ def write_kernel(precision: str, arch: int) -> tuple[str, int, str]:
 
 
 def measure_here(precision: str) -> Peak:
-    """Measure in this process."""
+    """Measure the card's peak rates in this process."""
     with driver.open_context(), driver.open_stream() as stream:
         gflops, compute = _measure_compute(stream, precision)
         gb_s, memory = _measure_memory(stream)
@@ -115,7 +121,7 @@ def _measure_memory(stream: int) -> tuple[float, str]:
 
 
 def _best(stream: int, work: Callable[[], object]) -> float:
-    """Return the shortest of several times in seconds, after a first run that does not count."""
+    """Return the shortest time of ``work`` on the card in seconds, over RUNS runs after a warm-up run."""
     return min([driver.time_on_device(stream, work) for _ in range(1 + RUNS)][1:])
 
 

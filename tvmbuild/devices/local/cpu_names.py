@@ -1,6 +1,7 @@
-"""LLVM's names of CPUs. Run as a program, it prints a JSON map from each name to its triple.
+"""LLVM's names of CPUs, with their target triples.
 
-`python -m tvmbuild.devices.local.cpu_names`. It imports tvm only in the function, because the caller imports `TRIPLES`.
+As a program, `python -m tvmbuild.devices.local.cpu_names`, it prints a JSON map from name to triple. The module imports
+TVM only inside the function, because the caller in another process imports `TRIPLES`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import sys
 from tvmbuild.base.host_cpu import machine_of
 
 TRIPLES = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
-"""The machines whose CPU name implies the triple. 32-bit ARM and RISC-V need an instruction set and ABI too."""
+"""Machine → triple, for machines whose CPU names imply the triple. 32-bit ARM and RISC-V need an ISA and an ABI too."""
 _64_BIT = {"x86_64": "64bit"}
-"""For a machine that also has 32-bit CPUs, LLVM's feature of the CPUs that run 64-bit code."""
+"""Machine that also has 32-bit CPUs → LLVM's feature by which its 64-bit CPUs are recognised."""
 _NONE = {"generic"}
 
 
 def list_cpu_names() -> dict[str, str]:
-    """Return the triple of every CPU that LLVM knows. If several machines share a name, this machine's triple wins."""
+    """Return name → triple for every CPU in TRIPLES' machines that LLVM knows.
+
+    If machines share a name, it gets this machine's triple.
+    """
     from tvm.target import Target, codegen  # noqa: PLC0415 - the program's process alone
 
     found = {}

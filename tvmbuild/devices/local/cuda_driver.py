@@ -1,7 +1,7 @@
-"""The few calls of NVIDIA's driver that time kernels: CUDA graphs of launches, and copies, between two events.
+"""A small binding of NVIDIA's driver for timing kernels, CUDA graphs and copies between two events.
 
-ctypes calls the driver, which every machine with a card has, so neither CuPy nor cuda-python is needed. TVM's runtime
-makes the primary context current, and the driver's calls use that context too.
+It calls the driver through ctypes. Every machine with a card has the driver, so neither CuPy nor cuda-python is needed.
+TVM's runtime makes the card's primary context current, and these calls use the same context.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from functools import cache
 from typing import Any
 
 _RELAXED = 2
-"""The capture mode: other threads of the process may call the driver freely."""
+"""CU_STREAM_CAPTURE_MODE_RELAXED: during a capture, other threads of the process may call the driver freely."""
 _NON_BLOCKING = 1
 
 
 class CudaError(RuntimeError):
-    """The driver refused a call. Most of its errors break the process's context for good."""
+    """The error of a driver call that failed. After most of them the process's context cannot be used any more."""
 
 
 @contextmanager
 def open_context() -> Iterator[None]:
-    """Make the first card's primary context current in this thread, where TVM's runtime has not done so."""
+    """Make the first card's primary context current in this thread. It is needed only without TVM's runtime."""
     device, context = ctypes.c_int(), ctypes.c_void_p()
     _call("cuInit", 0)
     _call("cuDeviceGet", ctypes.byref(device), 0)
@@ -36,7 +36,7 @@ def open_context() -> Iterator[None]:
 
 
 def read_attribute(number: int) -> int:
-    """Return an attribute of the first card, by its number in cuda.h."""
+    """Return the attribute of the first card that has this ``number`` in cuda.h."""
     value = ctypes.c_int()
     _call("cuDeviceGetAttribute", ctypes.byref(value), number, 0)
     return value.value
@@ -54,13 +54,13 @@ def allocate(size: int) -> Iterator[int]:
 
 
 def copy(sink: int, source: int, size: int, stream: int) -> None:
-    """Copy bytes within the card's memory."""
+    """Copy ``size`` bytes from the address ``source`` to ``sink`` within the card's memory, in order of the stream."""
     addresses = ctypes.c_uint64(sink), ctypes.c_uint64(source)
     _call("cuMemcpyDtoDAsync_v2", *addresses, ctypes.c_size_t(size), ctypes.c_void_p(stream))
 
 
 def load_kernel(cubin: bytes, name: str) -> ctypes.c_void_p:
-    """Return the kernel of that name. It stays loaded."""
+    """Load the machine code ``cubin`` and return its kernel called ``name``. The code stays loaded."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     _call("cuModuleLoadData", ctypes.byref(module), cubin)
     _call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
@@ -68,7 +68,7 @@ def load_kernel(cubin: bytes, name: str) -> ctypes.c_void_p:
 
 
 def launch(kernel: ctypes.c_void_p, size: tuple[int, int], stream: int, arguments: Sequence[Any]) -> None:
-    """Launch ``size`` = (blocks, threads a block) with arguments of ctypes' types."""
+    """Launch a kernel on the stream. ``size`` is (blocks, threads per block); the arguments are ctypes objects."""
     pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(each) for each in arguments))
     blocks, threads = size
     _call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, 0, ctypes.c_void_p(stream), pointers, None)
@@ -76,7 +76,7 @@ def launch(kernel: ctypes.c_void_p, size: tuple[int, int], stream: int, argument
 
 @contextmanager
 def open_stream() -> Iterator[int]:
-    """Yield a stream of the current context."""
+    """Yield a new stream of the current context, as its handle."""
     stream = ctypes.c_void_p()
     _call("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
     try:
@@ -86,13 +86,13 @@ def open_stream() -> Iterator[int]:
 
 
 def synchronize(stream: int) -> None:
-    """Wait for all work of the stream. Raises CudaError if a kernel failed."""
+    """Wait until all work of the stream is done. Raises CudaError if a kernel failed."""
     _call("cuStreamSynchronize", ctypes.c_void_p(stream))
 
 
 @contextmanager
 def capture(stream: int, launch: Callable[[], object]) -> Iterator[Callable[[], None]]:
-    """Capture the kernels that ``launch`` starts on the stream as one graph, and yield a function that runs it."""
+    """Capture the kernels that ``launch`` starts on the stream as a graph, and yield a function that runs the graph."""
     graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
     _call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _RELAXED)
     try:
@@ -109,7 +109,7 @@ def capture(stream: int, launch: Callable[[], object]) -> Iterator[Callable[[], 
 
 
 def time_on_device(stream: int, work: Callable[[], object]) -> float:
-    """Return the seconds between the begin and the end of ``work`` on the device."""
+    """Return how long the card took for the work that ``work`` puts on the stream, in seconds."""
     start, end, milliseconds = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_float()
     for event in (start, end):
         _call("cuEventCreate", ctypes.byref(event), 0)

@@ -1,4 +1,4 @@
-"""Timing of a search's CUDA candidates on this machine's card. They run in CUDA graphs, as in packages."""
+"""Timing of a search's CUDA candidates on this machine's card. They run in CUDA graphs, as they do in packages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tvmbuild.devices.local.gpu_timer import use_gpu
 from tvmbuild.devices.lock import device_lock
 
 GRAPH_S, MAX_CALLS = 300e-6, 50
-"""A graph has enough calls to take about GRAPH_S seconds, at most MAX_CALLS, so that its launch does not count."""
+"""The time of a graph in seconds, and its largest number of calls: a graph must be long beside its own launch."""
 
 
 def time_kernel(library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
-    """Load the library and time its function on random ``arguments``. Returns seconds, one value a sample.
+    """Load the library and time its function on random ``arguments``. Returns samples in seconds per call.
 
-    The card is locked for one candidate at a time, so that several searches can share it.
+    The card's lock is held only for this candidate, so that several searches can share the card.
     """
     import tvm_ffi  # noqa: PLC0415 - in a worker process
 

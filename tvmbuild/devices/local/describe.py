@@ -1,6 +1,7 @@
-"""TVM's description of this machine's CPU or GPU. Run as a program, it prints JSON.
+"""A program that prints TVM's target attributes of this machine's CPU or GPU as JSON.
 
-`python -m tvmbuild.devices.local.describe llvm` or `… cuda 0`. Exit code 3 and one line on stderr: no such device.
+It is started as `python -m tvmbuild.devices.local.describe llvm`, or `… cuda 0` for the first CUDA device. If there is
+no such device, the exit code is 3.
 """
 
 from __future__ import annotations
@@ -17,18 +18,21 @@ from tvmbuild.base.vulkan_driver import ask_driver
 from tvmbuild.package.runtime.host import try_backend
 
 ABSENT = 3
-"""The exit code if the device is absent."""
+"""The exit code if the device does not exist."""
 
 _NAMES = {"device_name", "device_type", "driver_name", "driver_version"}
-"""Attributes that change no code. If they counted, every update of the driver would lose the records."""
+"""Attributes that are left out, because generated code does not depend on them.
+
+They change with updates of the driver, and a target whose attributes change loses its records.
+"""
 _PATCH = 0xFFF
-"""The patch bits of a Vulkan version, which do not count for the same reason."""
+"""The bits of a Vulkan version that are the patch number, which is left out for the same reason."""
 _VENDORS = {"conda", "pc", "unknown"}
 _VECTOR_FAMILIES = ("amx", "avx", "bmi", "f16c", "fma", "gfni", "vaes", "vpclmul")
 
 
 def describe_cpu() -> dict[str, object]:
-    """Return mcpu and mtriple, and in mattr the vector features of that CPU that a virtual machine hides."""
+    """Return this CPU's mcpu and mtriple, and a mattr that disables the vector features which a hypervisor hides."""
     mcpu, triple = str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
     target = tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "mtriple": triple})
     hidden = _find_hidden({str(feature) for feature in codegen.llvm_get_cpu_features(target)}, cpu_flags())
@@ -37,7 +41,10 @@ def describe_cpu() -> dict[str, object]:
 
 
 def describe_gpu(kind: str, index: int) -> dict[str, object] | None:
-    """Return the attributes that TVM reads from the device, or None if this TVM or this machine has no such device."""
+    """Return the attributes that TVM reads from device ``index`` of the kind, or None if there is no such device.
+
+    The result is None, too, if this TVM has no runtime for the kind.
+    """
     if kind == "vulkan" and ask_driver().missing is not None:
         return None  # TVM's runtime raises without a driver
     try_backend(kind)
@@ -54,13 +61,13 @@ def describe_gpu(kind: str, index: int) -> dict[str, object] | None:
 
 
 def normalise_triple(triple: str) -> str:
-    """Return the triple without a meaningless vendor: x86_64-conda-linux-gnu → x86_64-linux-gnu."""
+    """Return the triple without its vendor if the vendor is meaningless: x86_64-conda-linux-gnu → x86_64-linux-gnu."""
     parts = triple.split("-")
     return "-".join(part for index, part in enumerate(parts) if index != 1 or len(parts) < 4 or part not in _VENDORS)
 
 
 def _find_hidden(features: set[str], flags: frozenset[str]) -> list[str]:
-    """Return LLVM's vector features that the kernel's flags lack. Without flags, return none and trust LLVM."""
+    """Return the vector features in ``features`` that /proc/cpuinfo's ``flags`` lack, or none if it has no flags."""
     if not flags:
         return []
     vector = (feature for feature in features if feature.startswith(_VECTOR_FAMILIES))
@@ -74,7 +81,7 @@ def _to_plain(value: object) -> object:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the description as one line of JSON, the last line of the output."""
+    """Print the attributes as one line of JSON, the last line of the output, and return the exit code."""
     kind = arguments[0]
     described = describe_cpu() if kind == "llvm" else describe_gpu(kind, int(arguments[1]))
     if described is None:

@@ -1,4 +1,4 @@
-"""The machine itself as an open device."""
+"""The machine that runs tvmbuild as an opened device, `LOCAL`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Peak rates of this machine's GPU: multiply-adds and a copy, in kernels that are built like those of packages.
+"""Peak rates of this machine's GPU, with which a profile compares the rates of a package's kernels.
 
-NVIDIA's cards have kernels of their own (card_peak.py), because tensor cores do their products.
-`python -m tvmbuild.devices.local.gpu_peak TARGET` takes a target as JSON and prints the peak. It runs in its own
-process, so that a driver's crash ends nothing else. The best of several runs counts, because every disturbance makes a
-run slower.
+Two kernels are measured, which are built like those of packages: multiply-adds, and a copy. NVIDIA's cards have other
+kernels (card_peak.py), because they multiply on tensor cores.
+`python -m tvmbuild.devices.local.gpu_peak TARGET` takes a target as JSON and prints the rates. It is a separate
+process, so that a crash of the driver ends nothing else. The best of several runs counts, because every disturbance
+makes a run slower.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
     from tvmbuild.devices.local.gpu_peak_kernels import GpuKernel  # imports TVM
 
 LEAST_S = 0.02
-"""The time of a batch of calls with one wait, in seconds: long enough that launches do not count."""
+"""The least time of a batch of calls with one wait, in seconds. The time of the launches is small beside it."""
 RUNS = 5
 
 
 def measure_gpu_peak(target: PackageTarget) -> Peak:
-    """Measure this machine's first device of the target's kind. Nothing else should run on it meanwhile."""
+    """Measure the peak rates of this machine's first device of the target's kind, in another process.
+
+    Nothing else should run on the device meanwhile. Raises TvmbuildError if the process fails.
+    """
     if target.kind == "cuda":
         return measure_card_peak(target.precision)
     asked = {"kind": target.kind, "attributes": target.attributes, "host": target.host}
@@ -40,7 +44,7 @@ def measure_gpu_peak(target: PackageTarget) -> Peak:
 
 
 def measure_here(asked: str) -> Peak:
-    """Measure in this process."""
+    """Measure the peak rates in this process. ``asked`` is the target's kind, attributes and host as JSON."""
     import tvm  # noqa: PLC0415 - as below
 
     from tvmbuild.compiler.machine.target import tvm_target  # noqa: PLC0415 - who asks another process needs no TVM
@@ -64,7 +68,10 @@ def measure_here(asked: str) -> Peak:
 
 
 def _rate(kernel: GpuKernel, device: Any) -> float:
-    """Return the work of the fastest calls in a nanosecond. The first call loads the code and does not count."""
+    """Return the kernel's highest rate, in GFLOP/s or GB/s.
+
+    The first call loads the code and does not count.
+    """
     arguments = kernel.make_arguments(device)
 
     def run(calls: int) -> float:

@@ -1,4 +1,4 @@
-"""Two kernels that show a GPU's highest rates: one of only multiply-adds, and one that copies."""
+"""The kernels that measure a GPU's peak rates: one of only multiply-adds, and one that copies memory."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from tvm import s_tir, te
 from tvmbuild.compiler.codegen.generators import use_generators
 
 BLOCKS, THREADS = 2048, 128
-"""2048 blocks keep any card busy; 128 threads a block fit any device."""
+"""The number of blocks, which keep any device busy, and of threads per block, which any device can run."""
 CHAINS, STEPS = 8, 2048
-"""The independent sums of each thread, which hide the latency of a multiply-add, and the length of each."""
+"""The number of independent sums per thread, which hide the latency of a multiply-add, and the terms of each sum."""
 COPIED_BYTES = 1 << 27
-"""128 MiB: every Vulkan device takes it as one buffer, and with its copy it exceeds the caches."""
+"""The size of the copied buffer: 128 MiB, which every Vulkan device can allocate and which exceeds the caches."""
 LANES = (1, 4)
-"""The numbers of elements that a thread copies at once. The faster one depends on the device."""
+"""The numbers of elements that a thread may copy at once. Both are measured: the faster one depends on the device."""
 
 
 @dataclass(frozen=True)
 class GpuKernel:
-    """A built function, the shapes of its float32 arguments, and the amount of work of a call."""
+    """A built kernel with its amount of work."""
 
     function: Any
     shapes: tuple[tuple[int, ...], ...]
+    """The shapes of the function's float32 arguments."""
     amount: int
-    """Floating-point operations, two a multiply-add, or bytes read and written."""
+    """The work of one call: floating-point operations (a multiply-add has two), or bytes read and written."""
 
     def make_arguments(self, device: Any) -> list[Any]:
-        """Return the arguments on the device, not all zero."""
+        """Return new arguments for the function on the device, filled with 0.5."""
         return [tvm.runtime.tensor(np.full(shape, 0.5, np.float32), device) for shape in self.shapes]
 
 
 def build_multiply_adds(target: tvm.target.Target) -> GpuKernel:
-    """Return the kernel that computes ``x = x / 2 + a`` in registers."""
+    """Return the kernel that repeats ``x = x / 2 + a`` in registers."""
     chain = te.comm_reducer(lambda x, a: x * te.const(0.5, "float32") + a, lambda dtype: te.const(0, dtype))
     shape = (BLOCKS * THREADS, CHAINS)
     addends = te.placeholder((CHAINS,), "float32", "addends")
@@ -61,7 +62,7 @@ def build_multiply_adds(target: tvm.target.Target) -> GpuKernel:
 
 
 def build_copy(target: tvm.target.Target, at_once: int) -> GpuKernel:
-    """Return the kernel that copies COPIED_BYTES, ``at_once`` elements at a time."""
+    """Return the kernel that copies COPIED_BYTES. Each thread copies ``at_once`` float32 elements with one access."""
     size = COPIED_BYTES // 4
     source = te.placeholder((size,), "float32", "source")
     schedule = s_tir.Schedule(te.create_prim_func([source, te.compute((size,), lambda i: source[i], "copy")]))

@@ -1,4 +1,4 @@
-"""A timer of a search's candidates on this machine's GPU: a worker process that a bad kernel may break."""
+"""A timer of a search's candidates on this machine's GPU, in a worker process that is replaced if it breaks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class GpuTimer:
-    """A timer with one worker process on ``cores`` for the device of a target's ``kind``.
+    """A timer with one worker process, bound to ``cores``, for this machine's first device of a target's ``kind``.
 
-    The process keeps the device, its memory and the inputs from candidate to candidate; ``function`` times a candidate
-    there.
+    The process calls ``function`` to time a candidate. It keeps the device, its memory and the inputs for the next
+    candidate.
     """
 
     width = 1
@@ -38,22 +38,25 @@ class GpuTimer:
         self._pool = start_pool(cores, 1, timeout_s)
 
     def find_device_class(self) -> str:
-        """Return the class of the device. Raises TvmbuildError if no device can be used."""
+        """Return the device class of the GPU. Raises TvmbuildError if no device can be used."""
         answer = self._ask(name_device, self._kind)
         if "error" in answer:
             raise TvmbuildError(str(answer["error"]), answer.get("hint"))
         return str(answer["device_class"])
 
     def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
-        """Return samples in seconds, each the mean of calls that were waited for together."""
+        """Time a candidate and return its samples in seconds per call.
+
+        Raises the candidate's error if it fails, and TimeoutError if it hangs.
+        """
         return self._ask(self._function, library, arguments, timing)
 
     def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-        """Return how a kernel's outputs differ from those of the ``workload``, which runs on the CPU."""
+        """Return how the outputs of ``library`` differ from those of ``workload``, which runs on the CPU, or None."""
         return self._ask(compare_with_cpu, self._kind, workload, library, arguments)
 
     def close(self) -> None:
-        """End the process."""
+        """End the worker process."""
         self._pool.shutdown()
 
     def _ask(self, function: Callable[..., T], *arguments: object) -> T:
@@ -70,7 +73,10 @@ class GpuTimer:
 
 
 def name_device(kind: str) -> dict[str, str | None]:
-    """Return the class of this machine's first device of a GPU kind, or the error as a value: pools lose errors."""
+    """Return the device class of this machine's first device of a GPU kind, or the error as a value.
+
+    The pool would lose the message of a raised error.
+    """
     try:
         return {"device_class": target_kind(kind).find_device_class()}
     except TvmbuildError as error:
@@ -78,9 +84,10 @@ def name_device(kind: str) -> dict[str, str | None]:
 
 
 def compare_with_cpu(kind: str, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-    """Run ``workload`` on the CPU and ``library`` on the GPU with the same random inputs, and return how they differ.
+    """Run ``workload`` on the CPU and ``library`` on the GPU on the same inputs and return how its outputs differ.
 
-    Raises if ``library`` cannot run. If ``workload`` cannot run because only lld linked it, the result is None.
+    Returns None if the outputs agree, or if ``workload`` cannot run because only lld linked it. Raises if ``library``
+    cannot run.
     """
     inputs = draw_inputs(arguments)
     try:
@@ -93,7 +100,7 @@ def compare_with_cpu(kind: str, workload: str, library: str, arguments: tuple[Ar
 
 @cache
 def use_gpu(kind: str) -> Any:
-    """Return this machine's first device of a GPU kind, with its backend loaded."""
+    """Load the runtime of a GPU kind and return this machine's first device of that kind."""
     import tvm  # noqa: F401, PLC0415 - in a worker process
     import tvm_ffi  # noqa: PLC0415
 

@@ -1,13 +1,13 @@
-"""Peak rates of this machine's CPU and memory, as ceilings for a profile.
+"""Peak rates of this machine's CPU and memory, with which a profile compares the rates of a package's functions.
 
-`python -m tvmbuild.devices.local.peak THREADS` prints JSON. It measures in its own process, because the libraries take
-their number of threads from the environment. The best of several runs counts, because every disturbance makes a run
-slower.
+`python -m tvmbuild.devices.local.peak THREADS` prints them as JSON. It is a separate process, because the libraries
+read their number of threads from its environment. The best of several runs counts, because every disturbance makes a
+run slower.
 
-- Compute: fused multiply-adds of fp32 on vectors that stay in registers, in a kernel that TVM compiles for this CPU.
-  Where TVM's compiler is not installed: NumPy's sgemm, which a good kernel can exceed.
-- Memory: NumPy reads or copies (both directions count) an array of at least 256 MiB and twice the size of the
-  last-level cache, as far as memory allows. Data that fits into a cache can be faster.
+- Compute: fused multiply-adds of fp32 vectors that stay in registers, in a kernel that TVM compiles for this CPU. If
+  TVM's compiler is not installed, it is NumPy's sgemm, which a good kernel can exceed.
+- Memory: NumPy reads an array, or copies it (bytes read and written both count). The array has at least 256 MiB and
+  twice the size of the last-level cache, unless memory is short. Data that fits into a cache can move faster.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import Peak
 
 MEASURE_S = 0.25
-"""The time of each measurement, in seconds."""
+"""The approximate time of each measurement, in seconds."""
 LIMIT_S = 120.0
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _MIB = 1 << 20
@@ -39,14 +39,20 @@ _THREAD_VARIABLES = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS
 
 
 def measure_peak(threads: int) -> Peak:
-    """Measure in about two seconds. Nothing else should run on the machine meanwhile."""
+    """Measure the peak rates with ``threads`` threads in another process, in about two seconds.
+
+    Nothing else should run on the machine meanwhile. Raises TvmbuildError if the process fails.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
     environment.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     return measure_in_process("tvmbuild.devices.local.peak", str(threads), environment)
 
 
 def measure_in_process(module: str, argument: str, environment: Mapping[str, str]) -> Peak:
-    """Return the peak that the module prints as JSON. Raises TvmbuildError if the module fails."""
+    """Run the module in another process and return the peak rates that it prints as JSON.
+
+    Raises TvmbuildError if the process fails or takes longer than LIMIT_S.
+    """
     command = [sys.executable, "-m", module, argument]
     with neutral_folder() as folder:
         try:
@@ -62,14 +68,14 @@ def measure_in_process(module: str, argument: str, environment: Mapping[str, str
 
 
 def measure_here(threads: int) -> Peak:
-    """Measure in this process, whose environment must set the number of threads."""
+    """Measure the peak rates in this process, whose environment must set the libraries' numbers of threads."""
     gb_s, memory = measure_memory(threads)
     gflops, compute = measure_compute(threads)
     return Peak(gflops, gb_s, threads, compute, memory)
 
 
 def measure_compute(threads: int) -> tuple[float, str]:
-    """Return GFLOP/s and a description of the measurement."""
+    """Return the peak compute rate in GFLOP/s, and a description of the measurement."""
     import tvm  # noqa: PLC0415, F401 - registers its functions; with its compiler where that is installed
     import tvm_ffi  # noqa: PLC0415
 
@@ -82,7 +88,7 @@ def measure_compute(threads: int) -> tuple[float, str]:
 
 
 def measure_memory(threads: int) -> tuple[float, str]:
-    """Return GB/s and a description of the measurement."""
+    """Return the peak memory rate in GB/s, and a description of the measurement."""
     size = choose_bytes(last_level_cache_bytes(), psutil.virtual_memory().available)
     array = np.empty(size // 4, np.float32)
     parts = np.array_split(array, 2 * threads)
@@ -104,7 +110,10 @@ def measure_memory(threads: int) -> tuple[float, str]:
 
 
 def best_time(call: Callable[[], object]) -> float:
-    """Return the shortest time of a call in seconds, over at least 3 and about MEASURE_S, without the first call."""
+    """Return the shortest time of a call in seconds. It is called at least 3 times, for about MEASURE_S seconds.
+
+    A first call before these does not count.
+    """
     call()
     end = time.perf_counter() + MEASURE_S
     times: list[float] = []
@@ -116,12 +125,18 @@ def best_time(call: Callable[[], object]) -> float:
 
 
 def choose_bytes(cache: int, available: int) -> int:
-    """Return the size of an array that no cache holds, from the bytes of the largest cache and of free memory."""
+    """Return the size in bytes of an array that fits into no cache, but into the available memory.
+
+    ``cache`` is the size of the largest cache in bytes, and ``available`` that of the available memory.
+    """
     return max(_MIB, min(max(2 * cache, _LEAST_BYTES), available // 4))
 
 
 def last_level_cache_bytes(folder: Path = _CACHES) -> int:
-    """Return the size of the largest cache, or 32 MiB if the system does not provide it."""
+    """Return the size of the largest cache in bytes, or 32 MiB if the system does not provide it.
+
+    ``folder`` is the folder in /sys that describes the caches.
+    """
     sizes = []
     for path in folder.glob("index*/size"):
         text = path.read_text().strip()

@@ -1,4 +1,4 @@
-"""Kernels of only fused multiply-adds, compiled for this CPU. They show its highest rate."""
+"""Kernels of only fused multiply-adds, compiled for this CPU, which measure its peak compute rate."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from tvm import s_tir, te
 from tvm.target import codegen
 
 LANES = (16, 8, 4)
-"""The lanes of vectors of AVX-512, AVX2 and NEON. The fastest width depends on the CPU."""
+"""The fp32 lanes of vectors in AVX-512, AVX2 and NEON. The fastest width depends on the CPU."""
 CHAINS = 12
-"""Independent accumulators: enough to hide a latency of 4 or 5 cycles on two units, few enough for 16 registers."""
+"""The number of independent accumulators: it hides a latency of 4 or 5 cycles on two units, and fits 16 registers."""
 STEPS = 200_000
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel. A call keeps every thread busy for about a millisecond."""
+    """A compiled kernel. A call keeps every thread busy for about a millisecond."""
 
     call: Callable[[], object]
     flops: int
+    """The number of floating-point operations of one call."""
 
 
 def build_kernels(threads: int) -> tuple[Kernel, ...]:
-    """Compile one kernel for each vector width. TVM_NUM_THREADS must be ``threads``."""
+    """Compile a kernel for each vector width in LANES. The environment variable TVM_NUM_THREADS must be ``threads``."""
     target = tvm.target.Target({"kind": "llvm", "mcpu": str(codegen.llvm_get_system_cpu()), "num-cores": threads})
     kernels = []
     for lanes in LANES:
@@ -40,7 +41,10 @@ def build_kernels(threads: int) -> tuple[Kernel, ...]:
 
 
 def schedule_chains(threads: int, lanes: int) -> tvm.ir.IRModule:
-    """Schedule ``x = x / 2 + a``, STEPS times, on CHAINS vectors a thread, each of which stays in one register."""
+    """Return the scheduled kernel that repeats ``x = x / 2 + a`` STEPS times on CHAINS vectors in each thread.
+
+    Each vector has ``lanes`` elements and stays in one register.
+    """
     chain = te.comm_reducer(lambda x, a: x * te.const(0.5, "float32") + a, lambda dtype: te.const(0, dtype))
     addends = te.placeholder((CHAINS * lanes,), "float32", "addends")
     step = te.reduce_axis((0, STEPS), "step")

@@ -1,4 +1,4 @@
-"""Timers of a search's candidates on this machine's GPU, by the target's kind."""
+"""The choice of the timer for a search's candidates on this machine's GPU, by the target's kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ FUNCTIONS: dict[str, Callable[[str, tuple[Argument, ...], Timing], list[float]]]
 
 
 def make_timer(kind: str, cores: Cores, timeout_s: int = TIME_TIMEOUT_S) -> GpuTimer | None:
-    """Return a timer with its own process, or None for a kind whose candidates run on the cores."""
+    """Return a GPU timer for the target's kind, or None for a CPU kind.
+
+    Its process is bound to the timing cores, or to the building cores if timing needs none.
+    """
     if not target_kind(kind).on_gpu:
         return None
     used = cores.building if target_kind(kind).frees_cores else cores.timing

@@ -1,1 +1,1 @@
-"""Emulated boards."""
+"""The device `qemu`: boards that qemu emulates on this machine."""

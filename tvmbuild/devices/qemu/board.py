@@ -1,4 +1,4 @@
-"""The emulated boards of `tvmbuild device emulator make`: their folders, and the commands that run Python on them."""
+"""The emulated boards that `tvmbuild device emulator make` makes: their folders, and how Python is run on them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tvmbuild.base.layout import cache_dir
 from tvmbuild.targets.table import target_kind
 
 FORMAT = 1
-"""The format of the board's folder. A board of another format counts as not made."""
+"""The format version of a board's folder. A board of another version is ignored."""
 PYTHON = "tvmbuild-python"
-"""The script, in the root's usr/bin, that runs the board's Python."""
+"""The name of the script that runs the board's Python, in usr/bin below the board's root folder."""
 QEMU = "qemu"
 ROOT = "root"
 SITE_PACKAGES = "site-packages"
@@ -26,7 +26,7 @@ SITE_PACKAGES = "site-packages"
 
 @dataclass(frozen=True)
 class Architecture:
-    """The names of an emulated machine in Debian, in wheels and in qemu."""
+    """The names of a machine's architecture in Debian, in Python wheels, and of its emulator in qemu."""
 
     debian: str
     wheel: str
@@ -34,38 +34,43 @@ class Architecture:
 
 
 ARCHITECTURES = {"aarch64": Architecture("arm64", "aarch64", "qemu-aarch64-static")}
-"""The architectures for which TVM has wheels."""
+"""The architectures of emulated boards by name: those for which TVM has wheels."""
 
 
 @dataclass(frozen=True)
 class EmulatedBoard:
-    """A folder with a foreign system's Python, TVM's runtime for it, and the emulator."""
+    """A complete board in a folder: Python and TVM's runtime for another architecture, and the emulator."""
 
     folder: Path
     python_version: str
+    """The version of the board's Python, for example 3.11."""
     tvm: str
+    """The versions of TVM on the board, in the form of `tvm_versions`."""
     cpus: tuple[str, ...]
-    """The CPUs that the emulator can imitate. Without a CPU it has every instruction that it knows."""
+    """The CPUs that the emulator can imitate. If none is chosen, it runs every instruction that it knows."""
     packages: tuple[str, ...]
-    """The files from which it was made."""
+    """The names of the Debian packages and wheels from which the board was made."""
 
     @property
     def python(self) -> Path:
-        """Return the program that is the board's Python. It can start itself as `sys.executable`."""
+        """Return the program that runs the board's Python, also when Python starts `sys.executable`."""
         return self.folder / ROOT / "usr" / "bin" / PYTHON
 
     @property
     def qemu(self) -> Path:
-        """Return the emulator. Its `-L` is `root`."""
+        """Return the emulator. Its option `-L` must be :attr:`root`."""
         return self.folder / QEMU
 
     @property
     def root(self) -> Path:
-        """Return the folder with the foreign system."""
+        """Return the folder with the files of the foreign system."""
         return self.folder / ROOT
 
     def variables(self, cpu: str = "") -> dict[str, str]:
-        """Return the environment of :attr:`python`. If qemu knows the CPU, it runs only that CPU's instructions."""
+        """Return the environment variables for :attr:`python`.
+
+        If qemu knows the CPU, the emulator runs only instructions of this CPU; otherwise it runs all that it knows.
+        """
         paths = (self.folder / SITE_PACKAGES, _folder_of_tvmbuild())
         return {
             "PYTHONPATH": ":".join(map(str, paths)),
@@ -78,12 +83,12 @@ class EmulatedBoard:
 
 
 def boards_folder() -> Path:
-    """Return the folder of all boards, one folder each."""
+    """Return the folder that holds one folder per board."""
     return cache_dir() / "emulators"
 
 
 def find_board(architecture: str) -> EmulatedBoard | None:
-    """Return the board, or None if it was not made or was made for another version of TVM."""
+    """Return the board of the architecture, or None if it was not made, or was made for another version of TVM."""
     folder = boards_folder() / architecture
     try:
         data = json.loads((folder / "board.json").read_text(encoding="utf-8"))
@@ -96,26 +101,26 @@ def find_board(architecture: str) -> EmulatedBoard | None:
 
 
 def list_boards() -> tuple[str, ...]:
-    """Return the architectures of the existing boards."""
+    """Return the architectures whose boards exist."""
     return tuple(name for name in ARCHITECTURES if find_board(name) is not None)
 
 
 def write_board(board: EmulatedBoard) -> None:
-    """Mark the board in its folder as complete."""
+    """Write the board's description into its folder, which marks the board as complete."""
     data = asdict(board)
     del data["folder"]
     write_json(board.folder / "board.json", {"format": FORMAT, **data})
 
 
 def explain_code(kind: str) -> str | None:
-    """Return why code of a target's kind does not run on an emulated board, with the remedy, or None if it does."""
+    """Return why code of a target's ``kind`` cannot run on an emulated board, with the remedy, or None if it can."""
     if not target_kind(kind).on_gpu:
         return None
     return f"an emulated board runs the code of CPUs, not of {kind}; say `device: none` to build only"
 
 
 def explain_absence(architecture: str) -> str:
-    """Return the message, with the remedy, about a board that does not exist."""
+    """Return the message that the board of the architecture does not exist, with the remedy."""
     return (
         f"the emulated board {architecture} is not made, or not for this TVM; "
         f"`tvmbuild device emulator make {architecture}` makes it"
@@ -123,19 +128,25 @@ def explain_absence(architecture: str) -> str:
 
 
 def tvm_versions() -> str:
-    """Return the versions of TVM that this tvmbuild is made for, as `apache-tvm==… apache-tvm-ffi==…`."""
+    """Return the versions of TVM that this tvmbuild requires, as a text `apache-tvm==… apache-tvm-ffi==…`."""
     return " ".join(wanted for wanted in list_requirements(("apache-tvm", "apache-tvm-ffi")))
 
 
 def list_requirements(names: tuple[str, ...]) -> list[str]:
-    """Return the requirements on these distributions in tvmbuild's own metadata, in the order of ``names``."""
+    """Return tvmbuild's requirements on the distributions ``names``, in their order, from its installed metadata.
+
+    A requirement is a text such as `apache-tvm==0.27.0`. Distributions that tvmbuild does not require are left out.
+    """
     lines = importlib.metadata.requires("tvmbuild") or ()
     asked = {match[0]: line for line in lines if ";" not in line and (match := re.match(r"[\w.-]+", line))}
     return [asked[name] for name in names if name in asked]
 
 
 def _folder_of_tvmbuild() -> Path:
-    """Return a folder with only a link to this tvmbuild, because packages of this machine lie beside the original."""
+    """Return a folder with nothing but a link to this tvmbuild's package, for the board's PYTHONPATH.
+
+    The folder of the package itself may also hold packages for this machine, which the board must not import.
+    """
     package = Path(tvmbuild.__file__).resolve().parent
     folder = boards_folder() / f"tvmbuild-{hashlib.sha256(str(package).encode()).hexdigest()[:12]}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""Debian packages from apt's own sources, checked by apt, in the user's folders. The system stays as it is."""
+"""Download and unpacking of Debian packages into the user's folders, without a change to the system.
+
+The packages come from the sources that the system's apt is configured for, and apt checks their signatures.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +20,27 @@ _HINT = "run it on Debian or in a container of it, or set `device: none` (the re
 
 
 class AptError(TvmbuildError):
-    """Debian's packages are unavailable here: no apt, no network, or sources without that architecture."""
+    """The error if Debian's packages are unavailable: no apt, no network, or no source for the architecture."""
 
 
 @dataclass(frozen=True)
 class Apt:
-    """A separate state of apt below ``folder``: lists and downloads, with no package installed."""
+    """A private state of apt below ``folder``, with lists and downloads and without installed packages.
+
+    Its methods raise AptError if apt fails.
+    """
 
     folder: Path
 
     def update(self, architectures: Sequence[str]) -> None:
-        """Fetch the lists of packages of these architectures and check their signatures."""
+        """Fetch the package lists of these architectures and check their signatures."""
         for name in ("state/lists/partial", "cache/archives/partial"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         (self.folder / "status").touch()
         self._run(architectures, "update")
 
     def download(self, architecture: str, packages: Sequence[str]) -> list[Path]:
-        """Download the packages with all their dependencies and return the files, sorted."""
+        """Download the packages with all dependencies, and return the new files, sorted."""
         archives = self.folder / "cache" / "archives"
         before = set(archives.glob("*.deb"))
         self._run([architecture], "install", "--download-only", *packages)
@@ -59,24 +65,28 @@ class Apt:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a package's files below ``folder`` without running its scripts."""
+    """Unpack the files of a Debian package below ``folder``. The package's scripts are not run."""
     run_tool(["dpkg-deb", "--extract", str(archive), str(folder)], "dpkg", f"unpacking {archive.name}")
 
 
 def host_architecture() -> str:
-    """Return Debian's name of this machine's architecture."""
+    """Return Debian's name of this machine's architecture, for example amd64."""
     return run_tool(["dpkg", "--print-architecture"], "dpkg", "asking for this machine's architecture").strip()
 
 
 def check_tools() -> None:
-    """Raise TvmbuildError if this system lacks apt or dpkg."""
+    """Raise AptError if this system lacks apt or dpkg."""
     for name in ("apt-get", "dpkg", "dpkg-deb"):
         if shutil.which(name) is None:
             raise AptError(f"the emulated board is made of Debian's packages, and there is no {name} here", _HINT)
 
 
 def run_tool(command: list[str], tool: str, what: str) -> str:
-    """Run the command and return its output. If it fails, raises TvmbuildError with the command's own words."""
+    """Run the command and return its stdout. Raises TvmbuildError with its last messages if it fails.
+
+    ``tool`` is the key of the hint in `_TOOL_HINTS`, and ``what`` names the work in messages. The error is an AptError
+    if the tool is apt, and says so if the command exceeds TIMEOUT_S.
+    """
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""An emulated board as a device: packages for another machine run here, slowly, with the right numbers."""
+"""An emulated board as an opened device. Packages for another machine run here with right results, but slowly."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tvmbuild.package.archive import read_metadata
 
 @dataclass(frozen=True)
 class EmulatedMachine:
-    """The emulated machine. Other programs on this machine have no influence on the numbers."""
+    """The watch of an emulated board. It measures nothing, because times on the board mean nothing."""
 
     name: str
 
     def read(self) -> MachineState:
-        """Return the machine."""
+        """Return a state with only the board's name and this machine's cores."""
         return MachineState(f"qemu {self.name}", available_cores())
 
 
 def open_qemu(spec: QemuDevice) -> Device:
-    """Return the emulated board that ``spec`` names. Raises TvmbuildError if it is not made."""
+    """Return the emulated board of ``spec`` as a device. Raises TvmbuildError if the board does not exist."""
     name = spec.arch
     board = find_board(name)
     if board is None:
@@ -42,10 +42,10 @@ def open_qemu(spec: QemuDevice) -> Device:
 
 @contextmanager
 def start_emulated(board: EmulatedBoard, load: Load) -> Iterator[Worker]:
-    """Start a worker process on the board, with at most as many threads as this machine has cores.
+    """Start a worker process on the emulated board, and yield its worker.
 
-    qemu emulates the CPU that the package is built for, if it knows that CPU. An instruction that the CPU lacks kills
-    the process, as it would there.
+    It has at most as many threads as this machine has cores. If qemu knows the CPU that the package is built for, it
+    emulates this CPU: an instruction that the CPU lacks kills the process, as on a real board.
     """
     load = replace(load, threads=min(load.threads, available_cores()))
     target = read_metadata(load.model).target

@@ -1,4 +1,4 @@
-"""Boards emulated on this machine as a kind of device: `device: {qemu: aarch64}`."""
+"""The kind of device for boards that qemu emulates on this machine: `device: {qemu: aarch64}`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Qemu(DeviceKind[QemuDevice]):
-    """The kind `qemu`."""
+    """The kind `qemu` of device: an emulated board."""
 
     name = "qemu"
     about = "An emulator: right numbers, meaningless times."
@@ -28,15 +28,15 @@ class Qemu(DeviceKind[QemuDevice]):
     no_times = "runs on an emulated board, where times mean nothing"
 
     def parse(self, value: Any) -> QemuDevice:
-        """Return the device that `qemu: ARCHITECTURE` names."""
+        """Return the device of an architecture, from the value of `qemu: ARCHITECTURE` in targets.yaml."""
         return QemuDevice(value)
 
     def read(self, text: str) -> QemuDevice | None:
-        """Return the device that `qemu:ARCHITECTURE` names; None for an unknown architecture."""
+        """Return the device of `--device qemu:ARCHITECTURE`, or None if the architecture is unknown."""
         return QemuDevice(text) if text in ARCHITECTURES else None
 
     def explain(self, spec: QemuDevice, code: Code, capabilities: Capabilities) -> str | None:
-        """Return the reason if the code is not for this board or the board is not made."""
+        """Return why the code cannot run on the board, or that the board does not exist. None if it can run there."""
         if (reason := explain_code(code.kind)) is not None:
             return reason
         there = machine_of(str(code.cpu.get("mtriple", spec.arch)))
@@ -45,11 +45,11 @@ class Qemu(DeviceKind[QemuDevice]):
         return None if spec.arch in capabilities.emulators else explain_absence(spec.arch)
 
     def describe_use(self, _spec: QemuDevice, target: TargetSpec) -> str:
-        """Return the target kind's description of this machine."""
+        """Return a phrase for the part of this machine that runs the emulator, for `tvmbuild doctor`."""
         return target_kind(target.kind).describe_here(target)
 
     def open(self, spec: QemuDevice) -> Device:
-        """Return the board. Raises TvmbuildError if it is not made."""
+        """Return the board as an opened device. Raises TvmbuildError if the board does not exist."""
         from tvmbuild.devices.qemu.device import open_qemu  # noqa: PLC0415 - imports NumPy
 
         return open_qemu(spec)

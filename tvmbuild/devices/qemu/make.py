@@ -1,4 +1,4 @@
-"""The maker of emulated boards: Debian's Python and TVM's runtime for another machine, in the user's cache."""
+"""The maker of emulated boards, in the user's cache: Debian's Python and TVM's runtime for another architecture."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WHEELS = (
     *("cloudpickle", "psutil", "tornado"),  # an RPC server needs them besides
 )
 _LEFT_OUT = ("libtvm_compiler.so", "libtvm_runtime_cuda.so")
-"""260 of TVM's 270 MB. Boards run packages and do not compile."""
+"""Libraries that are not put on boards, because boards run packages and do not compile: 260 of TVM's 270 MB."""
 _SCRIPT = """#!/bin/sh
 # Python of another machine, under qemu. argv[0] is this script, so that what starts sys.executable starts it.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -51,9 +51,10 @@ print(platform.machine())
 
 
 def make_board(name: str) -> EmulatedBoard:
-    """Make the board of that architecture, unless a good one exists. An old board stays until the new one is complete.
+    """Make the board of the architecture ``name``, unless a valid one exists, and return it.
 
-    Raises AptError if Debian's packages are unavailable.
+    An outdated board stays until the new one is complete. Raises AptError if Debian's packages are unavailable, and
+    TvmbuildError if another step fails.
     """
     folder = boards_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,7 @@ def make_board(name: str) -> EmulatedBoard:
 
 
 def remove_board(name: str) -> bool:
-    """Remove the board and the leftovers of a killed maker. Returns whether the board existed."""
+    """Remove the board of the architecture ``name`` and the leftovers of killed makers. Returns whether it existed."""
     folder = boards_folder()
     if not folder.is_dir():
         return False
@@ -105,7 +106,7 @@ def _fill(folder: Path, name: str) -> EmulatedBoard:
 
 
 def _add_system(folder: Path, architecture: Architecture, apt: Apt) -> tuple[str, ...]:
-    """Put the emulator and the foreign system into the board and return the names of the packages."""
+    """Put the emulator and the foreign system into the board's folder, and return the names of their packages."""
     host, found = host_architecture(), shutil.which(architecture.qemu)
     report_progress("asking apt's sources for packages")
     apt.update(list(dict.fromkeys((architecture.debian, *(() if found else (host,))))))
@@ -126,7 +127,7 @@ def _add_system(folder: Path, architecture: Architecture, apt: Apt) -> tuple[str
 
 
 def _take_qemu(archives: list[Path], name: str, path: Path) -> None:
-    """Take the one program from the packages, which have a program for every machine."""
+    """Copy the emulator called ``name`` to ``path`` from the packages, which hold an emulator for every machine."""
     with TemporaryDirectory(prefix="tvmbuild-qemu-") as temporary:
         for archive in archives:
             if archive.name.startswith("qemu-user"):
@@ -141,12 +142,12 @@ def _take_qemu(archives: list[Path], name: str, path: Path) -> None:
 
 
 def _glibc_minor(packages: tuple[str, ...]) -> int:
-    """Return the minor version of glibc: 36 for glibc 2.36."""
+    """Return the minor version of glibc among the Debian packages: 36 for glibc 2.36."""
     return next(int(match[1]) for name in packages if (match := re.match(r"libc6_2\.(\d+)", name)))
 
 
 def _add_wheels(site: Path, architecture: Architecture, python: str, glibc: int) -> tuple[str, ...]:
-    """Unpack the board's versions of the wheels that tvmbuild asks for, and return their names."""
+    """Download the wheels that the board needs, unpack them into ``site``, and return the names of their files."""
     report_progress("downloading TVM's wheels")
     with TemporaryDirectory(prefix="tvmbuild-wheels-") as temporary:
         wheels = download_wheels(Path(temporary), Foreign(architecture.wheel, python, glibc), _WHEELS)
@@ -157,14 +158,14 @@ def _add_wheels(site: Path, architecture: Architecture, python: str, glibc: int)
 
 
 def _list_cpus(qemu: Path) -> tuple[str, ...]:
-    """Return the CPUs that the emulator can imitate: the first word of each line except the heading."""
+    """Return the CPUs that the emulator can imitate: the first words of the lines of `qemu -cpu help`."""
     # Some versions exit with an error after the help.
     lines = subprocess.run([str(qemu), "-cpu", "help"], capture_output=True, text=True, check=False).stdout.splitlines()
     return tuple(sorted(words[0] for line in lines if (words := line.split()) and not line.startswith("Available")))
 
 
 def _try_out(board: EmulatedBoard, name: str) -> None:
-    """Run the modules that packages need once. Raises TvmbuildError if the board does not work."""
+    """Import the modules that packages need on the board. Raises TvmbuildError if the board does not work."""
     variables = [f"{key}={value}" for key, value in board.variables().items()]
     answer = run_tool(["env", *variables, str(board.python), "-c", _TRIAL], "qemu", f"Python on the board {name}")
     if answer.split() != [name]:
@@ -172,7 +173,10 @@ def _try_out(board: EmulatedBoard, name: str) -> None:
 
 
 def _publish(unfinished: Path, folder: Path) -> None:
-    """Put the new board in the place of the old one. For a moment neither exists: no folder can replace another."""
+    """Rename the complete board's folder to ``folder``, and remove an old board there.
+
+    For a moment neither exists, because a rename cannot replace a folder that has files.
+    """
     if folder.exists():
         old = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         folder.rename(old / "old")

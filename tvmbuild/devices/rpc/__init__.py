@@ -1,1 +1,1 @@
-"""Boards behind an RPC tracker."""
+"""The device `rpc`: boards behind an RPC tracker."""

@@ -1,4 +1,7 @@
-"""A timer of candidates on all boards of a key. They work side by side, one candidate each. Lost boards are skipped."""
+"""A timer of candidates on all boards of a key. The boards time one candidate each, at the same time.
+
+If a board is lost, the others go on.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ from tvmbuild.devices.rpc.tracker import RESTART_S, await_boards, find_boards
 from tvmbuild.errors import TvmbuildError
 
 PAUSE_S = 10.0
-"""The pause between two attempts to get a board back, in seconds."""
+"""The pause between two attempts to get a lost board back, and between two looks for new boards, in seconds."""
 VARIABLES = {"TVM_USE_RUNTIME_LIB": "1"}
-"""The runtime library alone, which has TVM's RPC and starts faster."""
+"""The child's environment: it loads only TVM's runtime library, which has the RPC client and starts faster."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +36,21 @@ class _Job:
 
 
 class _Slot:
-    """The queue of one board's thread. The job None ends the thread."""
+    """The place of one board in the timer: the queue of the thread that serves it. The job None ends the thread."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self.error: TvmbuildError | None = None
-        """The reason why the slot has no board now."""
+        """The reason why the slot has no board now. None if it has one, or has not asked yet."""
         self.board: Conversation | None = None
 
 
 class BoardTimer:
-    """A timer on all boards of the key, also those that join later. Several threads may call it at once."""
+    """A timer of candidates on all boards of a key, including boards that join later.
+
+    Several threads may call it at once. ``kind`` is the target's kind, and ``threads`` the number of threads of a
+    candidate. Raises TvmbuildError if the tracker or a board of the key is missing.
+    """
 
     def __init__(self, spec: RpcDevice, kind: str, threads: int) -> None:
         boards = await_boards(str(spec.tracker), str(spec.key), RESTART_S)
@@ -62,22 +69,26 @@ class BoardTimer:
 
     @property
     def width(self) -> int:
-        """Return the largest number of boards so far."""
+        """Return the largest number of boards so far, which is the number of candidates to time at once."""
         return len(self._slots)
 
     def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
-        """Return samples in seconds. Raises RuntimeError or TimeoutError if the candidate failed."""
+        """Time a candidate on a board and return its samples in seconds per call.
+
+        Raises RuntimeError if the candidate fails, TimeoutError if it hangs, and NoDeviceError or DeviceLostError if no
+        board is left for it.
+        """
         answer = self._run({"job": "time", "library": library, "arguments": arguments, "timing": asdict(timing)})
         return [float(each) for each in answer["seconds"]]
 
     def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-        """Return how a library's outputs differ from the workload's on a board."""
+        """Return how the outputs of ``library`` differ from those of ``workload`` on a board, or None if they agree."""
         answer = self._run({"job": "compare", "workload": workload, "library": library, "arguments": arguments})
         fault: str | None = answer["fault"]
         return fault
 
     def close(self) -> None:
-        """End all sessions, also those of boards that work."""
+        """End all sessions, including those of boards that are timing a candidate."""
         self._over.set()
         for slot in self._slots:
             slot.jobs.put(None)
@@ -89,7 +100,7 @@ class BoardTimer:
             thread.join(PAUSE_S)
 
     def _run(self, command: Mapping[str, object]) -> dict[str, Any]:
-        """Return a board's answer. If the candidate's board goes away, another board gets it, once."""
+        """Return a board's answer to the command. If that board is lost, another one gets the command, once."""
         try:
             answer = self._ask(command)
         except DeviceLostError:
@@ -104,7 +115,11 @@ class BoardTimer:
         return job.result.result()
 
     def _take(self) -> _Slot:
-        """Return the slot that became idle last, so that candidates that come one by one run on one board."""
+        """Wait for an idle slot and return the one that became idle last.
+
+        Thus candidates that come one after the other all run on the same board. Raises NoDeviceError if no slot has a
+        board.
+        """
         with self._change:
             while not self._idle:
                 errors = [slot.error for slot in self._slots if slot.error is not None]
@@ -116,7 +131,7 @@ class BoardTimer:
             return self._idle.pop()
 
     def _watch_tracker(self) -> None:
-        """Make a slot for each new board of the tracker."""
+        """Add a slot for each board that joins the tracker, until the timer is closed."""
         while not self._over.wait(PAUSE_S):
             with contextlib.suppress(TvmbuildError):  # a caller that waits for a board reports the error
                 self._add_slots(len(find_boards(str(self._spec.tracker), str(self._spec.key)).addresses))
@@ -129,7 +144,7 @@ class BoardTimer:
             self._workers[-1].start()
 
     def _serve(self, slot: _Slot) -> None:
-        """Hold a board for the slot until the end, and request one again if it goes away."""
+        """Serve the slot in its thread until the timer is closed. If its board is lost, request another."""
         while not self._over.is_set():
             self._serve_session(slot)
 
@@ -145,7 +160,7 @@ class BoardTimer:
             self._over.wait(PAUSE_S)
 
     def _serve_board(self, slot: _Slot, board: Conversation) -> None:
-        """Run jobs until the board is lost or the timer is closed."""
+        """Run the slot's jobs on the board until the board is lost or the timer is closed."""
         self._put_back(slot)
         while (job := slot.jobs.get()) is not None:
             try:
@@ -164,7 +179,7 @@ class BoardTimer:
 
 
 def find_board_class(spec: RpcDevice, kind: str) -> str:
-    """Return the device class of the key's boards: LLVM's name of their CPU, or the driver's of their GPU."""
+    """Ask one of the key's boards for its device class: LLVM's name of the CPU, or the driver's name of the GPU."""
     await_boards(str(spec.tracker), str(spec.key), RESTART_S)
     try:
         return _read_class(spec, kind)

@@ -1,4 +1,4 @@
-"""Boards behind an RPC tracker as a device: `device: {rpc: {tracker: host:port, key: pi4}}`."""
+"""Boards behind an RPC tracker as an opened device: `device: {rpc: {tracker: host:port, key: pi4}}`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from tvmbuild.devices.rpc.tracker import RESTART_S, await_boards
 
 
 def open_rpc(spec: RpcDevice) -> Device:
-    """Return the boards of a key as one device, without a connection yet."""
+    """Return all boards of the key as one device. No connection is opened yet."""
     return Device(f"{spec.key} at {spec.tracker}", partial(start_on_board, spec), BoardWatch, here=False)
 
 
 def lock_name(spec: RpcDevice) -> str:
-    """Return the name of the lock of all boards of that key."""
+    """Return the name of the lock that all boards of the key share."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", f"rpc-{spec.tracker}-{spec.key}")
 
 
 @contextmanager
 def start_on_board(spec: RpcDevice, load: Load) -> Iterator[Worker]:
-    """Load a package on a board, and hold the lock of the key's boards until the context ends."""
+    """Load a package on a board of the key, and yield its worker. The key's lock is held until the context ends.
+
+    Waits for a free board. Raises TvmbuildError if the tracker, a board of the key or a free board is missing.
+    """
     report_progress(f"looking for a board {spec.key}")
     boards = await_boards(spec.tracker, spec.key, RESTART_S)
     with device_lock(lock_name(spec), exclusive=True):
@@ -44,7 +47,7 @@ def start_on_board(spec: RpcDevice, load: Load) -> Iterator[Worker]:
 
 
 class BoardWatch:
-    """A watch of a board through the one worker that runs there, which is paused before and after."""
+    """A watch of a board through the only worker that runs there, which is paused before and after each use."""
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         (self._worker,) = workers
@@ -53,7 +56,7 @@ class BoardWatch:
         self._worker.pause()
 
     def read(self) -> MachineState:
-        """Return the board's state since construction."""
+        """Return the board's state, with the work of other programs since construction."""
         self._worker.resume()
         machine = self._worker.read_machine()
         self._worker.pause()

@@ -1,7 +1,7 @@
-"""Descriptions of the free boards of a key. Run as a process, it prints one line of JSON a board.
+"""A program that prints one line of JSON for each of COUNT boards of a key, with the board's description of itself.
 
-`python -m tvmbuild.devices.rpc.info DEVICE COUNT`, where DEVICE is the RpcDevice as JSON. If a board does not answer,
-its line has the reason.
+It is started as `python -m tvmbuild.devices.rpc.info DEVICE COUNT`, where DEVICE is the RpcDevice as JSON. If a board
+does not answer, its line has the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvmbuild.errors import TvmbuildError
 
 
 def main(arguments: list[str]) -> int:
-    """Hold all sessions until the end, so that each one is on another board."""
+    """Print the descriptions. All sessions stay open until the end, so that each one is on a different board."""
     die_with_parent()
     spec, count = RpcDevice(**json.loads(arguments[0])), int(arguments[1])
     sessions: list[BoardSession] = []

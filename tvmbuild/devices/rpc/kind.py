@@ -1,4 +1,4 @@
-"""Boards behind an RPC tracker as a kind of device: `device: {rpc: {tracker: host:port, key: pi4}}`."""
+"""The kind of device for boards behind an RPC tracker: `device: {rpc: {tracker: host:port, key: pi4}}`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMITS = {
 
 
 class Rpc(DeviceKind[RpcDevice]):
-    """The kind `rpc`. The boards of a key come and go, so only a connection shows whether one answers."""
+    """The kind `rpc` of device. Boards of a key come and go, so the planner cannot tell whether one exists."""
 
     name = "rpc"
     about = "A board behind an RPC tracker."
@@ -56,59 +56,59 @@ class Rpc(DeviceKind[RpcDevice]):
     form = "rpc:HOST:PORT/KEY"
 
     def parse(self, value: Any) -> RpcDevice:
-        """Return the device of `{rpc: {tracker: …, key: …}}`."""
+        """Return the device of the value of `rpc: {tracker: …, key: …}` in targets.yaml."""
         limits = {name: float(value[name]) for name in LIMITS if name in value}
         return RpcDevice(value["tracker"], value["key"], **limits)
 
     def read(self, text: str) -> RpcDevice | None:
-        """Return the device of `rpc:HOST:PORT/KEY`."""
+        """Return the device of `--device rpc:HOST:PORT/KEY`, or None if the text has another form."""
         tracker, _, key = text.partition("/")
         host, _, port = tracker.rpartition(":")
         return RpcDevice(tracker, key) if host and port.isdigit() and key else None
 
     def describe_use(self, spec: RpcDevice, _target: TargetSpec) -> str:
-        """Return key and tracker."""
+        """Return the boards' key and their tracker as a phrase."""
         return f"{spec.key} at {spec.tracker}"
 
     def describe_timing(self, spec: RpcDevice) -> str:
-        """Return key and tracker."""
+        """Return the boards' key and their tracker as the end of a step's description."""
         return f" on {spec.key} at {spec.tracker}"
 
     def name_place(self, spec: RpcDevice, kind: str) -> str:
-        """Return the kinds' names and the key."""
+        """Return the target's kind, `rpc` and the boards' key: boards of one key share their rates."""
         return f"{kind} {self.name} {spec.key}"
 
     def frees_cores(self, _kind: str) -> bool:
-        """Return True, because this machine only builds."""
+        """Return True, because boards time the candidates, and this machine only builds them."""
         return True
 
     def find_device_class(self, spec: RpcDevice, kind: str, measured_on: str | None) -> str:
-        """Return the class that the target states for the boards, or else ask one for the name of its CPU or GPU."""
+        """Return ``measured_on``, or else the name of a board's CPU or GPU, for which a board is asked once."""
         return measured_on or _ask_board(spec, kind)
 
     @contextmanager
     def hold(self, spec: RpcDevice, _kind: str) -> Iterator[None]:
-        """Hold all boards of the key; this machine only builds."""
+        """Hold the lock of the key's boards exclusively, and this machine's lock shared, because it only builds."""
         from tvmbuild.devices.rpc.device import lock_name  # noqa: PLC0415 - imports NumPy
 
         with device_lock(lock_name(spec), exclusive=True), device_lock("local", exclusive=False):
             yield
 
     def make_timer(self, spec: RpcDevice, kind: str, threads: int, _cores: Cores) -> BoardTimer:
-        """Return the timer on all boards of the key."""
+        """Return the timer of candidates on all boards of the key."""
         from tvmbuild.devices.rpc.boards import BoardTimer  # noqa: PLC0415 - imports TVM
 
         return BoardTimer(spec, kind, threads)
 
     def open(self, spec: RpcDevice) -> Device:
-        """Return the boards, without a connection yet."""
+        """Return all boards of the key as one opened device. No connection is opened yet."""
         from tvmbuild.devices.rpc.device import open_rpc  # noqa: PLC0415 - imports NumPy
 
         return open_rpc(spec)
 
 
 def find_boards_of(targets: Iterable[TargetSpec]) -> dict[str, RpcDevice]:
-    """Return the devices behind a tracker, by the names of their targets."""
+    """Return the `rpc` devices of the targets, by the targets' names. Targets with other devices are left out."""
     return {target.name: target.device for target in targets if isinstance(target.device, RpcDevice)}
 
 

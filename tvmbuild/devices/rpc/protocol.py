@@ -1,4 +1,4 @@
-"""The protocol on which both ends of a session with a board must agree."""
+"""The protocol of a session with a board, on which both ends must agree."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 PROTOCOL = 2
-"""The version of the functions whose names begin with PREFIX. Both ends must have the same."""
+"""The version of the protocol. Both ends must have the same."""
 PREFIX = "tvmbuild.board."
+"""The beginning of the names of the protocol's functions in TVM's registry on the board."""
 
 
 @dataclass(frozen=True)
@@ -15,17 +16,21 @@ class BoardInfo:
     """A board's description of itself."""
 
     protocol: int
+    """The board's PROTOCOL."""
     tvm: str | None
+    """The version of the board's TVM, or None if it is unknown."""
     tvmbuild: str
+    """The version of the board's tvmbuild."""
     machine: str
-    """platform.machine(), for example aarch64."""
+    """The board's platform.machine(), for example aarch64."""
     cpu: str
-    """LLVM's name of its CPU, which is its device class."""
+    """LLVM's name of the board's CPU, which is its device class for CPU targets."""
     cores: int
+    """The number of cores that the server may use."""
 
 
 def find_tvm() -> str | None:
-    """Return the version of the installed TVM, or None."""
+    """Return the version of the installed TVM, or None if it is not installed as a distribution."""
     try:
         return version("apache-tvm")
     except PackageNotFoundError:

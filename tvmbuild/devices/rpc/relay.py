@@ -1,7 +1,7 @@
-"""A child process that holds a session with a board and answers as :mod:`tvmbuild.devices.serve_model` does.
+"""The program of a local child process that relays the commands of a worker to a board by TVM's RPC.
 
-Started as ``python -m tvmbuild.devices.rpc.relay RUNTIME MODEL REFERENCE THREADS DEVICE``, where DEVICE is the
-RpcDevice as JSON. It passes commands on to a worker on the board.
+It is started as ``python -m tvmbuild.devices.rpc.relay RUNTIME MODEL REFERENCE THREADS DEVICE``, where DEVICE is the
+RpcDevice as JSON. It holds a session with the board and answers as :mod:`tvmbuild.devices.serve_model` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvmbuild.errors import TvmbuildError
 
 
 def serve(arguments: list[str]) -> None:
-    """Open a session, load the package there, then answer commands until stdin ends."""
+    """Open a session with a board, load the package there, then answer commands until stdin ends."""
     die_with_parent()
     answers = Answers()
     _runtime, model, reference, threads, device = arguments
@@ -36,7 +36,10 @@ def serve(arguments: list[str]) -> None:
 
 
 def _obey(session: BoardSession, command: dict[str, Any], answers: Answers) -> Mapping[str, object]:
-    """Run the command on the board. Copies the command's inputs there first and its outputs back afterwards."""
+    """Run the command on the board and return its answer.
+
+    The command's file of inputs is copied to the board first, and its file of outputs is copied back afterwards.
+    """
     there = dict(command)
     if "inputs" in command:
         there["inputs"] = session.write(Path(command["inputs"]))

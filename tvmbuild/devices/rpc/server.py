@@ -1,8 +1,8 @@
-"""The server on a board: TVM's own RPC server, with functions that run packages and candidates there.
+"""The program of a board's server: TVM's own RPC server, with added functions that run packages and candidates.
 
 :mod:`tvmbuild.devices.rpc.supervisor` starts it as ``python -m tvmbuild.devices.rpc.server OPTIONS`` (one JSON object).
-A session runs in its own process and its own folder, which is removed when the session ends. It runs each job in a
-child process, by the same workers as on the local device: a crash ends the child, not the session.
+A session runs in its own process and its own folder, which is removed when the session ends. It runs packages and
+candidates in child processes, with the same workers as the local device, so that a crash does not end the session.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tvmbuild.devices.rpc.protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
 from tvmbuild.errors import TvmbuildError
 
 CANDIDATE_TIMEOUT_S = 60
-"""The time limit of a candidate, in seconds. The first one waits for the import of TVM, slow from an SD card."""
+"""The time limit of a candidate, in seconds. The first one waits until TVM is imported, which an SD card makes slow."""
 PORTS = 100
-"""The number of ports that are tried, beginning with the given one."""
+"""The number of ports that the server tries, beginning with the requested port."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _BoardCores:
 
 
 class BoardJobs:
-    """One session. Its jobs run one after the other, on a thread that lives as long as the session."""
+    """The jobs of one session. They run one after the other, on a thread that lives as long as the session."""
 
     def __init__(self) -> None:
         # A worker dies with the thread that has started it.
@@ -58,11 +58,11 @@ class BoardJobs:
         self._job: Future[dict[str, Any]] | None = None
 
     def submit(self, job: Mapping[str, Any]) -> None:
-        """Begin a job, whose result :meth:`poll` returns."""
+        """Begin a job, and return at once. :meth:`poll` returns its result."""
         self._job = self._thread.submit(self._do, job)
 
     def poll(self, seconds: float) -> dict[str, Any]:
-        """Return the job's result, or `waiting` if the job takes longer than ``seconds``."""
+        """Wait up to ``seconds`` for the result of the job and return it, or `{"waiting": True}` if it is not ready."""
         if self._job is None:
             raise RuntimeError("there is no job")
         try:
@@ -80,38 +80,38 @@ class BoardJobs:
             return {"error": f"{type(error).__name__}: {error}", "hint": "the server's log on the board has more"}
 
     def start(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Load a package from the session's folder."""
+        """Start a worker with a package in the session's folder, instead of the previous one; return its threads."""
         self._stack.close()
         load = Load("tvm", Path(job["package"]), Path(job["reference"]), int(job["threads"]))
         self._worker = self._stack.enter_context(start_worker(load))
         return {"threads": self._worker.threads}
 
     def ask(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Pass a command on to the worker."""
+        """Pass a command on to the worker and return its answer."""
         if self._worker is None:
             raise RuntimeError("nothing is loaded")
         command = {name: str(Path(value).absolute()) if name in _FILES else value for name, value in _command(job)}
         return self._worker.ask(command, int(command.get("number", 1)))
 
     def find_class(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the class of the device on which candidates of the job's kind run."""
+        """Return the device class of the GPU on which candidates of the job's kind run, or None for a CPU kind."""
         timer = self._make_timer(job)
         return {"device_class": timer.find_device_class() if isinstance(timer, GpuTimer) else None}
 
     def time(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Time a candidate."""
+        """Time a candidate and return its samples in seconds per call, or the reason why it failed."""
         timing = Timing(**job["timing"])
         return self._try(job, lambda timer: {"seconds": timer.time(_path(job, "library"), _arguments(job), timing)})
 
     def compare(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Compare a candidate's outputs with its workload's."""
+        """Return how a candidate's outputs differ from those of its workload, or the reason why it failed."""
         return self._try(
             job,
             lambda timer: {"fault": timer.compare(_path(job, "workload"), _path(job, "library"), _arguments(job))},
         )
 
     def _try(self, job: Mapping[str, Any], run: Callable[[CandidateTimer], dict[str, Any]]) -> dict[str, Any]:
-        """Run work that a candidate may end. A failure is an answer too, with its reason."""
+        """Return the result of ``run``, or an answer with the reason if the candidate fails or hangs."""
         timer = self._make_timer(job)
         try:
             return run(timer)
@@ -121,7 +121,7 @@ class BoardJobs:
             return {"failed": str(error)}
 
     def _make_timer(self, job: Mapping[str, Any]) -> CandidateTimer:
-        """Return the timer of candidates of the job's kind. A session has one kind."""
+        """Return the session's timer of candidates, which the first job makes. All jobs must have the same kind."""
         if self._timer is None:
             os.environ["TVM_NUM_THREADS"] = str(job["threads"])
             cores = sorted(os.sched_getaffinity(0))[: job["threads"]]
@@ -144,7 +144,7 @@ def _command(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 _FILES = ("path", "inputs")
-"""The entries of a worker's commands that name files in the session's folder."""
+"""The keys of a worker's commands whose values name files in the session's folder."""
 JOBS: dict[str, Callable[[BoardJobs, Mapping[str, Any]], dict[str, Any]]] = {
     "start": BoardJobs.start,
     "ask": BoardJobs.ask,
@@ -155,13 +155,13 @@ JOBS: dict[str, Callable[[BoardJobs, Mapping[str, Any]], dict[str, Any]]] = {
 
 
 def describe_board(cpu: str) -> BoardInfo:
-    """Return the description by which the other side decides whether to use the board."""
+    """Return this board's description of itself. ``cpu`` is LLVM's name of its CPU."""
     cores = len(os.sched_getaffinity(0))
     return BoardInfo(PROTOCOL, find_tvm(), __version__, platform.machine(), cpu, cores)
 
 
 def register_functions(cpu: str) -> None:
-    """Register the functions that a session may call. Its process is forked from this one."""
+    """Register the functions of the protocol in TVM's registry. The processes of sessions are forked from this one."""
     board: list[BoardJobs] = []  # made in the session's own process, because threads do not survive a fork
 
     def here() -> BoardJobs:
@@ -192,7 +192,7 @@ def register_functions(cpu: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until the listener ends. A session that crashes ends it."""
+    """Serve until the listener ends, which happens if a session crashes."""
     die_with_parent()
     options = json.loads(arguments[0])
     # TVM's server starts sessions by multiprocessing, and they must have this process's functions.

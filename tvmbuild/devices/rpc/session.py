@@ -1,6 +1,7 @@
-"""A session with a board: files and jobs go there, results come back. Each session has its own process.
+"""The client's end of a session with a board, which sends files and jobs and receives results.
 
-A call that the board does not answer cannot be cancelled, so the process ends after ``timeout_s``.
+A process must have only one session: a call that the board does not answer cannot be cancelled, so after
+``timeout_s`` the process must end.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ GiveUp = Callable[[DeviceLostError], None]
 
 
 class BoardSession:
-    """An open session. If a call takes longer than the time-out, another thread calls ``give_up``."""
+    """An open session with a board. If a call takes longer than ``spec.timeout_s``, a thread calls ``give_up``.
+
+    A method raises DeviceLostError if the connection ends.
+    """
 
     def __init__(self, remote: Any, spec: RpcDevice, give_up: GiveUp) -> None:
         self._remote = remote
@@ -37,7 +41,7 @@ class BoardSession:
         self._made = 0
 
     def describe(self) -> BoardInfo:
-        """Return the board's description of itself."""
+        """Return the board's description of itself. Raises TvmbuildError if the board's server is not tvmbuild's."""
         try:
             with self._limited():
                 self._remote.get_function(PREFIX + "describe")
@@ -50,7 +54,7 @@ class BoardSession:
         return BoardInfo(**{field.name: told.get(field.name) for field in fields(BoardInfo)})
 
     def write(self, path: Path) -> str:
-        """Copy a file to the session's folder and return its unique name there."""
+        """Copy a file to the session's folder on the board, and return its name there, which is unique."""
         self._made += 1
         name = f"{self._made}-{path.name}"
         with path.open("rb") as file:
@@ -59,23 +63,26 @@ class BoardSession:
         return name
 
     def new_name(self) -> str:
-        """Return a name for an .npz that the board is to write."""
+        """Return an unused name for an .npz that the board will write into the session's folder."""
         self._made += 1
         return f"{self._made}-out.npz"
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file in the session's folder."""
+        """Return the content of a file in the session's folder on the board."""
         content = b""
         while block := bytes(self._call("read", name, len(content), _CHUNK)):
             content += block
         return content
 
     def remove(self, name: str) -> None:
-        """Remove a file from the session's folder, if it exists."""
+        """Remove a file from the session's folder on the board, if it exists."""
         self._call("remove", name)
 
     def do(self, job: Mapping[str, object], beat: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """Run a job and return its result, calling ``beat`` every 2 s. Raises TvmbuildError if the board fails."""
+        """Run a job on the board and return its result. ``beat`` is called every 2 s meanwhile.
+
+        Raises TvmbuildError if the board reports an error.
+        """
         self._call("submit", json.dumps(job))
         while True:
             answer: dict[str, Any] = json.loads(self._call("poll", _POLL_S))
@@ -113,16 +120,20 @@ class BoardSession:
 
 
 def _say_why(text: str) -> str:
-    """Return TVM's reason. If the connection ended, TVM reports only a missing answer."""
+    """Return a short reason from the text of TVM's error.
+
+    TVM's text does not say that the connection ended; it is recognised by the missing answer.
+    """
     # `code=1` is the protocol's kShutdown.
     ended = any(word in text for word in ("kShutdown", "code=1", "SockChannel", "Connection reset"))
     return "the board's server ended it" if ended else text.strip().splitlines()[0]
 
 
 def open_session(spec: RpcDevice, give_up: GiveUp) -> tuple[BoardSession, BoardInfo]:
-    """Wait for a free board and open a session. Raises TvmbuildError if none is free or its TVM differs from ours.
+    """Open a session with a free board of the key, and return it with the board's description.
 
-    It waits for a busy board, and for a board whose server is being restarted.
+    Waits for a busy board, and for a board whose server is being restarted. Raises TvmbuildError if no board becomes
+    free within ``spec.wait_s``, or if its versions of TVM or of the protocol differ from this machine's.
     """
     tracker, key = str(spec.tracker), str(spec.key)
     await_boards(tracker, key, min(spec.wait_s, RESTART_S))
@@ -133,7 +144,7 @@ def open_session(spec: RpcDevice, give_up: GiveUp) -> tuple[BoardSession, BoardI
 
 
 def connect_board(ticket: Ticket, spec: RpcDevice) -> Any:
-    """Open TVM's session on the board of the ticket."""
+    """Open TVM's own RPC session on the board of the ticket. Raises DeviceLostError if the board does not answer."""
     try:
         return rpc.connect(ticket.host, ticket.port, ticket.key, spec.session_s)
     except (RuntimeError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The supervisor of a board's RPC server. A session that crashes ends TVM's listener; it is restarted."""
+"""The supervisor of a board's RPC server. It restarts the server after a crash of a session has ended it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmbuild.base.processes import run_module
 from tvmbuild.errors import TvmbuildError
 
 SHORT_S = 10.0
-"""If a server lived less long, in seconds, it is restarted after a pause, which doubles each time."""
+"""A server that ends sooner, in seconds, is restarted after a pause, which doubles each time."""
 LONGEST_PAUSE_S = 30.0
 END_S = 5.0
 _LOOPBACK = ("127.", "localhost", "::1")
@@ -26,26 +26,29 @@ _LOOPBACK = ("127.", "localhost", "::1")
 
 @dataclass(frozen=True)
 class Serving:
-    """The address and name under which a board serves."""
+    """The options of a board's server: its address, and the tracker where it registers."""
 
     tracker: tuple[str, int]
+    """The tracker's host and port."""
     key: str
+    """The key under which the tracker lists the board."""
     host: str = "127.0.0.1"
-    """The address that the server binds."""
+    """The address to which the server binds."""
     port: int = 9090
+    """The first port that the server tries."""
     address: str | None = None
-    """The address that the tracker gives to clients, if it differs from the one that the tracker sees."""
+    """The address that the tracker gives to clients. None means the address from which the server connects to it."""
     cpu: str = ""
-    """LLVM's name of the CPU. Empty: it is detected."""
+    """LLVM's name of the board's CPU. Empty means that it must be detected before the server starts."""
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
+    """Return whether ``host`` is a loopback address, which only this machine can reach."""
     return host.startswith(_LOOPBACK)
 
 
 def check_reachable(serving: Serving) -> None:
-    """Raise TvmbuildError for a server that clients of its tracker cannot reach."""
+    """Raise TvmbuildError if clients of the tracker on another machine cannot reach the server."""
     if is_loopback(serving.host) and not is_loopback(serving.tracker[0]) and serving.address is None:
         raise TvmbuildError(
             f"the server would answer on {serving.host} only, and its tracker is on {serving.tracker[0]}",
@@ -55,7 +58,7 @@ def check_reachable(serving: Serving) -> None:
 
 
 def find_cpu() -> str:
-    """Return LLVM's name of this CPU, or the kernel's if TVM comes without LLVM."""
+    """Return LLVM's name of this CPU, or the kernel's name if this TVM has no LLVM."""
     done = run_module("tvmbuild.devices.local.describe", "llvm")
     if done.returncode != 0:
         return cpu_name()
@@ -63,7 +66,7 @@ def find_cpu() -> str:
 
 
 def supervise(serving: Serving) -> None:
-    """Run the server until KeyboardInterrupt ends this process. Each start has a new folder."""
+    """Run the server, and restart it whenever it ends, until KeyboardInterrupt. Each start has a new folder."""
     pause = 0.0
     while True:
         started = time.monotonic()
@@ -75,7 +78,7 @@ def supervise(serving: Serving) -> None:
 
 
 def _run_server(serving: Serving, folder: Path) -> int:
-    """Run the server until it ends, then end all processes that it started."""
+    """Run the server until it ends, then end all processes that it started. Returns its exit code."""
     (folder / "start").mkdir()
     # Sessions make their folders in TMPDIR: folders that a crash leaves are removed with it.
     environment = {**os.environ, "TMPDIR": str(folder), "TVM_USE_RUNTIME_LIB": "1"}

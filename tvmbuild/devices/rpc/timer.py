@@ -1,8 +1,8 @@
-"""A child process that holds a session with a board and has candidates timed there.
+"""The program of a local child process that holds a session with a board, on which it times candidates.
 
-Started as ``python -m tvmbuild.devices.rpc.timer DEVICE KIND THREADS``, where DEVICE is the RpcDevice as JSON and KIND
-the target's kind. It first reports the class of the board's device. Then each line of stdin is a job for the board
-(`time`, `compare`) whose libraries are files here.
+It is started as ``python -m tvmbuild.devices.rpc.timer DEVICE KIND THREADS``, where DEVICE is the RpcDevice as JSON and
+KIND the target's kind. First it answers with the device class of the board. Then each line of stdin is a job for the
+board, `time` or `compare`, which names libraries by their paths on this machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIBRARIES = ("library", "workload")
 
 
 def serve(arguments: list[str]) -> None:
-    """Open a session, then pass jobs on until stdin ends."""
+    """Open a session with a board, report its device class, then pass jobs on to the board until stdin ends."""
     die_with_parent()
     answers = Answers()
     spec, kind, threads = RpcDevice(**json.loads(arguments[0])), arguments[1], int(arguments[2])
@@ -49,7 +49,7 @@ def _check_cores(board: BoardInfo, threads: int, spec: RpcDevice) -> None:
 
 
 def _pass_on(session: BoardSession, job: dict[str, Any], answers: Answers) -> dict[str, Any]:
-    """Run the job. Its libraries are on the board only while it runs."""
+    """Run the job on the board and return its answer. The libraries are copied there and removed afterwards."""
     copies = {role: session.write(Path(job[role])) for role in LIBRARIES if role in job}
     answer = session.do({**job, **copies}, answers.alive)
     for name in copies.values():

@@ -1,6 +1,6 @@
-"""A client of TVM's RPC tracker, which knows the boards. It lists them and requests one. Needs no TVM.
+"""A client of TVM's RPC tracker, where boards register. It lists the boards and requests one. It needs no TVM.
 
-The protocol is that of `tvm/rpc/tracker.py`: a magic number both ways, then JSON with its length before it.
+The protocol is defined in `tvm/rpc/tracker.py`: both sides send a magic number, then JSON texts, each after its length.
 """
 
 from __future__ import annotations
@@ -19,28 +19,31 @@ from tvmbuild.errors import TvmbuildError
 
 CONNECT_S = 5.0
 RESTART_S = 15.0
-"""The time in which a server is back after a session ended it, in seconds."""
+"""The time that a board's server needs at most to restart after a crash of a session, in seconds."""
 _MAGIC = 0x2F271
 _REQUEST, _SUMMARY, _SUCCESS = 4, 6, 0
 _SERVER = "server:"
 
 
 class NoBoardError(TvmbuildError):
-    """The tracker knows no board of that key."""
+    """The error if no board with the requested key is registered at the tracker."""
 
 
 @dataclass(frozen=True)
 class Boards:
-    """The boards of one key: addresses of the connected ones, number of free ones, number of waiting clients."""
+    """The boards of one key."""
 
     addresses: tuple[str, ...] = ()
+    """The addresses of the boards that are connected to the tracker, as host:port."""
     free: int = 0
+    """The number of free boards."""
     waiting: int = 0
+    """The number of clients that wait for a free board."""
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """A ticket that opens one session on one board."""
+    """The tracker's permission to open one session on one board."""
 
     host: str
     port: int
@@ -48,13 +51,13 @@ class Ticket:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return the parts of host:port."""
+    """Return host and port of an address host:port."""
     host, _, port = address.rpartition(":")
     return host, int(port)
 
 
 def list_boards(address: str) -> dict[str, Boards]:
-    """Return key → boards of the tracker at ``address``. Raises TvmbuildError if no tracker answers there."""
+    """Return a map key → boards from the tracker at ``address``. Raises TvmbuildError if no tracker answers there."""
     with _connect(address, CONNECT_S) as connection:
         summary = _ask(connection, [_SUMMARY])
     addresses: dict[str, list[str]] = {}
@@ -70,7 +73,7 @@ def list_boards(address: str) -> dict[str, Boards]:
 
 
 def find_boards(address: str, key: str) -> Boards:
-    """Return the boards of ``key``. If none exists, raises TvmbuildError with the command that starts one."""
+    """Return the boards of ``key`` at the tracker at ``address``. Raises NoBoardError if there are none."""
     known = list_boards(address)
     if key in known:
         return known[key]
@@ -83,7 +86,10 @@ def find_boards(address: str, key: str) -> Boards:
 
 
 def await_boards(address: str, key: str, seconds: float) -> Boards:
-    """Return the boards of ``key``, waiting up to ``seconds`` for a server that is being restarted."""
+    """Return the boards of ``key`` like :func:`find_boards`, but wait up to ``seconds`` until there is one.
+
+    A board is missing while its server is being restarted.
+    """
     end = time.monotonic() + seconds
     while True:
         try:
@@ -95,7 +101,10 @@ def await_boards(address: str, key: str, seconds: float) -> Boards:
 
 
 def request_board(address: str, key: str, wait_s: float) -> Ticket:
-    """Wait for a free board of ``key``. Raises TvmbuildError if none is free within ``wait_s``."""
+    """Wait for a free board of ``key`` and return a ticket for it.
+
+    Raises TvmbuildError if no board becomes free within ``wait_s`` seconds.
+    """
     with _connect(address, wait_s) as connection:
         try:
             host, port, match = _ask(connection, [_REQUEST, key, "", 1])

@@ -1,4 +1,4 @@
-"""TVM's RPC tracker, in this process. TVM's own program starts a second process, which outlives it."""
+"""TVM's RPC tracker, run in this process. TVM's own program starts a second process, which may outlive the first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm.rpc.tracker import TrackerServerHandler
 
 
 def serve_tracker(host: str, port: int) -> None:
-    """Serve for ever. Raises OSError if the address cannot be bound."""
+    """Run the tracker at the address for ever. Raises OSError if the address cannot be bound."""
     with socket.socket(base.get_addr_family((host, port)), socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))

@@ -1,1 +1,1 @@
-"""Boards without Python, behind ssh."""
+"""The device `ssh`: boards without Python, which run packages by a C++ program."""

@@ -1,4 +1,7 @@
-"""Boards without Python as a device: `device: {ssh: user@host}`. The package and a C++ program are copied there."""
+"""A board without Python as an opened device: `device: {ssh: user@host}`.
+
+The package and a C++ program that runs it are copied to the board.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,16 @@ from tvmbuild.package.archive import read_metadata
 
 
 def open_ssh(spec: SshDevice) -> Device:
-    """Return the board of that address as a device, without a connection yet."""
+    """Return the board that ``spec`` describes as a device. No connection is opened yet."""
     return Device(spec.host, partial(start_by_ssh, spec.host), BoardWatch, here=False, profiles=False)
 
 
 @contextmanager
 def start_by_ssh(host: str, load: Load) -> Iterator[Worker]:
-    """Load a package on the board, and hold the board's lock until the context ends."""
+    """Load a package on the board and yield its worker. The board's lock is held until the context ends.
+
+    Raises TvmbuildError if the board cannot be reached or cannot run the package.
+    """
     with device_lock(re.sub(r"[^A-Za-z0-9.-]+", "-", f"ssh-{host}"), exclusive=True):
         info = read_metadata(load.model)
         find_files(machine_of_package(info), info.target.kind)  # in this process, because it shows its progress

@@ -1,4 +1,4 @@
-"""Boards without Python as a kind of device: `device: {ssh: user@host}`."""
+"""The kind of device for boards without Python: `device: {ssh: user@host}`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Ssh(DeviceKind[SshDevice]):
-    """The kind `ssh`."""
+    """The kind `ssh` of device: a board without Python, which the command ssh reaches."""
 
     name = "ssh"
     about = "A board without Python, behind ssh."
@@ -30,24 +30,24 @@ class Ssh(DeviceKind[SshDevice]):
     form = "ssh:USER@HOST"
 
     def parse(self, value: Any) -> SshDevice:
-        """Return the device of `{ssh: ADDRESS}`."""
+        """Return the device of the address in `ssh: ADDRESS` of targets.yaml."""
         return SshDevice(value)
 
     def read(self, text: str) -> SshDevice | None:
-        """Return the device of `ssh:ADDRESS`; only ssh checks the address."""
+        """Return the device of `--device ssh:ADDRESS`, or None if the address is empty. Only ssh itself checks it."""
         return SshDevice(text) if text else None
 
     def explain(self, _spec: SshDevice, code: Code, capabilities: Capabilities) -> str | None:
-        """Return the reason if these boards do not run the code or have no TVM runtime."""
+        """Return why boards without Python cannot run the code, with the remedy, or None if they can."""
         machine = machine_of(str(code.cpu.get("mtriple", capabilities.machine)))
         return explain_code(code.kind) or explain_no_runtime(machine)
 
     def describe_use(self, spec: SshDevice, _target: TargetSpec) -> str:
-        """Return the address."""
+        """Return the board's address."""
         return spec.host
 
     def open(self, spec: SshDevice) -> Device:
-        """Return the board, without a connection yet."""
+        """Return the board as an opened device. No connection is opened yet."""
         from tvmbuild.devices.ssh.device import open_ssh  # noqa: PLC0415 - imports NumPy
 
         return open_ssh(spec)

@@ -1,4 +1,4 @@
-"""Files for a board without Python besides the package: the program that runs packages, and its libraries."""
+"""The files that a board without Python needs besides the package: the C++ program that runs it, and libraries."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ _CPP = Path(package.__file__).parent / "cpp"
 _JSON = _CPP / "third_party" / "nlohmann" / "json.hpp"
 _SOURCES = ("serve_model.cpp", "tvmbuild.cpp")
 _LIBRARIES = {"libtvm_runtime.so": "tvm/lib", "libtvm_ffi.so": "tvm_ffi/lib"}
-"""The libraries, with their folders in a wheel."""
+"""Name of each library of TVM → its folder in a wheel."""
 _FLAGS = ("-std=c++17", "-O2", "-g0", "-s", "-ffp-contract=off", "-fno-sanitize=undefined")
 
 
 def machine_of_package(info: PackageInfo) -> str:
-    """Return the machine that the package's code is for. If the package names none, it is this machine's."""
+    """Return the machine for which the package's code was built. A package that names none is for this machine."""
     return machine_of(str(info.target.cpu.get("mtriple", platform.machine())))
 
 
 def find_files(machine: str, kind: str = "llvm") -> tuple[Path, ...]:
-    """Return the program and the libraries for a board of that machine, and make the missing ones.
+    """Return the program and the libraries for a board of the ``machine``, the program first.
 
-    ``kind`` is the target's: Vulkan's runtime accompanies packages for Vulkan.
+    Missing files are built or downloaded into the cache. ``kind`` is the target's kind: for `vulkan`, the Vulkan
+    runtime is among the libraries. Raises TvmbuildError if this machine or kind is not supported.
     """
     reason = explain_code(kind) or explain_no_runtime(machine)
     if reason is not None:
@@ -57,7 +58,7 @@ def _find_backend(machine: str, kind: str) -> tuple[Path, ...]:
 
 
 def _find_libraries(machine: str) -> tuple[Path, ...]:
-    """Return TVM's libraries: this installation's, the emulated board's, or those of wheels that pip downloads."""
+    """Return TVM's libraries for the machine: from this installation, an emulated board, or downloaded wheels."""
     if machine == platform.machine():
         return find_runtime()
     if (board := find_board(machine)) is not None:

@@ -1,6 +1,7 @@
-"""A child process that holds a package on a board by ssh and answers as :mod:`tvmbuild.devices.serve_model` does.
+"""The program of a local child process that relays the commands of a worker by ssh to a board without Python.
 
-Started as ``python -m tvmbuild.devices.ssh.relay RUNTIME MODEL REFERENCE THREADS HOST``.
+It is started as ``python -m tvmbuild.devices.ssh.relay RUNTIME MODEL REFERENCE THREADS HOST`` and answers as
+:mod:`tvmbuild.devices.serve_model` does.
 """
 
 from __future__ import annotations
@@ -31,18 +32,22 @@ from tvmbuild.package.metadata import PackageInfo
 Arrays = Mapping[str, np.ndarray]
 
 
-# The state of a board without Python while something is timed there, read from the files of its kernel.
+# The state of a board without Python during a timing, read from files of its kernel.
 
 Read = Callable[[str], str]
-"""A function that returns the text of a file on the board, or an empty text if the file is missing."""
+"""A function that returns the text of the file at a path on the board, or an empty text if the file is missing."""
 _TICKS_S = 100.0
-"""The kernel's ticks a second, the same on every machine."""
+"""The number of ticks per second in /proc: 100 on every machine."""
 _BUSY = (0, 1, 2, 5, 6, 7)
-"""The indices of the busy times in a line of /proc/stat: user, nice, system, irq, softirq, steal."""
+"""The indices of the times that count as busy in a line of /proc/stat: user, nice, system, irq, softirq, steal."""
 
 
 class FilesWatch:
-    """A counter of the CPU time of all processes except the one that reads. It counts from its construction."""
+    """A counter of the CPU time of other programs on the board. It counts from its construction.
+
+    ``read_file`` runs in the program on the board, whose own time does not count. ``machine`` names the CPU if
+    /proc/cpuinfo does not.
+    """
 
     def __init__(self, read_file: Read, machine: str) -> None:
         self._read_file = read_file
@@ -50,7 +55,7 @@ class FilesWatch:
         self._start = self._count()
 
     def read(self) -> MachineState:
-        """Return the board's state since construction."""
+        """Return the board's state, with the share of CPU time that other programs took since construction."""
         wall, busy, own = (end - start for end, start in zip(self._count(), self._start, strict=True))
         lines = self._read_file("/proc/stat").splitlines()
         cores = max(1, sum(line.startswith("cpu") for line in lines) - 1)
@@ -65,7 +70,7 @@ class FilesWatch:
         )
 
     def _count(self) -> tuple[float, float, float]:
-        """Return the seconds of the wall clock, the busy seconds of all cores, and the process's own seconds."""
+        """Return three times in seconds: wall clock, busy time of all cores, CPU time of the program on the board."""
         fields = self._read_file("/proc/stat").partition("\n")[0].split()[1:]
         busy = sum(int(fields[index]) for index in _BUSY if index < len(fields)) / _TICKS_S
         own = self._read_file("/proc/self/stat").rpartition(")")[2].split()[11:13]
@@ -73,7 +78,7 @@ class FilesWatch:
 
 
 class BoundPackage:
-    """A package that runs on a board, with the reference's inputs bound."""
+    """A package that runs on a board without Python, with bound inputs. Its methods carry out a worker's commands."""
 
     def __init__(self, session: SshSession, info: PackageInfo, answers: Answers) -> None:
         self._session = session
@@ -83,14 +88,14 @@ class BoundPackage:
         self._watch: FilesWatch | None = None
 
     def bind(self, inputs: Arrays) -> None:
-        """Send the inputs to the board."""
+        """Send the inputs to the board, where all following runs use them. Raises TvmbuildError if they do not fit."""
         check_inputs(self._info, inputs)
         content = b"".join(np.ascontiguousarray(inputs[each.name]).tobytes() for each in self._info.inputs)
         self._session.ask({"do": "bind"}, self._answers.alive, content)
         self._bound = inputs
 
     def outputs(self, command: Mapping[str, Any]) -> dict[str, object]:
-        """Run once and write the outputs to the file that the command names."""
+        """Run the package once on the bound inputs, and write the outputs to the local .npz that the command names."""
         self._session.ask(command, self._answers.alive)
         arrays: dict[str, Any] = {}
         for each in self._info.outputs:
@@ -101,7 +106,7 @@ class BoundPackage:
         return {}
 
     def run(self, command: Mapping[str, Any]) -> dict[str, object]:
-        """Run once on the inputs of the file that the command names."""
+        """Run the package once on the inputs in the command's .npz, write the outputs, and bind the old inputs anew."""
         before = self._bound
         with np.load(command["inputs"], allow_pickle=False) as arrays:
             self.bind({name: arrays[name] for name in arrays.files})
@@ -110,22 +115,22 @@ class BoundPackage:
         return {}
 
     def pass_on(self, command: Mapping[str, Any]) -> dict[str, object]:
-        """Pass the command on to the program on the board and return its answer."""
+        """Pass the command on to the program on the board and return the program's answer."""
         return self._session.ask(command, self._answers.alive)
 
     def watch(self, _command: Mapping[str, Any]) -> dict[str, object]:
-        """Begin to count the other work on the board."""
+        """Begin to count the work of other programs on the board."""
         self._watch = FilesWatch(self._read, self._session.machine)
         return {}
 
     def machine(self, _command: Mapping[str, Any]) -> dict[str, object]:
-        """Return the board's state since :meth:`watch`."""
+        """Return the board's state since the call of :meth:`watch`."""
         if self._watch is None:
             raise ValueError("asked for the board's state before its watch")
         return asdict(self._watch.read())
 
     def memory(self, _command: Mapping[str, Any]) -> dict[str, object]:
-        """Return the peak resident memory of the program."""
+        """Return the peak resident memory of the program on the board, in MiB."""
         return {"peak_mb": find_peak_mb(self._read("/proc/self/status"))}
 
     def _read(self, path: str) -> str:
@@ -141,11 +146,11 @@ COMMANDS: dict[str, Callable[[BoundPackage, Mapping[str, Any]], dict[str, object
     "machine": BoundPackage.machine,
     "memory": BoundPackage.memory,
 }
-"""The worker's commands that a board without Python supports."""
+"""The commands of a worker that a board without Python supports, by the value of the command's key `do`."""
 
 
 def serve(arguments: list[str]) -> None:
-    """Connect, start the package there, then answer commands until stdin ends."""
+    """Connect to the board, start the package there, then answer commands until stdin ends."""
     die_with_parent()
     answers = Answers()
     _runtime, package, reference, threads, host = arguments

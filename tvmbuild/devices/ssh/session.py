@@ -1,6 +1,6 @@
-"""An ssh connection to a board without Python: a folder there, and the program in it that holds a package.
+"""An ssh connection to a board without Python, with a temporary folder there for a package and its program.
 
-The board's shell owns the folder and removes it when the connection ends, in whatever way.
+The shell on the board owns the folder. It removes the folder when the connection ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tvmbuild.devices.ssh.trouble import explain_connection, explain_program
 from tvmbuild.errors import TvmbuildError
 
 LOST = 255
-"""ssh's own exit code."""
+"""The exit code of ssh if the connection itself failed or broke."""
 END_S = 5.0
 _OPTIONS = {"BatchMode": "yes", "ConnectTimeout": 10, "ServerAliveInterval": 10, "ServerAliveCountMax": 3}
-"""ssh must not ask for a password, because nobody could answer. It notices within half a minute that a board is off."""
+"""The options of ssh. It must not ask for a password, and must notice within half a minute that a board is off."""
 _MARK = "tvmbuild-board"
-"""The word behind the output of the shell's start-up files."""
+"""The word that marks the first line from our script, after the output of the shell's start-up files."""
 _PACKAGE = "package.tar"
 _SERVE = "; ".join(
     (
@@ -42,11 +42,14 @@ _SERVE = "; ".join(
         f'cd "$folder" && TMPDIR=$folder LD_LIBRARY_PATH=$folder ./{PROGRAM} {_PACKAGE} "$threads"',
     )
 )
-"""One line, because csh requires that."""
+"""The script for the board's sh: it makes the folder and starts the program. csh requires that it is one line."""
 
 
 class SshSession:
-    """An open connection, with the package that :meth:`start` has started there."""
+    """An open connection to a board, where :meth:`start` starts a package.
+
+    Its methods raise DeviceLostError if the connection breaks, and TvmbuildError if the program on the board fails.
+    """
 
     def __init__(self, host: str, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         self._host = host
@@ -58,22 +61,28 @@ class SshSession:
             words = self._read_line().decode(errors="replace").split(maxsplit=2)
         self._is_open = True
         self.machine, self._folder = words[1], words[2].rstrip("\n")
-        """The answer of `uname -m` on the board."""
+        """``machine`` is the output of `uname -m` on the board, and ``_folder`` the path of the temporary folder."""
 
     def start(self, package: Path, threads: int, files: Sequence[Path]) -> int:
-        """Copy the files, start the first one on the package, and return the number of its threads."""
+        """Copy the package and the files to the board, and start the program, which is the first of ``files``.
+
+        Returns the number of threads that the program uses.
+        """
         program, *others = files
         self._upload({PROGRAM: program, _PACKAGE: package, **{path.name: path for path in others}})
         self._write(f"{threads}\n".encode())
         return int(self._answer(lambda: None)["threads"])
 
     def ask(self, command: Mapping[str, object], beat: Callable[[], None], payload: bytes = b"") -> dict[str, Any]:
-        """Return the answer to a command, which ``payload`` follows. Each sign of life calls ``beat``."""
+        """Send a command and the bytes ``payload`` after it, and return the answer.
+
+        ``beat`` is called for each sign of life of the program.
+        """
         self._write(json.dumps(command).encode() + b"\n" + payload)
         return self._answer(beat)
 
     def receive(self, size: int) -> bytes:
-        """Return the bytes that follow an answer."""
+        """Return the ``size`` bytes that follow an answer."""
         if self._process.stdout is None:
             raise TypeError("ssh has no stdout")
         content = self._process.stdout.read(size)
@@ -89,7 +98,7 @@ class SshSession:
         return dict(answer)
 
     def _upload(self, files: Mapping[str, Path]) -> None:
-        """Copy the files to the folder, over a separate connection."""
+        """Copy the files to the board's folder under the names that are the keys, over a separate connection."""
         command = _command(self._host, f"cd {shlex.quote(self._folder)} && LC_ALL=C tar -xf -")
         with TemporaryFile() as errors:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
@@ -126,7 +135,10 @@ class SshSession:
 
 @contextmanager
 def open_session(host: str) -> Iterator[SshSession]:
-    """Connect, and leave nothing on the board when the context ends. Call it before this process has threads."""
+    """Connect to the board and yield the session. When the context ends, nothing is left on the board.
+
+    This must be called before the process has threads. Raises TvmbuildError if the connection fails.
+    """
     with TemporaryFile() as errors:
         process = subprocess.Popen(
             _command(host, _SERVE),
@@ -145,7 +157,7 @@ def open_session(host: str) -> Iterator[SshSession]:
 
 
 def _command(host: str, script: str) -> list[str]:
-    """Return the command that runs a script of sh on the board, whatever the user's shell is there."""
+    """Return the local command that runs a script by sh on the board, whatever the user's login shell is there."""
     program = shutil.which("ssh")
     if program is None:
         raise TvmbuildError("there is no ssh on this machine", "install OpenSSH's client")

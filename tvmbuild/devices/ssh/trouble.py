@@ -1,4 +1,4 @@
-"""Messages about trouble with a board behind ssh, each with its remedy. Pure functions."""
+"""Messages about problems with a board behind ssh, each with its remedy. All functions are pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tvmbuild.errors import TvmbuildError
 MACHINES = ("x86_64", "aarch64")
 """The machines for which TVM has wheels, and therefore a runtime for boards."""
 KINDS = ("llvm", "vulkan")
-"""The kinds of targets whose code runs there. Vulkan's runtime travels with the package."""
+"""The kinds of targets whose code runs on boards without Python. The Vulkan runtime is copied with the package."""
 _CONNECTION = (
     (
         "Could not resolve hostname",
@@ -37,7 +37,7 @@ _CONNECTION = (
         "put your key there: `ssh-copy-id {host}`; a key with a passphrase has to be in ssh-agent",
     ),
 )
-"""ssh's words, their meaning, the remedy. The first match counts."""
+"""Texts in the messages of ssh, with the meaning and the remedy of each. The first match counts."""
 _PROGRAM = (
     ("No space left on device", "make room there: the folder is in /tmp, or where its TMPDIR says"),
     ("error while loading shared libraries: libstdc++", "install libstdc++ there (Debian's libstdc++6)"),
@@ -56,7 +56,7 @@ _CODES = {
 
 
 def explain_connection(host: str, said: str) -> TvmbuildError:
-    """Return the error for a connection that failed. ``said`` holds ssh's words."""
+    """Return the error for a connection that failed. ``said`` is the stderr of ssh."""
     for words, meaning, remedy in _CONNECTION:
         if words in said:
             return TvmbuildError(f"no connection to the board {host}: {meaning}", remedy.format(host=host))
@@ -64,7 +64,10 @@ def explain_connection(host: str, said: str) -> TvmbuildError:
 
 
 def explain_program(host: str, code: int, said: str, what: str) -> TvmbuildError:
-    """Return the error for a program that ended on the board with that exit code and these words."""
+    """Return the error for a program that ended on the board with exit code ``code``.
+
+    ``said`` is the program's stderr, and ``what`` names the program in the message.
+    """
     known = next(((words, hint) for words, hint in _PROGRAM if words in said), None)
     if known is None:
         how, remedy = _CODES.get(code, (f"failed with exit code {code}: {_last_line(said)}", None))
@@ -75,21 +78,21 @@ def explain_program(host: str, code: int, said: str, what: str) -> TvmbuildError
 
 
 def explain_code(kind: str) -> str | None:
-    """Return why code of a target's kind does not run on these boards, with the remedy, or None if it does."""
+    """Return why code of a target's ``kind`` does not run on boards without Python, with the remedy, or None."""
     if kind in KINDS:
         return None
     return f"a board without Python runs the code of CPUs and Vulkan devices, not of {kind}; use `device: {{rpc: …}}`"
 
 
 def explain_no_runtime(machine: str) -> str | None:
-    """Return why boards of that machine are unsupported, with the remedy, or None if they are supported."""
+    """Return why boards with this machine are not supported, with the remedy, or None if they are."""
     if machine in MACHINES:
         return None
     return f"there is no TVM runtime for {machine}, only for {' and '.join(MACHINES)}; say `device: none` to build only"
 
 
 def explain_machine(host: str, there: str, wanted: str) -> TvmbuildError:
-    """Return the error for a board of another machine than the package's."""
+    """Return the error for a board whose machine ``there`` differs from ``wanted``, for which the package was built."""
     return TvmbuildError(
         f"the board {host} is {there}, and the package's code is for {wanted}",
         "correct `mtriple:` of the target in targets.yaml, or its `device:`",

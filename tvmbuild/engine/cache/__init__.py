@@ -1,1 +1,1 @@
-"""The step cache: outputs kept under a key of all their dependencies."""
+"""The step cache, which keeps outputs under a digest of all their dependencies."""

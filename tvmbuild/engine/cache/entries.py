@@ -1,8 +1,8 @@
 """A folder of steps' outputs, shared by clones and machines: one file per entry, checked on reading, bounded in size.
 
-An entry is named by its key and by the digest of its first line, the manifest; the outputs' bytes follow it. Every byte
-is therefore checked against the name, a reader sees a whole entry or none, and no lock is needed, not even on shared
-folders. Whoever can write to the folder decides which files are restored: packages are code.
+The name of an entry holds its key and the digest of its first line, the manifest. The bytes of the outputs follow the
+manifest. Every byte is therefore checked against the name, a reader sees a whole entry or none, and no lock is needed,
+not even on shared folders. Whoever can write to the folder decides which files are restored: packages are code.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from tvmbuild.base.files import canonical_json, publish
 
 FORMAT = 1
 FOLDER = "steps"
-"""The subfolder of entries, so that nothing else in the cache's folder is taken for one."""
+"""The subfolder of entries, so that no other file in the cache's folder is taken for an entry."""
 NAME = re.compile(r"([0-9a-f]{64})-([0-9a-f]{16})\.step")
 LEFTOVER = re.compile(r"\.[0-9a-f]{64}-[0-9a-f]{16}\.step\..+\.tmp")
 OLD_S = 24 * 3600.0
-"""The age in seconds at which a temporary file has lost its writer."""
+"""The age in seconds at which a temporary file is assumed to have lost its writer."""
 BLOCK = 1 << 20
 MAX_MANIFEST = 1 << 20
 
 
-class DamagedEntry(Exception):  # noqa: N818 - what it is, not what went wrong
-    """An entry whose bytes do not match its name."""
+class DamagedEntry(Exception):  # noqa: N818 - the name says what the entry is
+    """The error that an entry's bytes do not match its name."""
 
 
 class EntryTooLarge(Exception):  # noqa: N818 - as above
-    """An entry that alone exceeds the cache's limit."""
+    """The error that one entry alone exceeds the cache's limit."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """One output as the manifest describes it."""
+    """One output as the manifest describes it: its role, its size in bytes and its SHA-256."""
 
     role: str
     size: int
@@ -50,31 +50,31 @@ class Content:
 
 @dataclass(frozen=True)
 class Usage:
-    """The contents of the folder."""
+    """The number of entries in the folder, and their size."""
 
     entries: int
     size: int
-    """The size in bytes."""
+    """The size of all entries, in bytes."""
 
 
 @dataclass(frozen=True)
 class _Found:
     used: float
-    """The time when it was last stored or restored, in seconds since the epoch."""
+    """The time when the entry was last stored or restored, in seconds since the epoch."""
     size: int
     path: Path
 
 
 def find_entries(folder: Path, key: str) -> list[Path]:
-    """Return the entries of that key, the last used first; OSError if the folder cannot be read."""
+    """Return the entries of the key, the last used first. Raises OSError if the folder cannot be read."""
     found = [entry for entry in _scan(_shelf(folder, key)) if entry.path.name.startswith(key)]
     return [entry.path for entry in sorted(found, key=lambda entry: entry.used, reverse=True)]
 
 
 def read_entry(entry: Path, paths: Mapping[str, Path]) -> None:
-    """Write the entry's outputs to ``paths`` (role → path), each checked.
+    """Write the entry's outputs to ``paths`` (role → path) and check their digests.
 
-    DamagedEntry if it does not match its name or has other roles; the written files are then worthless.
+    Raises DamagedEntry if the entry does not match its name or has other roles. The written files are then worthless.
     """
     with entry.open("rb") as stream:
         for content in _read_manifest(entry, stream, set(paths)):
@@ -85,16 +85,16 @@ def read_entry(entry: Path, paths: Mapping[str, Path]) -> None:
 
 
 def touch_entry(entry: Path) -> None:
-    """Record that the entry was used, if it can be written."""
+    """Record that the entry was used now, if it can be written."""
     with contextlib.suppress(OSError):
         os.utime(entry)
 
 
 def write_entry(folder: Path, key: str, outputs: Mapping[str, tuple[Path, str]], limit: int) -> bool:
-    """Publish the outputs (role → path, SHA-256) under the key; then remove the least recently used beyond ``limit``.
+    """Publish the outputs (role → path, SHA-256) under the key. Then evict old entries beyond ``limit`` bytes.
 
-    Return False if a file no longer has its digest. EntryTooLarge if the outputs alone exceed the limit (bytes);
-    OSError if writing fails.
+    Return False, and publish nothing, if a file no longer has its digest. Raises EntryTooLarge if the outputs alone
+    exceed the limit, and OSError if writing fails.
     """
     contents = [Content(role, path.stat().st_size, digest) for role, (path, digest) in sorted(outputs.items())]
     manifest = _make_manifest(key, contents)
@@ -114,15 +114,15 @@ def write_entry(folder: Path, key: str, outputs: Mapping[str, tuple[Path, str]],
 
 
 def measure_usage(folder: Path) -> Usage:
-    """Return the size of the cache; OSError if the folder cannot be read."""
+    """Return the number and the size of all entries. Raises OSError if the folder cannot be read."""
     found = _scan_all(folder)
     return Usage(len(found), sum(entry.size for entry in found))
 
 
 def evict(folder: Path, limit: int) -> None:
-    """Remove the least recently used entries until the rest fits ``limit`` bytes, and files of killed writers.
+    """Remove the least recently used entries until the rest fits ``limit`` bytes. Remove files of killed writers.
 
-    Several processes may do this at once: an entry that is gone already counts as removed.
+    Several processes may do this at once: an entry that is already gone counts as removed.
     """
     found = sorted(_scan_all(folder), key=lambda entry: entry.used)
     total = sum(entry.size for entry in found)
@@ -161,7 +161,7 @@ def _read_manifest(entry: Path, stream: IO[bytes], roles: set[str]) -> list[Cont
 
 
 def _copy_checked(source: IO[bytes], output: IO[bytes], content: Content) -> None:
-    """Copy exactly the content's bytes; DamagedEntry if they are fewer or different."""
+    """Copy the bytes of one output. Raises DamagedEntry if they are fewer than its size or have another digest."""
     digest, left = hashlib.sha256(), content.size
     while left > 0 and (block := source.read(min(BLOCK, left))):
         digest.update(block)
@@ -172,7 +172,7 @@ def _copy_checked(source: IO[bytes], output: IO[bytes], content: Content) -> Non
 
 
 def _shelf(folder: Path, key: str) -> Path:
-    """Return the folder of the key's entries; one folder for all keys would be slow to list."""
+    """Return the subfolder of the key's entries, because one folder for all keys would be slow to list."""
     return folder / FOLDER / key[:2]
 
 

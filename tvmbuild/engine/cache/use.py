@@ -1,4 +1,4 @@
-"""The use of the step cache by a step, before and after its run; no fault of the cache ever fails a step."""
+"""The use of the step cache by a step, before and after its run. No fault of the cache ever fails a step."""
 
 from __future__ import annotations
 
@@ -32,29 +32,35 @@ from tvmbuild.records.selection import read_tasks, resolved_target
 from tvmbuild.records.store import record_path
 
 MAX_VARIANTS = 16
-"""The most entries tried, last used first; those of a tune step differ by the records of their time."""
+"""The largest number of entries tried, the last used first. Entries of a tune step differ by the records at their time.
+"""
 
 _unreadable: set[Path] = set()
 _unwritable: set[Path] = set()
-"""The cache folders that gave an error in this process; they are not used again, so that one warning is enough."""
+"""The cache folders that could not be read, or written, in this process. They are not used again, so that one warning
+is enough.
+"""
 
 
 class _Unwanted(Exception):  # noqa: N818 - no error
-    """The error that an entry is sound, but differs from the step's output of now."""
+    """The error that an entry is sound, but differs from the output that the step would write now."""
 
 
 @dataclass
 class CacheUse:
-    """The cache's actions for one step, for the console; it travels from doit's workers in the task's ``meta``."""
+    """The cache's actions for one step, for the console.
+
+    It travels from doit's workers in the task's ``meta``.
+    """
 
     restored: bool = False
     warnings: list[str] = field(default_factory=list)
 
 
 def restore_outputs(step: AnyStep, inputs: Mapping[str, Digest], use: CacheUse) -> None:
-    """Put the step's outputs in place from the cache, if it has them: each checked, all or none, as a run publishes.
+    """Restore the step's outputs from the cache, if an entry has them: each checked, and all or none.
 
-    ``inputs`` are the digests of all files that the step reads, by role; ``use`` gets the result.
+    ``inputs`` are the digests of all files that the step reads, by role. ``use`` receives the result.
     """
     cache = step.settings.cache
     if cache is None or cache.path in _unreadable or (key := make_key(step, inputs)) is None:
@@ -74,7 +80,10 @@ def restore_outputs(step: AnyStep, inputs: Mapping[str, Digest], use: CacheUse) 
 
 
 def store_outputs(step: AnyStep, inputs: Mapping[str, Digest], outputs: Mapping[str, Digest], use: CacheUse) -> None:
-    """Put the step's outputs into the cache; ``inputs`` must still be the same as when it started."""
+    """Store the step's outputs in the cache. ``inputs`` and ``outputs`` are digests by role.
+
+    The inputs must still be the same as when the step started. ``use`` receives warnings.
+    """
     cache = step.settings.cache
     if cache is None or cache.path in (_unwritable | _unreadable) or (key := make_key(step, inputs)) is None:
         return
@@ -99,7 +108,7 @@ def _restore(step: AnyStep, entry: Path, use: CacheUse) -> bool:
         return False
     except DamagedEntry:
         use.warnings.append(f"a damaged entry of the cache is not used: {entry}")
-        with contextlib.suppress(OSError):  # a cache that cannot be written refuses every time
+        with contextlib.suppress(OSError):  # if the cache cannot be written, the entry stays and is refused every time
             entry.unlink()
         return False
     except OSError as error:
@@ -109,7 +118,7 @@ def _restore(step: AnyStep, entry: Path, use: CacheUse) -> bool:
 
 
 def _place(step: AnyStep, entry: Path) -> None:
-    """Publish the entry's outputs as the step's; on any error none is published."""
+    """Publish the entry's outputs as the step's outputs. On any error, no output is published."""
     for path in step.outputs.values():
         remove_leftovers(path)
     with ExitStack() as stack:
@@ -120,7 +129,7 @@ def _place(step: AnyStep, entry: Path) -> None:
 
 
 def _is_wanted(step: AnyStep, staged: Mapping[str, Path]) -> bool:
-    """Return whether the step would write these files now; a tune step depends on the record files too."""
+    """Return whether the step would write the ``staged`` files now. A tune step also depends on the record files."""
     if not has_options(step, TuneStep):
         return True
     options, candidate = step.options, replace(step, outputs=FrozenMap(staged))
@@ -135,7 +144,7 @@ def _is_wanted(step: AnyStep, staged: Mapping[str, Path]) -> bool:
 
 
 def _tells_of_quarantine(info: Path) -> bool:
-    """Return whether a `tune.json` names records in quarantine, which are those of the clone that wrote it."""
+    """Return whether a `tune.json` names quarantined records, which are records of the clone that wrote it."""
     return bool(_read_info(info).get("quarantined"))
 
 
@@ -145,22 +154,26 @@ def _read_info(info: Path) -> dict[str, Any]:
 
 
 def _write_log(step: AnyStep, entry: Path) -> None:
-    """Replace the log of an earlier run, in place as a run does: a kill must leave no temporary file beside it."""
+    """Replace the log of an earlier run by a line about the restoration.
+
+    The log is written in place, because a kill must leave no temporary file beside it.
+    """
     log = Layout(step.root).log(step.id)
     with contextlib.suppress(OSError):  # a log must not fail the step
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(f"restored from the cache: {entry}\n", encoding="utf-8")
 
 
-# The key of a step's cached outputs: everything that they depend on, but not the project's place.
+# The key of a step's cached outputs: everything that they depend on, but not the project's location.
 
 FORMAT = 1
 
 
 def make_key(step: AnyStep, inputs: Mapping[str, Digest]) -> str | None:
-    """Return 64 hex digits; None if the outputs hold only for a device that cannot be told from others.
+    """Return the key of the step's cached outputs: 64 hex digits.
 
-    ``inputs`` are the digests of all files that the step reads, external data included, by role.
+    Return None if the outputs are valid only for a device that cannot be distinguished from others. ``inputs`` are the
+    digests of all files that the step reads, by role, including external data.
     """
     device = _identify_device(step.options) if has_options(step, BenchmarkStep) else {}
     if device is None:

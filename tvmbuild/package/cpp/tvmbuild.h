@@ -1,8 +1,8 @@
-// Packages of tvmbuild in C++17: read, check and run them. docs/how-to/cpp.md is the manual.
+// A C++17 library that reads, checks and runs packages of tvmbuild. docs/how-to/cpp.md is the manual.
 //
-// It needs libtvm_runtime and libtvm_ffi, only through TVM's C interface, so any C++17 compiler works. Every error is a
+// It uses libtvm_runtime and libtvm_ffi only through TVM's C interface, so any C++17 compiler works. Every error is a
 // tvmbuild::Error with a message for users. One Session serves one thread at a time; sessions are independent. A
-// package for cuda or vulkan runs on this machine's first such device, which holds its weights from the beginning.
+// package for cuda or vulkan runs on this machine's first device of that kind. Its weights stay on the device.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct DLManagedTensor;  // dlpack/dlpack.h, beside TVM's headers
 
 namespace tvmbuild {
 
-// A damaged package, a machine that cannot run it, inputs that do not fit, or an error of TVM.
+// The error for a damaged package, a machine that cannot run it, inputs that do not fit, or a failure in TVM.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -26,28 +26,28 @@ class Error : public std::runtime_error {
 struct TensorInfo {
   std::string name;
   std::vector<int64_t> shape;
-  std::string dtype;  // NumPy's name
+  std::string dtype;  // NumPy's name of the type, for example float32
 
   size_t count() const;  // the number of elements
-  size_t bytes() const;
+  size_t bytes() const;  // the size in bytes
 };
 
-// An array that TVM uses in place, in the host's memory or on a device. Copies share it.
+// An array in the host's memory or on a device, which TVM uses without a copy. Copies of a Tensor share the array.
 class Tensor {
  public:
-  // Zeros in the host's memory.
+  // A new array of zeros in the host's memory.
   explicit Tensor(TensorInfo info);
-  // An array of another library, in the host's memory or on a device; contiguous, 64-byte aligned, and ready. The
-  // Tensor takes it over: it calls the deleter when the last user is gone, and at once if this throws.
+  // An array of another library, in the host's memory or on a device. It must be contiguous, 64-byte aligned and ready.
+  // The Tensor takes it over: it calls the deleter when its last user is gone, or at once if this throws.
   Tensor(const std::string &name, DLManagedTensor *given);
-  // The same memory for another library, which calls the deleter. It may outlive the tensor and the session.
+  // Share the memory with another library, which must call the deleter. The result may outlive tensor and session.
   DLManagedTensor *to_dlpack() const;
-  // A copy in the host's memory. A tensor that is already there is returned itself.
+  // Return a copy in the host's memory, or the tensor itself if it is already there.
   Tensor to_host() const;
 
   const TensorInfo &info() const { return info_; }
   bool on_host() const { return on_host_; }
-  // On a device, its runtime's name of the memory: CUDA's address, a handle of Vulkan's.
+  // The address in the host's memory. On a device it is CUDA's address, or a handle of the Vulkan runtime.
   void *data() const { return memory_.get(); }
   template <typename Number>
   Number *as() const {
@@ -61,33 +61,33 @@ class Tensor {
   Tensor() = default;
   void hold(const std::string &name, void *object);
   TensorInfo info_;
-  std::shared_ptr<void> object_;  // TVM's object; null: memory of our own
+  std::shared_ptr<void> object_;  // TVM's object, or null if the memory is our own
   std::shared_ptr<void> memory_;
   bool on_host_ = true;
 };
 
-// The conversion of a picture into the input: models.yaml's `preprocess`.
+// The rules for converting a picture into an input: `preprocess` in models.yaml.
 struct Preprocess {
-  std::string input;               // empty: the only one
+  std::string input;               // the input's name; empty if the model has only one
   std::string resize = "stretch";  // or letterbox, crop
   std::string color = "rgb";       // or bgr, gray
   std::string layout = "NCHW";     // or NHWC
   double scale = 1.0 / 255;
-  std::vector<double> mean, std;  // empty, or one a channel
+  std::vector<double> mean, std;  // one number per channel, or empty
 };
 
 // The contents of mod.json.
 struct Info {
   std::string model, target, kind, entry;
   std::vector<TensorInfo> inputs, outputs;
-  std::vector<std::string> labels;  // empty: none
+  std::vector<std::string> labels;  // the names of the classes; empty if there are none
   std::optional<Preprocess> preprocess;
-  bool lifted = false;  // the weights are in mod.params
-  int cores = 1;        // the number that it was tuned for
-  int tasks = 0, covered = 0;
+  bool lifted = false;         // whether the weights are in mod.params
+  int cores = 1;               // the number of cores that the package was tuned for
+  int tasks = 0, covered = 0;  // the number of Tasks, and of Tasks with a record
 };
 
-// Rows of pixels, 1 or 3 bytes (red, green, blue) each.
+// A picture as rows of pixels. A pixel has 1 byte (grey) or 3 bytes (red, green, blue).
 struct Picture {
   int width = 0, height = 0, channels = 3;
   std::vector<uint8_t> pixels;
@@ -96,20 +96,21 @@ struct Picture {
 struct RankedClass {
   size_t index = 0;
   double probability = 0;
-  std::string label;  // empty: none
+  std::string label;  // the class's name; empty if the package has no labels
 };
 
-// A model whose code is part of the program, with its weights: examples/static_library makes one.
+// A model whose code and weights are linked into the program, as in examples/static_library.
 struct LinkedModel {
   std::string prefix;    // the prefix of its functions' names
-  std::string mod_json;  // the text
+  std::string mod_json;  // the text of mod.json
 };
 
 class Session {
  public:
-  // `threads` 0: TVM_NUM_THREADS, else the number of cores that the package was tuned for, at most the available cores.
+  // Load a package. If `threads` is 0, it is TVM_NUM_THREADS, or else the number of cores that the package was tuned
+  // for, but at most the available cores.
   explicit Session(const std::string &package, int threads = 0);
-  // Reads, writes and loads nothing. Runs on the TVM runtime's thread pool.
+  // Use a linked model. This reads and loads no files. The model runs on the thread pool of TVM's runtime.
   explicit Session(const LinkedModel &model);
   ~Session();
   Session(Session &&) noexcept;
@@ -118,21 +119,21 @@ class Session {
   const Info &info() const;
   int threads() const;
 
-  // Give the inputs, in the order of info().inputs. They are used in place, so their contents may change later. A GPU's
-  // package copies inputs in the host's memory to its device in each call(); it does not copy inputs on the device.
+  // Set the inputs, in the order of info().inputs. They are not copied, so their contents may change between calls. A
+  // package for a GPU copies inputs in the host's memory to its device in each call(), but not inputs on the device.
   void bind(const std::vector<Tensor> &inputs);
-  // Run on the bound inputs; the device has finished when it returns.
+  // Run on the bound inputs, and return when the device has finished.
   void call();
   // Copy the outputs of the last call() to the host's memory, in the order of info().outputs.
   std::vector<Tensor> outputs() const;
-  // Copy them into tensors that outputs() returned, without allocating.
+  // Copy the outputs of the last call() into tensors that outputs() returned earlier. This allocates nothing.
   void copy_outputs(const std::vector<Tensor> &to) const;
-  // The outputs of the last call() where they are, for example as another session's inputs. Later calls do not change
-  // them.
+  // Return the outputs of the last call() without copying them, for example as inputs of another session. Later calls
+  // do not change them.
   std::vector<Tensor> outputs_in_place() const;
-  // A copy on the package's device. A tensor that is already there, or on a CPU, is returned itself.
+  // Return a copy on the package's device, or the tensor itself if the device is a CPU or the tensor is on a device.
   Tensor to_device(const Tensor &tensor) const;
-  // bind(), call() and outputs().
+  // Call bind(), call() and outputs().
   std::vector<Tensor> run(const std::vector<Tensor> &inputs);
 
  private:
@@ -140,15 +141,17 @@ class Session {
   std::unique_ptr<Impl> impl_;
 };
 
-// Read and check mod.json and the digests, and load nothing.
+// Read mod.json, and check it and the digests of the package's files. The code is not loaded.
 Info read_info(const std::string &package);
 
-// The input for a picture, bit by bit as tvmbuild's Python computes it. `rules` null: the package's.
+// Convert a picture into an input, with the same bits as tvmbuild's Python code. If `rules` is null, the package's
+// rules are used.
 Tensor preprocess(const Info &info, const Picture &picture, const Preprocess *rules = nullptr);
-// The index of that input in info.inputs.
+// Return the index in info.inputs of the input that the rules are for.
 size_t picture_input(const Info &info, const Preprocess &rules);
 
-// The likeliest classes of a float32 output with one score a class; scores outside [0, 1] go through softmax.
+// Return the `count` most likely classes of a float32 output with one score per class. If a score lies outside [0, 1],
+// the probabilities are the softmax of the scores.
 std::vector<RankedClass> rank_classes(const Tensor &scores, const std::vector<std::string> &labels, size_t count);
 
 }  // namespace tvmbuild

@@ -1,1 +1,1 @@
-"""The runtime of packages, which needs TVM's runtime library and no compiler."""
+"""The runtime of packages, which needs TVM's runtime library and not its compiler."""

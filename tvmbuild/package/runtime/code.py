@@ -1,4 +1,4 @@
-"""A package's code, mod.so: checking and loading, with its thread pool."""
+"""Checking and loading of a package's code, mod.so, and of its thread pool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tvmbuild.package.runtime.thread_pool import use_own_pool
 
 
 def load_code(content: bytes, threads: int) -> tuple[Any, bool]:
-    """Return the loaded library, and whether its own pool of ``threads`` runs it. Raises TvmbuildError on failure."""
+    """Load the library in ``content``. Returns it, and whether its own pool of ``threads`` threads runs its loops.
+
+    Raises TvmbuildError if the library is damaged or cannot be loaded.
+    """
     with TemporaryDirectory(prefix="tvmbuild-session-") as folder:
         check_loadable(Path(folder).parent)
         library = Path(folder, "mod.so")

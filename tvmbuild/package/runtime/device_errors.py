@@ -1,4 +1,4 @@
-"""Errors of a device's runtime while a package runs, as the error that users see."""
+"""Conversion of errors of a device's runtime into errors with hints for users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import TracebackType
 from tvmbuild.errors import TvmbuildError
 
 _VULKAN = "Vulkan: "
-"""The prefix of our runtime's messages."""
+"""The prefix of the messages of tvmbuild's Vulkan runtime."""
 _HINTS = {
     " was lost ": "the system's log (`dmesg`) says why; update the driver if it happens again",
     "out of memory": "end what else uses the device's memory, or take a smaller batch or `precision: fp16`",
@@ -17,23 +17,23 @@ _HINTS = {
     r"lacks|allows|shared memory|has \d+ bytes|reaches": "build for a target that states what this device has: "
     "`from_device: 0` and `tvmbuild target lock`",
 }
-"""The hints, by a part of the message. The first match counts."""
+"""Regular expression for a part of the message → hint. The first match counts."""
 
 
 class ExplainedErrors:
-    """A context that turns the errors of our Vulkan runtime into TvmbuildError."""
+    """A context manager that converts errors of tvmbuild's Vulkan runtime into TvmbuildErrors with hints."""
 
     def __enter__(self) -> None:
-        """Keep no state: one object serves any number of threads."""
+        """Do nothing. The object has no state, so it can serve any number of threads."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
-        """Raise TvmbuildError for the runtime's own errors."""
+        """Raise TvmbuildError if the block raised an error of the Vulkan runtime."""
         if isinstance(error, RuntimeError) and str(error).startswith(_VULKAN):
             raise explain(error) from error
 
 
 def explain(error: Exception) -> TvmbuildError:
-    """Return the runtime's message with a hint."""
+    """Return a TvmbuildError with the first line of the error's message, and with a hint if one is known."""
     message = str(error).splitlines()[0]
     return TvmbuildError(message, next((hint for part, hint in _HINTS.items() if re.search(part, message)), None))
 

@@ -1,4 +1,4 @@
-"""A check that bytes are a whole shared library. The loader trusts the header, and a file that is too short crashes."""
+"""A check that a shared library is complete. The system's loader trusts the header, and crashes if the file is cut."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SHARED = 3
 _MAGIC = b"\x7fELF\x02\x01"
-"""64 bits, little-endian, as all packages are built."""
+"""The beginning of a 64-bit little-endian ELF file, like those in all packages."""
 
 
 def find_damage(library: bytes) -> str | None:
-    """Return why the bytes are no whole 64-bit shared library. None: the headers show no fault."""
+    """Return why the bytes are not a complete 64-bit shared library, or None if the headers show no fault."""
     if len(library) < _HEADER.size or not library.startswith(_MAGIC):
         return "it is no 64-bit ELF file"
     fields = _HEADER.unpack_from(library)

@@ -1,4 +1,4 @@
-"""Checks that this machine's CPU and TVM runtime can run a package, before it could crash."""
+"""Checks that this machine's CPU, GPU and TVM runtime can run a package, before the package could crash."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from tvmbuild.package.runtime.library import call, has_function, load_library, l
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
 _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
-"""TVM's numbers of the attributes."""
+"""The numbers of device attributes in TVM's function `runtime.GetDeviceAttr`."""
 
 
 def check_cpu(target: PackageTarget) -> None:
-    """Refuse a package whose code this CPU cannot run, as far as its target tells.
+    """Raise TvmbuildError if the package's target shows that this CPU cannot run its code.
 
-    Levels of x86-64 and single features are checked. Only the compiler knows the features of any other ``mcpu``.
+    The check covers the architecture, the levels of x86-64 (`x86-64-v3`) and features in ``mattr``. It cannot cover the
+    features of another ``mcpu``, which only the compiler knows.
     """
     attributes = target.cpu
     triple = str(attributes.get("mtriple", ""))
@@ -47,7 +48,7 @@ def check_cpu(target: PackageTarget) -> None:
 
 
 def required_features(attributes: Attributes) -> frozenset[str]:
-    """Return the x86 features that the attributes name, in /proc/cpuinfo's spelling."""
+    """Return the x86 features that a target's ``mcpu`` and ``mattr`` require, in the spelling of /proc/cpuinfo."""
     needed = set(X86_LEVELS.get(str(attributes.get("mcpu", "")), frozenset()))
     mattr = attributes.get("mattr", ())
     for entry in mattr if isinstance(mattr, tuple) else str(mattr).split(","):
@@ -60,7 +61,10 @@ def required_features(attributes: Attributes) -> frozenset[str]:
 
 
 def find_device(kind: str) -> Any:
-    """Return this machine's first device of a target kind. Raises TvmbuildError without a device or its runtime."""
+    """Load the runtime for a target's kind and return this machine's first device of that kind.
+
+    Raises TvmbuildError if the runtime or the device is missing, or if they do not work.
+    """
     if kind == "llvm":
         return tvm_ffi.device("cpu", 0)
     if kind == "vulkan":
@@ -77,7 +81,7 @@ def find_device(kind: str) -> Any:
 
 
 def check_card(target: PackageTarget, device: Any) -> None:
-    """Refuse a CUDA package whose kernels are machine code for other cards than this one."""
+    """Raise TvmbuildError if the kernels of a CUDA package are machine code that this card cannot run."""
     arch = str(target.attributes.get("arch", ""))
     version, name = (
         str(call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, attribute))
@@ -94,7 +98,8 @@ def check_card(target: PackageTarget, device: Any) -> None:
 def runs_on_card(arch: str, version: str) -> bool:
     """Return whether machine code for ``arch`` (`sm_86`) runs on a card of the compute capability ``version`` (`8.9`).
 
-    It runs on cards of the same major number and no lower minor number; `sm_90a` runs only on its own.
+    It runs on cards with the same major number and an equal or higher minor number. Code for `sm_90a` runs only on
+    cards of exactly 9.0. If either text has another form, the result is True.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
     """
     wanted = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
@@ -106,9 +111,9 @@ def runs_on_card(arch: str, version: str) -> bool:
 
 
 def load_backend(kind: str) -> None:
-    """Make sure that the runtime can load and run code of a GPU ``kind``.
+    """Load the backend of a GPU ``kind`` into TVM's runtime, which loads no backend by itself.
 
-    The runtime loads no backend by itself, so its library is loaded here.
+    Raises TvmbuildError if the backend is missing.
     """
     reason = try_backend(kind)
     if not has_function(f"device_api.{kind}"):
@@ -119,7 +124,10 @@ def load_backend(kind: str) -> None:
 
 
 def try_backend(kind: str) -> str:
-    """Load the library or plugin that brings the backend, if any. Returns why TVM's own library does not load."""
+    """Load the library or plugin that has the backend of a GPU ``kind``, if one exists.
+
+    Returns an empty text, or the reason why TVM's own library for the backend could not be loaded.
+    """
     load_runtime()
     if has_function(f"device_api.{kind}"):
         return ""
@@ -135,14 +143,14 @@ def try_backend(kind: str) -> str:
 
 
 def _vulkan_plugin() -> Any:
-    """Return the module. It is imported only here, because packages for CPUs do not need its imports."""
+    """Return the module `vulkan.plugin`, which is imported here because packages for CPUs do not need it."""
     from tvmbuild.package.runtime.vulkan import plugin  # noqa: PLC0415 - see the docstring
 
     return plugin
 
 
 def _load_plugins() -> None:
-    """Load the backends that are distributions of their own, as `import tvm` would."""
+    """Load the backends that other Python distributions bring (entry points `tvm.backends`), as `import tvm` does."""
     for plugin in importlib.metadata.entry_points(group="tvm.backends"):
         try:
             plugin.load()()
@@ -151,7 +159,7 @@ def _load_plugins() -> None:
 
 
 def _check_vulkan() -> None:
-    """Refuse with the missing half, in the doctor's words. TVM's runtime crashes without a driver."""
+    """Raise TvmbuildError if the Vulkan driver or the Vulkan runtime is missing. Without a driver TVM would crash."""
     missing = ask_driver().missing
     try_backend("vulkan")
     has_runtime = has_function("device_api.vulkan") or (missing == "loader" and has_vulkan_runtime())

@@ -1,4 +1,4 @@
-"""Times of a package's functions by the host's clock, from the calls of the virtual machine."""
+"""Times of a package's functions by the host's clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ def _all(_name: str) -> bool:
 
 
 class HostClock:
-    """The host's times, with a wait for the device before and after each call whose function is ``noted``."""
+    """A recorder of a package's calls by the host's clock.
+
+    It records the calls of functions for which ``noted`` returns True, and calls ``wait``, which waits for the device,
+    before and after each of them.
+    """
 
     def __init__(self, wait: Callable[[], None], noted: Callable[[str], bool] = _all) -> None:
         self._events: list[Event] = []
@@ -22,13 +26,13 @@ class HostClock:
         self._open: list[list[int]] = []  # [start, nanoseconds of calls inside] of each call that has not ended
 
     def run(self, run_once: Callable[[], object]) -> list[Event]:
-        """Return the events of one run, in the order in which they ended."""
+        """Run the model once by ``run_once`` and return the run's events, in the order in which the calls ended."""
         self._events = []
         run_once()
         return self._events
 
     def note(self, _function: object, name: str, before: bool, _result: object, *_arguments: object) -> None:
-        """Note that a call begins or has ended."""
+        """Record that a call begins (``before``) or has ended. TVM's virtual machine calls this."""
         if self._in_graph and name != GRAPH_CALL:
             return  # nothing can wait inside a capture
         self._in_graph = before and name == GRAPH_CALL

@@ -1,4 +1,4 @@
-"""TVM's runtime library, without its Python package and without its compiler."""
+"""Access to TVM's runtime library without importing TVM's Python package or loading its compiler."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from tvmbuild.package.tvm_files import find_library_folders
 
 
 def load_library(name: str) -> None:
-    """Load TVM's library `lib<name>.so`, unless it is loaded. Raises OSError or RuntimeError if it is missing."""
+    """Load TVM's library `lib<name>.so`, unless it is already loaded. Raises OSError or RuntimeError if that fails."""
     load_lib_ctypes("tvm", name, "RTLD_GLOBAL", extra_lib_paths=find_library_folders())
 
 
 def load_runtime() -> None:
-    """Make TVM's runtime functions known to `tvm_ffi`. A process that has imported tvm has them already."""
+    """Load TVM's runtime library, unless this process has it already, for example because it imported tvm.
+
+    Raises TvmbuildError if the library cannot be loaded.
+    """
     if has_function("runtime.NumThreads"):
         return
     try:
@@ -31,17 +34,20 @@ def load_runtime() -> None:
 
 
 def has_function(name: str) -> bool:
-    """Return whether a loaded library of TVM has the function."""
+    """Return whether TVM's registry has a global function called ``name``."""
     return tvm_ffi.get_global_func(name, allow_missing=True) is not None
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """Call a function of TVM's runtime."""
+    """Call the global function ``name`` in TVM's registry and return its result."""
     return tvm_ffi.get_global_func(name)(*arguments)
 
 
 def num_threads() -> int:
-    """Return the size of the runtime's own thread pool, which TVM_NUM_THREADS sets before the first use."""
+    """Return the number of threads in the pool of TVM's runtime.
+
+    The environment variable TVM_NUM_THREADS determines it at the first use of the pool.
+    """
     load_runtime()
     # The first use starts TVM's threads and binds this one to the first cores, whichever it was given.
     cores = os.sched_getaffinity(0)

@@ -1,9 +1,9 @@
 """Timing of every operator of a package while the whole model runs.
 
-TVM 0.27 has no profiler for Relax: its virtual machine calls a hook before and after each of its calls instead. Timing
-in the hook, and not each operator alone in a loop, leaves the caches as the model finds them. A device with its own
-clock reports the times itself (vulkan/timestamps.py, cuda/card_clock.py): the host would see only launches, or a wait
-after each, and nothing inside a CUDA graph.
+TVM 0.27 has no profiler for Relax, but its virtual machine calls a hook before and after each of its calls. The hook
+takes the times. Because operators are not timed alone in a loop, the caches are in the state of a real run. A device
+with its own clock reports the times itself (vulkan/timestamps.py, cuda/card_clock.py): the host's clock would show only
+launches, or kernels with a wait after each, and nothing inside a CUDA graph.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def profile_operators(
     repeat: int,
     beat: Callable[[], None] = lambda: None,
 ) -> Profile:
-    """Run the model ``repeat`` times after a warm-up and return one row a function, the longest first.
+    """Run the model ``repeat`` times after a warm-up, and return the time of each function, the longest first.
 
-    ``beat`` is called between runs.
+    ``beat`` is called after each run.
     """
     clock, recorder, remarks = _choose_recorder(session)
     call = session.bind_instrumented(inputs, recorder.note)
@@ -44,21 +44,21 @@ def profile_operators(
 
 
 class _Recorder(Protocol):
-    """A hook for the virtual machine, which keeps the events of a run. A call inside a call is not counted twice."""
+    """A recorder of the virtual machine's calls. An event's time does not include the calls inside the call."""
 
     def run(self, run_once: Callable[[], object]) -> list[Event]:
-        """Return the events of one run, in order."""
+        """Run the model once by ``run_once`` and return the events of the run."""
 
     def note(self, function: object, name: str, before: bool, result: object, *arguments: object) -> None:
-        """Note that a call begins or has ended."""
+        """Record that a call begins (``before``) or has ended. TVM's virtual machine calls this."""
 
 
 @runtime_checkable
 class _GraphRecorder(Protocol):
-    """A recorder that sees the inside of a CUDA graph."""
+    """A recorder that can time the nodes of a CUDA graph."""
 
     def finish(self, runs: int) -> GraphTime | None:
-        """Stop, and return the time of the graph in the last ``runs``."""
+        """Stop recording, and return the time of the CUDA graphs in the last ``runs`` runs, or None without a graph."""
 
 
 class _Chosen(NamedTuple):

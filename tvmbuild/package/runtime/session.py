@@ -1,9 +1,9 @@
-"""A loaded package that runs on arrays."""
+"""The session, a loaded package that maps arrays of inputs to arrays of outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -30,17 +30,20 @@ _POOLED_ALLOCATOR = 2
 
 @dataclass(frozen=True)
 class _Machine:
-    """The function of a virtual machine, which serves one call at a time, and its inputs' memory on the device."""
+    """An instance of TVM's virtual machine, which serves one call at a time."""
 
     main: Callable[..., Any]
+    """The function that runs the model."""
     kept: dict[str, Any] = field(default_factory=dict)
+    """Name of an input → its memory on the device, for reuse by the next call."""
 
 
 class Session:
-    """A loaded package. ``run`` maps inputs to outputs by their ONNX names. Any number of threads may call it at once.
+    """A loaded package. ``run`` maps inputs to outputs by their ONNX names. Any number of threads may use it at once.
 
-    ``threads`` is the number of threads of one call. The default is TVM_NUM_THREADS, else the target's num-cores, at
-    most the available cores. Raises TvmbuildError if the archive is damaged, or if this machine cannot run it.
+    ``threads`` is the number of threads that one call uses. By default it is TVM_NUM_THREADS if this is set, else the
+    target's num-cores, but at most the number of available cores. Raises TvmbuildError if the package is damaged, or
+    if this machine cannot run it.
     """
 
     def __init__(self, path: Path | str, threads: int | None = None) -> None:
@@ -53,6 +56,7 @@ class Session:
             check_card(self.info.target, self._device)
         self._lock = Lock()
         self._idle: list[_Machine] = []
+        self._sizes = [math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in self.info.inputs]
         self.threads = choose_threads(self.info, threads)
         self._library, has_pool = load_code(package.library, self.threads)
         if not has_pool:
@@ -75,28 +79,31 @@ class Session:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """Name, shape and dtype of each input of ``run``."""
+        """The name, shape and dtype of each input of ``run``."""
         return self.info.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """Name, shape and dtype of each output of ``run``."""
+        """The name, shape and dtype of each output of ``run``."""
         return self.info.outputs
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Compute the outputs, as new arrays. Raises TvmbuildError if an input is missing, unknown, or does not fit.
+        """Run the model on ``inputs`` (name → array) and return the outputs as new arrays, by name.
 
-        Inputs are NumPy arrays, or objects that DLPack can share. An input is used without a copy if it is contiguous
-        and aligned, like those of ``empty``.
+        Inputs are NumPy arrays, or objects that DLPack can share. An input on the package's device is used without a
+        copy if it is contiguous and aligned to 64 bytes, as the arrays from ``empty`` are. Raises TvmbuildError if an
+        input is missing, unknown, or of another shape or dtype.
         """
         with EXPLAINED_ERRORS:
             outputs = self._compute(inputs)
             return dict(zip(outputs, to_arrays(list(outputs.values())), strict=True))
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
-        """Compute as ``run`` does and leave the outputs on the device: for sessions there, or by DLPack for other code.
+        """Run the model as ``run`` does, and return the outputs as tensors that stay on the package's device.
 
-        The tensors are ready, and may only be read. They stay as they are when the session runs again or is closed.
+        Other sessions on this device accept the tensors as inputs, and other libraries can share them by DLPack. They
+        are ready when this returns, and must not be written to. They remain valid and unchanged when the session runs
+        again or is closed.
         """
         with EXPLAINED_ERRORS:
             outputs = self._compute(inputs)
@@ -104,17 +111,23 @@ class Session:
         return outputs
 
     def to_device(self, array: Any) -> tvm_ffi.Tensor:
-        """Return an array on the package's device, for inputs that are used again: itself or a copy, as in ``run``."""
+        """Return an array as a tensor on the package's device, for an input that is used several times.
+
+        The tensor shares the array's memory if ``run`` would use the array without a copy; else it is a copy.
+        """
         with EXPLAINED_ERRORS:
             return place("tensor", read_array("tensor", array), self._device, {})
 
     def to_host(self, tensor: tvm_ffi.Tensor) -> np.ndarray:
-        """Return a copy of a tensor of ``run_on_device`` or ``to_device`` as an array."""
+        """Return a copy of a tensor from ``run_on_device`` or ``to_device`` as a NumPy array."""
         with EXPLAINED_ERRORS:
             return to_array(tensor)
 
     def empty(self, name: str) -> np.ndarray:
-        """Return an uninitialised array for an input, which ``run`` uses without a copy."""
+        """Return an uninitialised array with the shape and dtype of an input, which a CPU package uses without a copy.
+
+        Raises TvmbuildError if the package has no input called ``name``.
+        """
         for info in self.inputs:
             if info.name == name:
                 return empty_array(info.shape, info.dtype)
@@ -122,22 +135,28 @@ class Session:
         raise TvmbuildError(f"{self.info.model} has no input {name}; its inputs are {known}")
 
     def preprocess(self, picture: Picture, name: str | None = None) -> np.ndarray:
-        """Return a picture as the tensor of an input, by the package's rules, as in the model's training."""
+        """Convert a picture into the array for an input, by the package's preprocessing rules.
+
+        ``picture`` is an image of Pillow, a uint8 array or a file's path. ``name`` may be None, or the input's name.
+        Raises TvmbuildError if the package has no rules for this input, or if the picture cannot be read.
+        """
         return preprocess_picture(self.info, picture, name)
 
     def benchmark(
         self, inputs: Mapping[str, Any] | None = None, *, repeat: int | None = None, number: int = 1
     ) -> Latency:
-        """Time calls after a warm-up of half a second, on generated inputs by default, without copies of the outputs.
+        """Return the time of calls, after a warm-up of half a second. The outputs are not copied.
 
-        It does not keep other programs away: `tvmbuild run --print-time` waits for the device's lock.
+        It takes ``repeat`` samples of ``number`` calls each. By default, the inputs are generated, and the number of
+        samples is as many as fit into 10 s, from 5 to 50. Other programs may disturb the times: unlike
+        `tvmbuild run --print-time`, this method does not take the device's lock.
         """
         function = self.bind(make_inputs(self.inputs, "random") if inputs is None else inputs)
         call_ms = warm_up(function, WARM_UP_S)
         return summarize(time_calls(function, number, repeat or count_samples(call_ms * number)), number)
 
     def close(self) -> None:
-        """Release the library, its threads and the weights, as soon as no call runs any more."""
+        """Release the library, its threads and the weights as soon as all running calls have ended."""
         with self._lock:
             self._library = None
             self._idle, self._params = [], []
@@ -149,9 +168,10 @@ class Session:
         self.close()
 
     def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
-        """Return a function that runs on these inputs and waits for the outputs, without copies, for timing.
+        """Return a function that runs the model on these inputs and waits for the outputs. It is meant for timing.
 
-        It has its own virtual machine, which serves one call at a time.
+        The function copies neither inputs nor outputs. It has its own virtual machine, which serves one call at a time.
+        Raises TvmbuildError if the inputs do not fit.
         """
         with EXPLAINED_ERRORS:
             machine = self._make_machine()
@@ -170,9 +190,9 @@ class Session:
         return run_and_wait
 
     def bind_instrumented(self, inputs: Mapping[str, Any], instrument: Callable[..., None]) -> Callable[[], object]:
-        """Return the function of ``bind`` on a virtual machine that reports its calls to ``instrument``.
+        """Return a function like that of ``bind``, whose virtual machine reports its calls to ``instrument``.
 
-        Before and after each call it calls ``instrument(function, name, before, result, *arguments)``.
+        Before and after each call, the machine calls ``instrument(function, name, before, result, *arguments)``.
         """
         machine = self._make_machine()
         machine["set_instrument"](instrument)
@@ -182,28 +202,28 @@ class Session:
         return instrumented
 
     def wait(self) -> None:
-        """Return when the device has done all its work; at once on a CPU."""
+        """Wait until the device has done all its work. On a CPU, there is nothing to wait for."""
         if self.info.target.on_gpu:
             with EXPLAINED_ERRORS:
                 call("runtime.Device_StreamSync", self._device, 0)
 
     def _compute(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
         arrays = self._check(inputs)
-        with self._machine() as machine:
-            arguments = self._arguments(arrays, machine.kept)
-            result = machine.main(*arguments)
-            values = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
-            # Within the machine's loan: its next user writes into the inputs' memory.
-            values = keep_apart(values, arguments[: len(self.inputs)])
+        machine = self._borrow_machine()
+        arguments = self._arguments(arrays, machine.kept)
+        result = machine.main(*arguments)
+        values = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
+        # Before the machine is given back: its next user writes into the inputs' memory.
+        values = keep_apart(values, arguments[: len(self._sizes)], self._sizes)
+        self._give_back(machine)  # not after an error: a machine that raised is not used again
         return {info.name: value for info, value in zip(self.outputs, values, strict=True)}
 
-    @contextmanager
-    def _machine(self) -> Iterator[_Machine]:
-        """Lend a machine to one user at a time. A machine that raised is not used again."""
+    def _borrow_machine(self) -> _Machine:
         with self._lock:
             machine = self._idle.pop() if self._idle else None
-        machine = machine or _Machine(self._make_machine()[self.info.entry])
-        yield machine
+        return machine or _Machine(self._make_machine()[self.info.entry])
+
+    def _give_back(self, machine: _Machine) -> None:
         with self._lock:
             if self._library is not None:
                 self._idle.append(machine)

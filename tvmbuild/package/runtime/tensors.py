@@ -1,4 +1,4 @@
-"""Arrays of other libraries as TVM's tensors, in place where their memory allows it, and back as NumPy's."""
+"""Conversion of arrays to TVM's tensors, without a copy if the memory allows it, and back to NumPy's arrays."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.library import call, has_function
 
 ALIGNMENT = 64
-"""The alignment of a tensor's memory in bytes: compiled code reads whole vectors."""
+"""The alignment that a tensor's memory needs, in bytes, because compiled code reads whole vectors."""
 _CPU, _VULKAN = 1, 7
-"""DLPack's numbers of the device types."""
+"""DLPack's numbers of device types."""
 
 
 def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
-    """Return an array that TVM can use in place."""
+    """Return an uninitialised array that is aligned, so that TVM can use it without a copy."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
@@ -28,8 +28,11 @@ def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
 
 
 def read_array(name: str, value: Any) -> Any:
-    """Return an input as an object with `shape` and `dtype`: a tensor that shares its memory, else a NumPy array."""
-    if isinstance(value, np.ndarray | tvm_ffi.Tensor):
+    """Return an input's value as a TVM tensor that shares its memory by DLPack, or else as a NumPy array.
+
+    Raises TvmbuildError if the value has DLPack's interface but cannot be shared. ``name`` is the input's name.
+    """
+    if isinstance(value, (np.ndarray, tvm_ffi.Tensor)):
         return value
     if hasattr(value, "__dlpack__"):
         try:
@@ -40,42 +43,62 @@ def read_array(name: str, value: Any) -> Any:
 
 
 def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
-    """Return the tensor on the device: in place if it is there, contiguous and aligned, else a copy.
+    """Return the value of an input as a contiguous, aligned tensor on the device, without a copy if it is one already.
 
-    ``kept`` has the memory of earlier copies to other devices, by name: allocating it takes longer than copying.
+    Copies go into the memory in ``kept`` (input → tensor) from an earlier call, because allocating takes longer than
+    copying. Raises TvmbuildError for a value on a GPU that is on another device, not contiguous, or not aligned.
     """
     if isinstance(value, tvm_ffi.Tensor):
         if value.device.dlpack_device_type() != _CPU:
             return _keep(name, value, device)
         value = np.from_dlpack(value)
+    shared = _share(value)
     if device.dlpack_device_type() != _CPU:
-        kept[name] = to_device(tvm_ffi.from_dlpack(_aligned(value)), device, kept.get(name))
+        kept[name] = to_device(shared or _copy_aligned(value), device, kept.get(name))
         return kept[name]
-    return tvm_ffi.from_dlpack(_aligned(value), require_alignment=ALIGNMENT, require_contiguous=True)
+    if shared is not None:
+        return shared
+    if name not in kept:
+        kept[name] = _copy_aligned(value)
+    else:
+        np.copyto(np.from_dlpack(kept[name]), value)
+    return kept[name]
 
 
 def to_device(tensor: Any, device: Any, into: Any = None) -> Any:
-    """Return a CPU tensor on the device: itself, or a copy, in the tensor ``into`` if there is one."""
+    """Return a CPU tensor itself if the device is a CPU, or else its copy on the device.
+
+    If ``into`` is given, the copy is written into this tensor.
+    """
     return tensor if device.dlpack_device_type() == _CPU else _copy(tensor, device, into)
 
 
-def keep_apart(tensors: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Return the tensors, with a copy of each that shares an input's memory: a model may return its input."""
-    taken = [(each.data_ptr(), each.data_ptr() + each.numel() * each.dtype.itemsize) for each in inputs]
+def keep_apart(tensors: Sequence[Any], inputs: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
+    """Return the tensors (outputs), but replace each one that shares memory with an input by a copy.
+
+    ``sizes`` are the inputs' sizes in bytes. A model may return its input as an output.
+    """
+    taken = [(each.data_ptr(), each.data_ptr() + size) for each, size in zip(inputs, sizes, strict=True)]
     return [
         _copy(tensor) if any(start <= tensor.data_ptr() < end for start, end in taken) else tensor for tensor in tensors
     ]
 
 
 def to_array(tensor: Any) -> np.ndarray:
-    """Return a copy of the tensor, on whatever device it is."""
+    """Return a copy of the tensor, which may be on any device, as a NumPy array."""
+    if tensor.device.dlpack_device_type() == _CPU:
+        copy: np.ndarray = np.from_dlpack(tensor).copy()
+        return copy
     array = np.empty(tuple(tensor.shape), str(tensor.dtype))
     call("runtime.TVMTensorCopyToBytes", tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
     return array
 
 
 def to_arrays(tensors: Sequence[Any]) -> list[np.ndarray]:
-    """Return copies of tensors of one device. Our Vulkan runtime waits once for all of them."""
+    """Return copies of tensors, which are all on the same device, as NumPy arrays.
+
+    On a Vulkan device, tvmbuild's runtime waits only once for all copies.
+    """
     together = "tvmbuild_vulkan.copy_to_host"
     if len(tensors) < 2 or tensors[0].device.dlpack_device_type() != _VULKAN or not has_function(together):
         return [to_array(each) for each in tensors]
@@ -93,13 +116,22 @@ def _copy(tensor: Any, device: Any = None, into: Any = None) -> Any:
     return into
 
 
-def _aligned(value: np.ndarray) -> np.ndarray:
-    # A read-only array is copied, because NumPy before 2.1 does not export it.
-    if value.flags.c_contiguous and value.flags.writeable and value.ctypes.data % ALIGNMENT == 0:
-        return value
+def _share(value: np.ndarray) -> Any:
+    """Return the array as a tensor with the same memory, or None if it is not contiguous, writable and aligned.
+
+    A read-only array is not shared, because NumPy before 2.1 does not export it.
+    """
+    flags = value.flags
+    if not (flags.c_contiguous and flags.writeable):
+        return None
+    tensor = tvm_ffi.from_dlpack(value)
+    return None if tensor.data_ptr() % ALIGNMENT else tensor
+
+
+def _copy_aligned(value: np.ndarray) -> Any:
     copy = empty_array(value.shape, str(value.dtype))
     copy[...] = value
-    return copy
+    return tvm_ffi.from_dlpack(copy)
 
 
 def _keep(name: str, tensor: Any, device: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The number of threads of a call, and the pool that a package brings (pool.c) in place of the TVM runtime's."""
+"""The number of threads of a call, and the thread pool in a package (pool.c) that replaces the TVM runtime's pool."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from tvmbuild.package.runtime.library import num_threads
 SOURCE = Path(__file__).with_name("pool.c")
 _VARIABLE = "TVM_NUM_THREADS"
 _SLOT = "__TVMBackendParallelLaunch"
-"""The pointer by which TVM's code finds the function for a parallel loop. The runtime sets it on loading a library."""
+"""The pointer in a library through which its code calls the function that runs a parallel loop.
+
+TVM's runtime sets the pointer when it loads the library.
+"""
 
 
 def choose_threads(info: PackageInfo, threads: int | None) -> int:
-    """Return the number of threads of a call: the requested one, which must fit the cores, else the default.
+    """Return the number of threads of one call: ``threads``, or TVM_NUM_THREADS, or the package's default.
 
-    Cores are those that this process may use: two threads on one core take twice the time of one thread.
+    Raises TvmbuildError if more threads are requested than this process may use cores: two threads on one core take
+    twice the time of one thread.
     """
     cores = available_cores()
     by_variable = threads is None and _VARIABLE in os.environ
@@ -38,11 +42,11 @@ def choose_threads(info: PackageInfo, threads: int | None) -> int:
 
 
 def use_own_pool(library: Path, threads: int) -> bool:
-    """Run the parallel loops of a library that the runtime has loaded on the library's own pool of ``threads``.
+    """Let a library, which TVM's runtime has loaded, run its parallel loops on its own pool of ``threads`` threads.
 
     Returns False, and the loops run on TVM's pool, in three cases: the library has no pool (it was built without one,
-    or has no parallel loop), its threads cannot be started, or the environment variable is TVMBUILD_THREAD_POOL=tvm.
-    ``library`` is the path that was loaded, and the file must still be there.
+    or has no parallel loop), its threads cannot be started, or the environment has TVMBUILD_THREAD_POOL=tvm.
+    ``library`` is the path from which the library was loaded. The file must still exist.
     """
     if os.environ.get("TVMBUILD_THREAD_POOL") == "tvm":
         return False

@@ -1,4 +1,4 @@
-"""The stage that checks a cell's numbers and measures its latency."""
+"""The planning of the stage that checks a cell's outputs and measures its latency."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tvmbuild.planning.subject import Subject
 
 
 class Benchmark(StageOfCells):
-    """The benchmark stage: it uses the target's device and builds nothing except a baseline."""
+    """The planner of the benchmark stage, which uses the target's device and builds nothing except a baseline."""
 
     about = "check numbers and measure latency of every package"
 
     def make_options(self, subject: Subject, _capabilities: Capabilities) -> BenchmarkStep:
-        """Return the timing and the tolerances of the packages' numbers."""
+        """Return the options of timing, and the tolerances of the package's outputs."""
         target = subject.require_target()
         return BenchmarkStep(
             target=target.name,
@@ -36,11 +36,11 @@ class Benchmark(StageOfCells):
         )
 
     def list_more_inputs(self, subject: Subject, root: Path, _options: BenchmarkStep) -> dict[str, Path]:
-        """Return the files of real inputs."""
+        """Return role → file for the real inputs that judge the accuracy."""
         return list_judging_files(subject, root)
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return TVM and the baselines' libraries."""
+        """Return name → version of TVM and of the baselines' libraries."""
         asked = set(subject.require_target().benchmark.baselines)
         if subject.model.accuracy:
             asked.add("onnxruntime")
@@ -53,12 +53,12 @@ class Benchmark(StageOfCells):
         return tools
 
     def list_environment(self, subject: Subject) -> dict[str, str]:
-        """Return the number of threads for timing packages."""
+        """Return the variable for the number of threads with which packages are timed."""
         target = subject.require_target()
         return list_thread_variables(target, _count_threads(target))
 
     def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
-        """Require the device, and as many cores of this machine as there are threads."""
+        """Return why the device is unavailable or this machine has too few cores, or None if the stage can run."""
         reason = explain_device(target.kind, target.cpu, target.device, capabilities)
         threads = target.benchmark.threads or 0
         if reason is None and target.device.kind == "local" and threads > capabilities.cores > 0:
@@ -67,7 +67,7 @@ class Benchmark(StageOfCells):
         return reason
 
     def describe(self, step: Step[BenchmarkStep]) -> str:
-        """Name the cell."""
+        """Return the purpose of the step, which names the cell."""
         return f"check and time {step.subject}"
 
 

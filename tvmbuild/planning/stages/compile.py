@@ -1,4 +1,4 @@
-"""The stage that builds a cell's package."""
+"""The planning of the stage that builds a cell's package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmbuild.targets.table import target_kind
 
 
 class Compile(StageOfCells):
-    """The compile stage: it uses the whole tool chain and no device."""
+    """The planner of the compile stage, which uses the whole tool chain and no device."""
 
     about = "build the package of every model for every target"
 
@@ -35,11 +35,11 @@ class Compile(StageOfCells):
         )
 
     def list_more_inputs(self, _subject: Subject, _root: Path, _options: CompileStep) -> dict[str, Path]:
-        """Return an empty mapping."""
+        """Return an empty dict, because the stage reads no further files."""
         return {}
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return the code generator, the linker and the compilers of kernels."""
+        """Return name → version of the code generator, the linker and the compilers of kernels."""
         target = subject.require_target()
         return {
             **list_code_generator(capabilities),
@@ -48,12 +48,12 @@ class Compile(StageOfCells):
         }
 
     def list_environment(self, subject: Subject) -> dict[str, str]:
-        """Return the target's threads."""
+        """Return the variable for the target's number of threads."""
         target = subject.require_target()
         return list_thread_variables(target, target.num_cores)
 
     def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
-        """Require the whole tool chain."""
+        """Return the reason why a part of the tool chain is missing, or None if it is complete."""
         kind = target_kind(target.kind)
         return (
             kind.explain_codegen(capabilities)
@@ -62,7 +62,7 @@ class Compile(StageOfCells):
         )
 
     def describe(self, step: Step[CompileStep]) -> str:
-        """Name the model, the target and its hardware."""
+        """Return the purpose of the step, which names the model, the target and its hardware."""
         hardware = target_kind(step.options.kind).describe(step.options.attributes)
         return f"build the package of {step.model} for {step.options.target} ({hardware})"
 

@@ -1,4 +1,4 @@
-"""The interface of every stage's planning. `planning/stages/table.py` lists the stages. Pure."""
+"""The interface of a stage's planner. `planning/stages/table.py` lists the planners. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Options = TypeVar("Options", bound=StepOptions)
 
 
 class StagePlanner(Protocol[Options]):
-    """Plan a stage: its options, inputs and tools. A subject or target is one of the stage's scope."""
+    """The planner of a stage: its options, inputs and tools. A subject or target always fits the stage's scope."""
 
     # ------------------------------------------------------------------- the step
 
@@ -22,21 +22,21 @@ class StagePlanner(Protocol[Options]):
         """Return the stage's options: everything that can change its outputs."""
 
     def list_more_inputs(self, subject: Subject, root: Path, options: Options, /) -> dict[str, Path]:
-        """Return role → path of the files that the stage reads besides its row's inputs."""
+        """Return role → path of the files that the stage reads besides the inputs in its row of the stage table."""
 
     def list_tools(self, subject: Subject, capabilities: Capabilities, /) -> dict[str, str]:
-        """Return name → version of tools that can change its outputs (or `absent`); they are in the fingerprint."""
+        """Return name → version (or `absent`) of the tools that can change the outputs. They are in the fingerprint."""
 
     def list_environment(self, subject: Subject, /) -> dict[str, str]:
-        """Return variables of the stage's process; they are in the fingerprint."""
+        """Return the environment variables of the stage's process. They are in the fingerprint."""
 
     # ------------------------------------------------------------------- where it runs
 
     def explain(self, target: TargetSpec, capabilities: Capabilities, /) -> str | None:
-        """Return why it cannot run for the resolved target here, with the remedy; None if it can."""
+        """Return why the stage cannot run here for the resolved target, with the remedy, or None if it can."""
 
     def explain_model(self, model: ModelSpec, capabilities: Capabilities, /) -> str | None:
-        """Return the same for a stage of models."""
+        """Return why the stage cannot run here for the model, with the remedy, or None if it can."""
 
     # ------------------------------------------------------------------- texts
 
@@ -49,16 +49,16 @@ class StagePlanner(Protocol[Options]):
 
 
 class StageOfModels:
-    """The common answers of all stages of models."""
+    """The common part of planners for stages of models."""
 
     def explain(self, _target: TargetSpec, _capabilities: Capabilities) -> str | None:
-        """Raise ValueError: the stage has no target."""
+        """Raise ValueError, because the stage has no target."""
         raise ValueError(f"{type(self).__name__.lower()} is no stage of a cell")
 
 
 class StageOfCells:
-    """The common answers of all stages of cells."""
+    """The common part of planners for stages of cells."""
 
     def explain_model(self, _model: ModelSpec, _capabilities: Capabilities) -> str | None:
-        """Raise ValueError: the stage needs a cell, not a model alone."""
+        """Raise ValueError, because the stage needs a cell, not a model alone."""
         raise ValueError(f"{type(self).__name__.lower()} is no stage of a model")

@@ -1,4 +1,4 @@
-"""The stage that quantises a model for the targets of the precision int8."""
+"""The planning of the stage that quantises a model for the targets of the precision int8."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tvmbuild.planning.stages.tools import list_versions
 from tvmbuild.planning.subject import Subject
 
 NNCF = "nncf"
-"""The name of the method, and of its distribution."""
+"""The name of the quantisation method, and of its Python distribution."""
 
 
 class Quantize(StageOfModels):
-    """The quantize stage, for models that a target of the precision int8 includes."""
+    """The planner of the quantize stage, for models that a target of the precision int8 includes."""
 
     about = "quantise the models of the targets of the precision int8"
 
@@ -28,27 +28,27 @@ class Quantize(StageOfModels):
         return QuantizeStep(model.name, quantize, preprocess)
 
     def list_more_inputs(self, _subject: Subject, root: Path, options: QuantizeStep) -> dict[str, Path]:
-        """Return the files of samples, each with its own role, `calibration 0` first."""
+        """Return role → file for the calibration samples. The roles are `calibration 0`, `calibration 1` and so on."""
         paths = options.quantize.calibration.paths
         return {f"{CALIBRATION}{index}": root / path for index, path in enumerate(paths)}
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return the libraries that quantise and run the model."""
+        """Return name → version of the libraries that quantise and run the model."""
         names = {"onnx", "onnxruntime", _require(subject.model).method}
         return list_versions(capabilities, *sorted(names))
 
     def list_environment(self, _subject: Subject) -> dict[str, str]:
-        """Return an empty mapping, because no kernel runs."""
+        """Return an empty dict, because no kernel runs."""
         return {}
 
     def explain_model(self, model: ModelSpec, capabilities: Capabilities) -> str | None:
-        """Require the library of the method."""
+        """Return how to install NNCF if the method needs it and it is missing, otherwise None."""
         if _require(model).method != NNCF or capabilities.version(NNCF) is not None:
             return None
         return "NNCF is not installed; `pip install 'tvmbuild[quantize]'`, or say `method: onnxruntime`"
 
     def describe(self, step: Step[QuantizeStep]) -> str:
-        """Name the model and the method."""
+        """Return the purpose of the step, which names the model and the method."""
         return f"quantise {step.model} by {step.options.quantize.method}"
 
 

@@ -1,4 +1,4 @@
-"""The real inputs among the files of the steps that judge a cell's accuracy."""
+"""The files of real inputs, which the steps that judge a cell's accuracy read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tvmbuild.planning.subject import Subject
 
 
 def list_judging_files(subject: Subject, root: Path) -> dict[str, Path]:
-    """Return the files, each with its own role, `sample 0` first; empty if the model names no samples.
+    """Return role → file for the real inputs, or an empty dict if the model names no samples.
 
-    The float model is added as `original` if the cell is built from one that is quantised here.
+    The roles are `sample 0`, `sample 1` and so on. The float model is added as `original` if the cell is built from a
+    model that is quantised here.
     """
     accuracy = subject.model.accuracy
     if accuracy is None:

@@ -23,7 +23,7 @@ PLANNERS: dict[str, StagePlanner[Any]] = {
 
 
 def stage_planner(stage: str) -> StagePlanner[Any]:
-    """Return the planner of the stage; ValueError if there is none of that name."""
+    """Return the planner of the stage. Raises ValueError if there is no stage of that name."""
     if stage not in PLANNERS:
         raise ValueError(f"there is no stage {stage}")
     return PLANNERS[stage]

@@ -1,4 +1,4 @@
-"""The stage that searches a cell's schedules."""
+"""The planning of the stage that searches a cell's schedules."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from tvmbuild.targets.table import target_kind
 
 
 class Tune(StageOfCells):
-    """The tune stage: it times candidates if the target's device can be asked; otherwise it elects from the records."""
+    """The planner of the tune stage.
+
+    The stage times candidates if the target's device is available. Otherwise it only elects from the records.
+    """
 
     about = "search schedules for every model on every target"
 
     def make_options(self, subject: Subject, capabilities: Capabilities) -> TuneStep:
-        """Return the options that change records."""
+        """Return the options that can change records."""
         target = subject.require_target()
         on_cpu_here = isinstance(target.device, LocalDevice) and not target_kind(target.kind).on_gpu
         return TuneStep(
@@ -41,26 +44,29 @@ class Tune(StageOfCells):
         )
 
     def list_more_inputs(self, _subject: Subject, _root: Path, _options: TuneStep) -> dict[str, Path]:
-        """Return an empty mapping."""
+        """Return an empty dict, because the stage reads no further declared files."""
         return {}
 
     def list_tools(self, _subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return the tools that build candidates."""
+        """Return name → version of the tools that build candidates."""
         return list_code_generator(capabilities)
 
     def list_environment(self, subject: Subject) -> dict[str, str]:
-        """Return the number of threads of candidates."""
+        """Return the variables for the threads of candidates and of the cost model."""
         target = subject.require_target()
         threads = list_thread_variables(target, target.num_cores)
         # The cost model's threads must not spin on the cores that time candidates.
         return {"OMP_WAIT_POLICY": "passive", **threads} if threads else {}
 
     def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
-        """Require the code generator alone: without a device nothing is searched."""
+        """Return why no code can be generated, or None if it can. A device is not required.
+
+        Without a device nothing is searched.
+        """
         return target_kind(target.kind).explain_codegen(capabilities)
 
     def describe(self, step: Step[TuneStep]) -> str:
-        """Name the model, the target, and the place where candidates are timed."""
+        """Return the purpose of the step, which names the model, the target and the place of timing."""
         device = step.options.device
         timing = device_kind(device).describe_timing(device)
         return f"search schedules of {step.model} for {step.options.target}{timing}"

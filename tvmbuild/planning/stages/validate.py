@@ -1,4 +1,4 @@
-"""The stage that compares a cell's numbers, computed on this machine."""
+"""The planning of the stage that checks a cell's outputs, which are computed on this machine."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tvmbuild.targets.table import target_kind
 
 
 class Validate(StageOfCells):
-    """The validate stage, for packages that cannot run on their target from here; it needs no device of the target."""
+    """The planner of the validate stage, for packages that cannot run on their target's device from here."""
 
     about = "compare the numbers of packages whose device is not here, computed on this machine"
 
     def make_options(self, subject: Subject, capabilities: Capabilities) -> ValidateStep:
-        """Return the options that change numbers, and their tolerances."""
+        """Return the options that can change the outputs, and their tolerances."""
         target, model = subject.require_target(), subject.model
         pictures = model.accuracy is not None and model.accuracy.kind == "images"
         return ValidateStep(
@@ -39,34 +39,37 @@ class Validate(StageOfCells):
         )
 
     def list_more_inputs(self, subject: Subject, root: Path, options: ValidateStep) -> dict[str, Path]:
-        """Return the files of real inputs; and the package, if a device of this machine runs it."""
+        """Return role → file for the real inputs, and for the package if a device of this machine runs it."""
         samples = list_judging_files(subject, root)
         if options.stand_in is None:
             return samples
         return {"package": Layout(root).package(subject.model.name, subject.require_target().name), **samples}
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return the tools that compute the numbers."""
+        """Return name → version of the tools that compute the outputs."""
         originals = list_versions(capabilities, "onnxruntime") if subject.model.accuracy else {}
         return {**list_code_generator(capabilities), **originals}
 
     def list_environment(self, subject: Subject) -> dict[str, str]:
-        """Return the target's threads."""
+        """Return the variable for the target's number of threads."""
         target = subject.require_target()
         return list_thread_variables(target, target.num_cores)
 
     def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
-        """Require the code generator alone."""
+        """Return why no code can be generated, or None if it can."""
         return target_kind(target.kind).explain_codegen(capabilities)
 
     def describe(self, step: Step[ValidateStep]) -> str:
-        """Name the cell."""
+        """Return the purpose of the step, which names the cell."""
         where = "on this CPU" if step.options.stand_in is None else "here"
         return f"compute {step.subject} {where} and compare its numbers"
 
 
 def _find_stand_in(target: TargetSpec, capabilities: Capabilities) -> str | None:
-    """Return this machine's device that can run the target's packages with their host code, whatever its threads."""
+    """Return this machine's device that can run the target's packages with their host code, or None.
+
+    The number of threads does not matter.
+    """
     host = FrozenMap((name, value) for name, value in target.cpu.items() if name != "num-cores")
     if target_kind("llvm").explain_here(host, capabilities) is not None:
         return None

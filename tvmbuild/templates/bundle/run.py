@@ -27,7 +27,7 @@ FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") e
 
 
 def main() -> int:
-    """Return the exit status of the last step."""
+    """Tune and time the cells, save the results, and return the exit status of the last run of tvmbuild."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("steps", metavar="STEP", nargs="*", default=["tune:*"], help="default: tune:*")
     parser.add_argument("--minutes", type=float, default=60.0, help="of tuning; the benchmark comes after it")
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def unpack() -> None:
-    """Unpack the Python packages, once."""
+    """Unpack the Python packages beside this file, unless an earlier run did."""
     done = SITE / ".unpacked"
     if done.exists():
         return
@@ -59,7 +59,10 @@ def unpack() -> None:
 
 
 def tvmbuild(arguments: list[str], seconds: float | None) -> int:
-    """Run tvmbuild in the project. After ``seconds`` it is interrupted as by Ctrl-C, which loses nothing."""
+    """Run tvmbuild in the project and return its exit status.
+
+    After ``seconds``, if not None, it is interrupted as by Ctrl-C, which loses nothing.
+    """
     environment = {**os.environ, "PYTHONPATH": str(SITE), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "tvmbuild", *arguments]
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # `nohup … &` in a script ignores it, for children too
@@ -80,14 +83,14 @@ def tvmbuild(arguments: list[str], seconds: float | None) -> int:
 
 
 def save_often() -> None:
-    """Write the results again every half a minute: the machine may be taken away."""
+    """Write the results every 30 seconds, forever, because the machine may be lost at any time."""
     while True:
         time.sleep(30)
         save()
 
 
 def save() -> None:
-    """Write the results. A reader never sees half of them."""
+    """Write the results to RESULTS. A reader never sees half of them."""
     made = HERE / f".results.{threading.get_ident()}.tmp"
     with tarfile.open(made, "w:gz", compresslevel=6) as archive:
         for pattern in KEPT:

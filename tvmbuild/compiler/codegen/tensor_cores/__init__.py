@@ -1,1 +1,1 @@
-"""Tensor intrinsics for NVIDIA's tensor cores, by the operands' type: products of tiles, summed up in float32."""
+"""Tensor intrinsics for NVIDIA's tensor cores, by the type of the operands: products of tiles with sums in float32."""

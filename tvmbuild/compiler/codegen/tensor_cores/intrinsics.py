@@ -1,4 +1,4 @@
-"""Tensor intrinsics as a schedule needs them: their names, the tiles' depth, and the tiles' scopes."""
+"""The names of tensor intrinsics that a schedule needs, with the depth and the memory scopes of their tiles."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 SIDE = 16
-"""The number of rows and of columns of an output tile."""
+"""The number of rows, and of columns, of an output tile."""
 Scopes = tuple[str, str, str]
-"""The scopes of tiles of the left operand, of the right operand, and of sums."""
+"""The memory scopes of three kinds of tiles: the left operand, the right operand, and the sums."""
 Steps = dict[str, tuple[Any, Any]]
-"""The steps by the names below: the loops that TVM looks for, and the code that replaces them."""
+"""The loops that TVM looks for and the code that replaces them, by the field of `Intrinsics` that names the step."""
 
 
 @dataclass(frozen=True)
 class Intrinsics:
-    """The intrinsics for one type of operands."""
+    """The names of the tensor intrinsics for one type of operands, and the properties of their tiles."""
 
     load_left: str
     load_right: str
     multiply: str
     multiply_turned: str
-    """The same product with the right operand written first, as convolutions have it."""
+    """The intrinsic of the same product for a function that writes the right operand first, as convolutions do."""
     fill: str
     store: str
     depth: int
-    """The depth of an operand's tile."""
+    """The number of columns of the left operand's tile, and of rows of the right operand's tile."""
     scopes: Scopes

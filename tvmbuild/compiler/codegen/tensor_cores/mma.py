@@ -1,7 +1,7 @@
-"""Products of tiles of bfloat16, and of float32 as TF32, by PTX's `mma.sync`, which TVM's `wmma` does not know.
+"""Products of tiles of bfloat16, and of float32 as TF32, by PTX's `mma.sync`; TVM's `wmma` lacks these types.
 
-A tile occupies some registers in each of a warp's 32 threads. TVM takes it for a buffer of each thread's own; the
-registers are the first numbers of that buffer. The PTX ISA shows which thread holds which numbers, in "Matrix Fragments
+A tile occupies some registers in each of a warp's 32 threads. TVM treats it as a local buffer of each thread; the
+registers are the first elements of that buffer. The PTX ISA shows which thread has which elements, in "Matrix Fragments
 for mma.m16n8k8" and "mma.m16n8k16": https://docs.nvidia.com/cuda/parallel-thread-execution/
 """
 
@@ -18,7 +18,7 @@ from tvmbuild.compiler.codegen.tensor_cores.tiles import Tiles
 _SCOPES: Scopes = ("local", "local", "local")
 _TF32, _BFLOAT16 = 8, 16
 _LANE = "const int row = threadIdx.x >> 2, column = threadIdx.x & 3;"
-"""The place where a thread's part of a tile begins; the first dimension of a block of threads is a warp."""
+"""The code for the row and column at which a thread's part of a tile begins; a block's first dimension is one warp."""
 
 _FILL = """
 __forceinline__ __device__ void tvmbuild_fill(float* sums) {
@@ -84,7 +84,7 @@ __forceinline__ __device__ void tvmbuild_multiply_{name}(float* sums, const void
 
 
 def make_tf32() -> Tiles:
-    """Return the tiles of float32, rounded to 10 bits as they are loaded."""
+    """Return the tiles of float32, whose elements are rounded to TF32 (10 bits of mantissa) when they are loaded."""
     multiply = _MULTIPLY.format(name="float32", shape="m16n8k8", type="tf32")
     return _make("float32", _TF32, (_LEFT_TF32, _RIGHT_TF32), multiply)
 

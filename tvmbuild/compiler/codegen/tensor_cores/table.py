@@ -1,4 +1,4 @@
-"""The tensor-core intrinsics for each type of operands, and the depth of their tiles."""
+"""The table of tensor-core intrinsics for each type of operands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmbuild.compiler.codegen.tensor_cores.intrinsics import Intrinsics
 
 _MAKERS = {"float16": wmma.make, "bfloat16": mma.make_bfloat16, "float32": mma.make_tf32}
 TYPES = tuple(_MAKERS)
-"""The types of operands; tensor cores take the first 10 bits of a float32 (TF32)."""
+"""The types of operands; of a float32, tensor cores use the first 10 bits of the mantissa (TF32)."""
 
 
 @cache

@@ -1,10 +1,10 @@
-"""The steps of a product on tensor cores in the form that TVM wants: loops to look for, and a call that replaces them.
+"""The steps of a product on tensor cores, each as TVM needs it: loops to look for, and a call that replaces them.
 
-The calls depend on the programming interface of the card (wmma.py, mma.py); the tiles are the same.
+The calls depend on the programming interface (wmma.py, mma.py); the loops are the same.
 """
 
 # mypy: disable-error-code="valid-type, untyped-decorator"
-# TVM reads these annotations, not Python.
+# TVM parses these annotations; Python does not evaluate them.
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _COPIED = 16
 
 @dataclass(frozen=True)
 class Tiles:
-    """Tiles of 16 x ``depth`` and ``depth`` x 16, and the calls on their buffers."""
+    """The operands' tiles, 16 x ``depth`` and ``depth`` x 16, and the functions that return calls on tiles."""
 
     dtype: str
     depth: int
     scopes: Scopes
     fill: Call
-    """The arguments are (sums)."""
+    """The function for a call that zeroes the sums; its argument is (sums)."""
     load_left: Call
-    """The arguments are (source, tile), as in the next field."""
+    """The function for a call that loads an operand's tile; its arguments are (source, tile), as for ``load_right``."""
     load_right: Call
     multiply: Call
-    """The arguments are (left, right, sums)."""
+    """The function for a call that adds a product to the sums; its arguments are (left, right, sums)."""
     store: Call
-    """The arguments are (sums, target)."""
+    """The function for a call that stores the sums; its arguments are (sums, target)."""
 
     def write_steps(self) -> Steps:
-        """Return each step's loops and their replacement."""
+        """Return the loops of each step and their replacement, by the step's name."""
         straight, turned, implementation = _multiply(self)
         return {
             "load_left": _load(self, self.scopes[0], (16, self.depth), self.load_left),

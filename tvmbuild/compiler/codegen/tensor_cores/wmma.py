@@ -1,4 +1,4 @@
-"""Products of 16 x 16 x 16 tiles of float16 by CUDA's `wmma`: each tile is a fragment that TVM knows.
+"""Products of 16 x 16 x 16 tiles of float16 by CUDA's `wmma`: each tile is a fragment, which TVM supports.
 
 A fragment is spread over the registers of a warp; only its 32 threads together can read or write it.
 """
@@ -41,7 +41,7 @@ def _store(sums: Any, target: Any) -> Any:
 
 
 def _place(tile: Any) -> tuple[Any, ...]:
-    """Return a tile's buffer, its sizes and the index of its fragment in the buffer."""
+    """Return the arguments that name a tile: its buffer, its three sizes, and its fragment's index in the buffer."""
     return tile.data, SIDE, SIDE, SIDE, _which(tile)
 
 

@@ -1,7 +1,7 @@
 """Accumulators: elements of arguments that a loop reads and writes at an index that does not change within the loop.
 
-A register keeps them. In memory, beside arguments that are only read, NVIDIA's driver computed wrong maxima; and
-registers are faster.
+The generated code keeps accumulators in registers, which is faster. In memory, next to arguments that are only read,
+NVIDIA's driver computed wrong maxima.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class _Accesses:
 
     memory: Memory
     indices: list[Any] = field(default_factory=list)
-    """The different indices, each one once."""
+    """The indices of the accesses, without duplicates."""
     is_read: bool = False
     has_lanes: bool = False
 
 
 def list_accumulators(loop: Any, make: Expressions) -> list[tuple[Memory, Value]]:
-    """Return the loop's accumulators: all elements of a buffer that the loop accesses, or none of that buffer.
+    """Return the loop's accumulators, each as its buffer and its index in that buffer.
 
-    Only elements that every turn of the loop writes count: a thread that does not write an element must neither read it
-    nor write it back.
+    Either all elements that the loop accesses in a buffer are accumulators, or none of them. They must be elements that
+    every iteration of the loop writes: a thread that does not write an element must neither read it nor write it back.
     """
     if not _turns(loop) or not any(_is_argument(each, make) for each in walk_statements(loop.body)):
         return []
@@ -57,7 +57,7 @@ def list_accumulators(loop: Any, make: Expressions) -> list[tuple[Memory, Value]
 
 
 def is_barrier(node: Any) -> bool:
-    """Return whether threads wait for each other at the node."""
+    """Return whether the node is a barrier, at which threads wait for each other."""
     return isinstance(node, ir.Call) and isinstance(node.op, ir.Op) and str(node.op.name) == _SYNCHRONISE
 
 
@@ -97,7 +97,7 @@ def _is_argument(statement: Any, make: Expressions) -> bool:
 
 
 def _list_accesses(loop: Any, make: Expressions) -> list[_Accesses]:
-    """Return the loop's accesses to each argument; none if threads wait for each other in the loop."""
+    """Return the loop's accesses to each argument, or an empty list if the loop has a barrier."""
     found: dict[int, _Accesses] = {}
     for node in walk(loop.body):
         if is_barrier(node):

@@ -20,9 +20,10 @@ _PACKING = {"f32": "<f", "f64": "<d", "u32": "<I", "u64": "<Q"}
 
 
 class Assembly:
-    """One module with one kernel, `main`.
+    """A SPIR-V module with one kernel, `main`.
 
-    Scalar types are named `bool`, `u8` … `u64` and `f16` … `f64`. Integer types have no sign; their instructions have.
+    Scalar types are named `bool`, `u8` … `u64` and `f16` … `f64`. Integer types have no sign; instead, there are signed
+    and unsigned instructions. Methods return the ids of the things that they declare.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class Assembly:
         self.glsl = self.new_id()
 
     def new_id(self) -> int:
-        """Return an unused number."""
+        """Return an unused id."""
         self._last += 1
         return self._last
 
@@ -48,13 +49,13 @@ class Assembly:
         _append(self._code, op, operands)
 
     def result(self, op: Op, type_id: int, *operands: int) -> int:
-        """Append an instruction; return its result."""
+        """Append an instruction and return the id of its result."""
         result = self.new_id()
         _append(self._code, op, (type_id, result, *operands))
         return result
 
     def emit_as(self, result: int, op: Op, type_id: int, *operands: int) -> None:
-        """Append an instruction whose result already has its number."""
+        """Append an instruction with an id for its result that ``new_id`` has returned."""
         _append(self._code, op, (type_id, result, *operands))
 
     def decorate(self, what: int, decoration: Decoration, *values: int) -> None:
@@ -64,7 +65,7 @@ class Assembly:
     # ------------------------------------------------------------------- types and constants
 
     def scalar(self, name: str) -> int:
-        """Return the scalar type of that name."""
+        """Return the scalar type of this name, and require the capability that the type needs."""
         if name == "bool":
             return self._declare(Op.TYPE_BOOL)
         if name in _TYPES:
@@ -74,19 +75,19 @@ class Assembly:
         return self._declare(Op.TYPE_INT, _INTEGERS[name], 0)
 
     def vector(self, name: str, lanes: int) -> int:
-        """Return the vector type; for one lane, the scalar type."""
+        """Return the vector type of this scalar type and number of lanes; for one lane, return the scalar type."""
         return self.scalar(name) if lanes == 1 else self._declare(Op.TYPE_VECTOR, self.scalar(name), lanes)
 
     def array(self, element: int, length: int) -> int:
-        """Return the type of an array within a kernel."""
+        """Return the type of an array of constant length in a kernel's own memory."""
         return self._declare(Op.TYPE_ARRAY, element, self.constant("u32", length))
 
     def pointer(self, storage: Storage, type_id: int) -> int:
-        """Return the pointer type."""
+        """Return the type of pointers to a type in a storage class."""
         return self._declare(Op.TYPE_POINTER, storage, type_id)
 
     def constant(self, name: str, value: float) -> int:
-        """Return the constant of a scalar type; integers wrap."""
+        """Return a constant of the scalar type of this name; an integer that is too large wraps around."""
         if name == "bool":
             return self._constant((name, bool(value)), Op.CONSTANT_TRUE if value else Op.CONSTANT_FALSE, name, b"")
         if name == "f16":
@@ -117,7 +118,10 @@ class Assembly:
     # ------------------------------------------------------------------- variables
 
     def buffer(self, binding: int, element: int, stride: int) -> int:
-        """Declare a storage buffer that is one array; the caller decorates its variable."""
+        """Declare a storage buffer that is one array, and return its variable; ``stride`` is the size of an element.
+
+        Sizes are in bytes. The caller decorates the variable as read-only, restrict or aliased.
+        """
         array = self._once(("array", element, stride), Op.TYPE_RUNTIME_ARRAY, element)
         if ("stride", array) not in self._known:
             self._known["stride", array] = array
@@ -129,12 +133,15 @@ class Assembly:
         return variable
 
     def push_constants(self, names: Iterable[str]) -> int:
-        """Declare the scalar arguments of a call, eight bytes each; they are accessed by their index."""
+        """Declare the scalar arguments of a call, eight bytes each, with types of these names; return their variable.
+
+        The kernel accesses an argument by its index.
+        """
         members = tuple(self.scalar(name) for name in names)
         return self._variable(Storage.PUSH_CONSTANT, self._block(members, tuple(8 * i for i in range(len(members)))))
 
     def builtin(self, number: int) -> int:
-        """Return a built-in input variable, which has three unsigned numbers."""
+        """Return a built-in input variable, which is a vector of three unsigned integers."""
         key = ("builtin", number)
         if key not in self._known:
             variable = self._variable(Storage.INPUT, self.vector("u32", 3))
@@ -144,11 +151,11 @@ class Assembly:
         return self._known[key]
 
     def shared(self, type_id: int) -> int:
-        """Declare memory of the workgroup."""
+        """Declare a variable in the shared memory of the workgroup and return it."""
         return self._variable(Storage.WORKGROUP, type_id)
 
     def local(self, type_id: int) -> int:
-        """Declare memory of one thread."""
+        """Declare a variable in the memory of one thread and return it."""
         result = self.new_id()
         _append(self._variables, Op.VARIABLE, (self.pointer(Storage.FUNCTION, type_id), result, Storage.FUNCTION))
         return result
@@ -168,7 +175,7 @@ class Assembly:
         return block
 
     def _once(self, key: Hashable, op: Op, *operands: int) -> int:
-        """Declare a type that only decorations distinguish from equal types."""
+        """Declare a type that differs from equal types only by its decorations, once for each key."""
         if key not in self._known:
             result = self.new_id()
             _append(self._globals, op, (result, *operands))
@@ -178,7 +185,7 @@ class Assembly:
     # ------------------------------------------------------------------- the whole
 
     def finish(self, local_size: tuple[int, int, int]) -> list[int]:
-        """Return the words of the complete module."""
+        """Return the words of the complete module; ``local_size`` is the number of threads of a group in x, y and z."""
         void = self._declare(Op.TYPE_VOID)
         signature = self._declare(Op.TYPE_FUNCTION, void)
         main, label = self.new_id(), self.new_id()
@@ -216,7 +223,7 @@ def _text(text: str) -> tuple[int, ...]:
 
 
 def _to_half(value: float) -> float:
-    """Return the number as half precision holds it: infinity beyond its range."""
+    """Return the number, or infinity with its sign if the number is too large for half precision."""
     try:
         struct.pack("<e", value)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Conditions: comparisons of integers, and logic on truth values."""
+"""Conditions: comparisons of integers, and logical operations on conditions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPARISONS = {
     "GT": (Op.S_GREATER_THAN, Op.U_GREATER_THAN),
     "GE": (Op.S_GREATER_EQUAL, Op.U_GREATER_EQUAL),
 }
-"""The signed and the unsigned instruction, by TensorIR's node."""
+"""The signed and the unsigned instruction for each comparison, by the name of TensorIR's node."""
 _LOGIC = {
     "Add": Op.LOGICAL_OR,
     "Mul": Op.LOGICAL_AND,
@@ -28,7 +28,7 @@ _LOGIC = {
     "BitwiseOr": Op.LOGICAL_OR,
     "BitwiseXor": Op.LOGICAL_NOT_EQUAL,
 }
-"""The instruction on two conditions, by TensorIR's node."""
+"""The instruction that combines two conditions, by the name of TensorIR's node."""
 
 
 class Conditions:
@@ -48,20 +48,20 @@ class Conditions:
         return self._make(COMPARISONS[name][0 if signed else 1], a.id, b.id)
 
     def combine(self, name: str, a: Value, b: Value) -> Value:
-        """Combine two conditions by TensorIR's node of that name."""
+        """Combine two conditions as TensorIR's node ``name`` does; raise NotImplementedError for an unknown node."""
         if name not in _LOGIC:
             raise NotImplementedError(f"{name} of conditions")
         return self._make(_LOGIC[name], a.id, b.id)
 
     def both(self, a: Value, b: Value) -> Value:
-        """Return the condition that both hold."""
+        """Return the condition that both conditions hold."""
         for one, other in ((a, b), (b, a)):
             if one.low == one.high:
                 return other if one.low else one
         return self._make(Op.LOGICAL_AND, a.id, b.id)
 
     def negate(self, value: Value) -> Value:
-        """Return the opposite condition."""
+        """Return the negation of a condition."""
         return Value(self._emit.pure(Op.LOGICAL_NOT, "bool", value.id), "bool", 1 - value.high, 1 - value.low)
 
     def _make(self, op: Op, a: int, b: int) -> Value:
@@ -69,7 +69,7 @@ class Conditions:
 
 
 def _decide(name: str, a: Value, b: Value) -> bool | None:
-    """Return the result of a comparison if the bounds decide it, else None."""
+    """Return the result of an integer comparison if the bounds of the operands decide it, else None."""
     if name in ("GT", "GE"):
         return _decide({"GT": "LT", "GE": "LE"}[name], b, a)
     if name == "LT":

@@ -11,14 +11,14 @@ from tvmbuild.compiler.codegen.vulkan.values import BOOL, INT32, DType, Kind, Va
 
 
 class Conversions:
-    """Conversions of single values."""
+    """An emitter of conversions of single scalars."""
 
     def __init__(self, emitter: Emitter, integers: Integers) -> None:
         self._emit = emitter
         self._integers = integers
 
     def cast(self, value: Value, source: DType, to: DType) -> Value:
-        """Cast a value of ``source`` to ``to``, as C does."""
+        """Cast a value of type ``source`` to type ``to``, as C does."""
         if source == to:
             return value
         if to == BOOL:
@@ -36,7 +36,7 @@ class Conversions:
         return Value(self._emit.pure(op, to.register, value.id), to.register)
 
     def _truncate(self, value: Value, to: DType) -> Value:
-        """Round a number toward zero, in a register's width, and keep the last bits that fit into ``to``."""
+        """Round a floating-point number toward zero, in a register's width, and keep the last bits that fit ``to``."""
         wide = to if to.bits >= INT32.bits else INT32
         op = Op.CONVERT_F_TO_U if wide.kind == "uint" else Op.CONVERT_F_TO_S
         number = Value(self._emit.pure(op, to.register, value.id), to.register, *wide.bounds)
@@ -47,7 +47,10 @@ class Conversions:
         return value if value.kind == kind else Value(self._emit.pure(Op.F_CONVERT, kind, value.id), kind)
 
     def reinterpret(self, value: Value, source: DType, to: DType) -> Value:
-        """Reinterpret the bits as another type of the same width."""
+        """Reinterpret the value's bits as another type of the same width.
+
+        Raises NotImplementedError for conversions between integers and floating-point numbers of other than 32 bits.
+        """
         if source.kind == to.kind != "float" or source == to:
             return self._integers.wrap(value, to)
         if to.kind == "float" and to.bits == INT32.bits:
@@ -59,10 +62,10 @@ class Conversions:
         raise NotImplementedError(f"the bits of {source.kind}{source.bits} as {to.kind}{to.bits}")
 
     def from_memory(self, loaded: int, dtype: DType, stored: Kind) -> Value:
-        """Convert a scalar loaded from a buffer of ``dtype``, whose elements are ``stored``."""
+        """Convert a loaded scalar of a buffer of ``dtype``, whose elements are ``stored`` in memory, to a value."""
         if dtype.kind == "float":
             return self.resize(Value(loaded, stored), dtype.register)
-        if stored in ("u8", "u16"):  # no other instruction takes them
+        if stored in ("u8", "u16"):  # no other instruction takes these types
             loaded = self._emit.pure(Op.S_CONVERT if dtype.kind == "int" else Op.U_CONVERT, "u32", loaded)
         if dtype == BOOL:
             zero = self._emit.assembly.constant("u32", 0)
@@ -70,7 +73,7 @@ class Conversions:
         return Value(loaded, dtype.register, *dtype.bounds)
 
     def to_memory(self, value: Value, dtype: DType, stored: Kind) -> int:
-        """Convert a value of ``dtype`` to the elements of its buffer, which are ``stored``."""
+        """Convert a value of ``dtype`` to ``stored``, the type that the buffer's elements have in memory."""
         if dtype == BOOL:
             value = self._choose(value, INT32)
         elif dtype.kind == "float":

@@ -11,7 +11,7 @@ from tvmbuild.compiler.codegen.vulkan.values import INT32, DType, Kind, Value
 
 
 class Emitter:
-    """Value numbering: an equal instruction in the same block or an enclosing one gives the same value."""
+    """An emitter with value numbering: equal instructions in the same or an enclosing block give the same value."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
@@ -21,7 +21,7 @@ class Emitter:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Forget at the end the values that only the code inside has computed."""
+        """Open a block; when it ends, forget the values that were computed only inside the block."""
         self._scopes.append([])
         try:
             yield
@@ -30,11 +30,11 @@ class Emitter:
                 del self._known[key]
 
     def pure(self, op: Op, kind: Kind, *operands: int) -> int:
-        """Return the result of an instruction that depends on its operands alone."""
+        """Return the result of an instruction whose result depends only on its operands."""
         return self._number((op, kind, operands), op, kind, operands)
 
     def exact(self, op: Op, kind: Kind, *operands: int) -> int:
-        """Return the result of arithmetic that no driver may combine with its neighbours."""
+        """Return the result of an arithmetic instruction that drivers must not combine with others (NoContraction)."""
         key = (op, kind, operands, "exact")
         known = key in self._known
         result = self._number(key, op, kind, operands)
@@ -47,7 +47,7 @@ class Emitter:
         return self.pure(Op.EXT_INST, kind, self.assembly.glsl, instruction, *operands)
 
     def read(self, pointer: int, kind: Kind, lanes: int = 1, *, constant: bool = False) -> int:
-        """Load from a pointer; ``constant`` means that nothing ever writes the memory."""
+        """Return the value loaded from a pointer; ``constant`` means that nothing ever writes to this memory."""
         type_id = self.assembly.vector(kind, lanes)
         if not constant:
             return self.assembly.result(Op.LOAD, type_id, pointer)
@@ -57,14 +57,14 @@ class Emitter:
         return self._known[key]
 
     def point(self, type_id: int, variable: int, *indices: int) -> int:
-        """Return a pointer into a variable."""
+        """Return a pointer to the part of a variable at these indices."""
         key = ("point", type_id, variable, indices)
         if key not in self._known:
             self._keep(key, self.assembly.result(Op.ACCESS_CHAIN, type_id, variable, *indices))
         return self._known[key]
 
     def integer(self, value: int, dtype: DType = INT32) -> Value:
-        """Return an integer constant."""
+        """Return an integer constant, in 32 bits if it fits int32, else in the register type of ``dtype``."""
         kind = "u32" if INT32.bounds[0] <= value <= INT32.bounds[1] else dtype.register
         if (value, kind) not in self._constants:
             constant = self.assembly.constant(kind, value)
@@ -80,7 +80,7 @@ class Emitter:
         return Value(self.assembly.constant("bool", value), "bool", int(value), int(value))
 
     def select(self, condition: Value, yes: Value, no: Value) -> Value:
-        """Return one of two values of the same kind, by the condition."""
+        """Return ``yes`` if the condition holds, else ``no``; both values must have the same kind."""
         if yes == no:
             return yes
         low, high = min(yes.low, no.low), max(yes.high, no.high)

@@ -1,4 +1,4 @@
-"""Single-precision arithmetic, written with operators, that drivers must not change."""
+"""Single-precision arithmetic that drivers must not change, written with Python's operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
 
 
 class Exact:
-    """A number in single precision."""
+    """A number in single precision; its operators and methods emit instructions."""
 
     def __init__(self, emitter: Emitter, value: int) -> None:
         self.emitter = emitter
@@ -19,7 +19,7 @@ class Exact:
         return Exact(self.emitter, value)
 
     def constant(self, value: float) -> Exact:
-        """Return a constant."""
+        """Return a constant number."""
         return self._make(self.emitter.assembly.constant("f32", value))
 
     def _with(self, op: Op, other: Exact | float) -> Exact:
@@ -48,32 +48,32 @@ class Exact:
         return self.emitter.pure(Op.F_ORD_GREATER_THAN, "bool", self.id, self.constant(other).id)
 
     def is_nan(self) -> int:
-        """Return the condition that it is NaN, from its bits: drivers may assume that NaN never occurs."""
+        """Return the condition that this number is NaN, from its bits: drivers may assume that NaN never occurs."""
         return self.emitter.pure(Op.U_GREATER_THAN, "bool", (self.magnitude()), self.word(0x7F800000))
 
     def is_infinite(self) -> int:
-        """Return the condition that it is infinite, from its bits."""
+        """Return the condition that this number is infinite, from its bits."""
         return self.emitter.pure(Op.I_EQUAL, "bool", self.magnitude(), self.word(0x7F800000))
 
     def is_negative(self) -> int:
-        """Return the condition that its sign bit is set, which zeros can have too."""
+        """Return the condition that the sign bit of this number is set; it can be set for zero, too."""
         sign = self.integer(Op.SHIFT_RIGHT_LOGICAL, self.bits(), self.word(31))
         return self.emitter.pure(Op.I_NOT_EQUAL, "bool", sign, self.word(0))
 
     def is_zero(self) -> int:
-        """Return the condition that it is zero, from its bits."""
+        """Return the condition that this number is zero, from its bits."""
         return self.emitter.pure(Op.I_EQUAL, "bool", self.magnitude(), self.word(0))
 
     def magnitude(self) -> int:
-        """Return its bits without the sign."""
+        """Return the bits of this number without the sign, as a uint32."""
         return self.emitter.pure(Op.BITWISE_AND, "u32", self.bits(), self.word(0x7FFFFFFF))
 
     def bits(self) -> int:
-        """Return its bits."""
+        """Return the bits of this number as a uint32."""
         return self.emitter.pure(Op.BITCAST, "u32", self.id)
 
     def word(self, value: int) -> int:
-        """Return a constant integer."""
+        """Return a uint32 constant."""
         return self.emitter.assembly.constant("u32", value)
 
     def from_bits(self, bits: int) -> Exact:
@@ -81,7 +81,7 @@ class Exact:
         return self._make(self.emitter.pure(Op.BITCAST, "f32", bits))
 
     def select(self, condition: int, yes: Exact | float) -> Exact:
-        """Return ``yes`` where the condition holds, else this number."""
+        """Return ``yes`` if the condition holds, else this number."""
         other = yes if isinstance(yes, Exact) else self.constant(yes)
         return self._make(self.emitter.pure(Op.SELECT, "f32", condition, other.id, self.id))
 
@@ -91,7 +91,7 @@ class Exact:
         return self._make(self.emitter.glsl(instruction, "f32", self.id, *ids))
 
     def split(self) -> tuple[Exact, Exact]:
-        """Split the number into a sum of two numbers of few bits."""
+        """Split the number into the sum of two numbers with at most 12 significant bits each."""
         high = self.from_bits(self.integer(Op.BITWISE_AND, self.bits(), self.word(0xFFFFF000)))
         return high, self - high
 
@@ -100,7 +100,7 @@ class Exact:
         return self.apply(Glsl.F_MAX, low).apply(Glsl.F_MIN, high)
 
     def polynomial(self, coefficients: Sequence[float]) -> Exact:
-        """Evaluate a polynomial by Horner's scheme; the highest power's coefficient comes first."""
+        """Return a polynomial of this number by Horner's scheme; the highest power's coefficient comes first."""
         value = self.constant(coefficients[0])
         for coefficient in coefficients[1:]:
             value = value * self + coefficient
@@ -116,5 +116,5 @@ class Exact:
         return self.from_bits(self.integer(Op.BITWISE_OR, self.bits(), sign)).select(like.is_nan(), like)
 
     def integer(self, op: Op, a: int, b: int) -> int:
-        """Return the result of an integer instruction."""
+        """Return the result of a 32-bit integer instruction."""
         return self.emitter.pure(op, "u32", a, b)

@@ -1,6 +1,6 @@
 """Exponentials, logarithms and functions built on them, in single precision.
 
-The polynomials are those of Cephes (https://www.netlib.org/cephes/, single precision) and of `fast_math`.
+The polynomials come from Cephes (https://www.netlib.org/cephes/, single precision) and from `fast_math`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ _ERF_NUMERATOR = (
 _ERF_DENOMINATOR = (
     -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
 )  # fmt: skip
-"""Eigen's rational function of erf.
+"""The denominator of Eigen's rational function for erf; ``_ERF_NUMERATOR`` is its numerator.
 
-Where a multiplication and an addition are two instructions, it takes fewer of them than `fast_math`'s polynomial.
+A multiplication and an addition are two instructions here, so that the rational function takes fewer instructions than
+the polynomial in `fast_math`.
 """
 _LOG10_2 = (0.30102539, 4.605039e-6)
 _LOG_LN2 = (-2.12194440e-4, 0.693359375)
 _SQRT_HALF = 0.707106781186547524
 _SMALLEST_NORMAL = 1.17549435e-38
 _ALMOST_ALL = 80.0
-"""The bound above which a hyperbolic sine is half an exponential."""
+"""The bound above which sinh(x) and cosh(x) are computed as e^x / 2."""
 _LARGE = 1e9
-"""The bound above which x² + 1 is x²."""
+"""The bound above which x² + 1 is x² in single precision."""
 
 
 def exp(x: Exact) -> Exact:
@@ -74,7 +75,7 @@ def exp10(x: Exact) -> Exact:
 
 
 def _scale(value: Exact, exponent: Exact) -> Exact:
-    """Return value · 2^exponent in two factors: 2^128 is not a float, and the largest results need it."""
+    """Return value · 2^exponent with two factors for the power: large results need 2^128, which is not a float."""
     number = value.emitter.pure(Op.CONVERT_F_TO_S, "u32", exponent.id)
     half = value.integer(Op.SHIFT_RIGHT_ARITHMETIC, number, value.word(1))
     return value * _power_of_two(value, half) * _power_of_two(value, value.integer(Op.I_SUB, number, half))
@@ -150,7 +151,7 @@ def expm1(x: Exact) -> Exact:
 
 
 def power(x: Exact, y: Exact) -> Exact:
-    """Return x^y; a negative x needs a whole y."""
+    """Return x^y; the result is NaN if x is negative and finite and y is not an integer."""
     size = x.apply(Glsl.F_ABS)
     emitter = x.emitter
     value = exp2(y * log2(size)).select(emitter.pure(Op.F_ORD_EQUAL, "bool", size.id, x.constant(1.0).id), 1.0)

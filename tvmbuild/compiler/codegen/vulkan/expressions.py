@@ -1,4 +1,4 @@
-"""Translation of TensorIR's expressions to values; a vector is the tuple of its scalars."""
+"""Translation of TensorIR expressions to values of a kernel; a vector is the tuple of its scalars."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _OPERATORS = {
     "tirx.shift_left": "LShift",
     "tirx.shift_right": "RShift",
 }
-"""Calls that are operators under another name."""
+"""The operators' names for TensorIR's calls that are operators."""
 _INTEGERS = ("u32", "u64")
 _NAMES = {"abs": "fabs", "round": "nearbyint"}
-"""TensorIR's function names that C spells differently.
+"""The C names of TensorIR functions that have another name in C.
 
-TensorIR's own lowering rules rename the second, but vectors pass them by.
+TensorIR's own lowering rules also rename `round`, but not for vectors.
 """
 
 
@@ -49,9 +49,9 @@ class Expressions:
         self.variables: dict[int, Vector] = {}
         """The values of variables, by the variables' addresses."""
         self.pending: dict[int, Any] = {}
-        """The expressions of variables that no code has used yet."""
+        """The expressions of variables that are computed at their uses, by the variables' addresses."""
         self.memories: dict[int, tuple[Memory, int]] = {}
-        """A buffer's memory and the number of scalars that one index stands for, by the buffer's address."""
+        """The memory of a buffer and the number of scalars that one index stands for, by the buffer's address."""
         self._guard: Value | None = None
 
     def scalar(self, expression: Any) -> Value:
@@ -60,14 +60,17 @@ class Expressions:
         return value
 
     def vector(self, expression: Any) -> Vector:
-        """Return the values of an expression's lanes."""
+        """Return the values of an expression's lanes; raise NotImplementedError if it has no Vulkan code."""
         handler = self._HANDLERS.get(type(expression))
         if handler is None:
             raise NotImplementedError(f"the expression {type(expression).__name__}: {str(expression)[:100]}")
         return handler(self, expression)
 
     def runs(self, index: Any, lanes: int) -> list[tuple[Value, int]]:
-        """Return an index's runs of consecutive scalars: their starts and their lengths."""
+        """Return the runs of consecutive scalars at an index, as starts and lengths.
+
+        Each lane of the index stands for ``lanes`` scalars.
+        """
         step = self.emit.integer(lanes)
         if isinstance(index, tirx.Ramp):
             stride, count = self.scalar(index.stride), dtype_of(index)[1]
@@ -78,7 +81,7 @@ class Expressions:
         return [(each, lanes) for each in starts]
 
     def guarded(self, start: Value, count: int, memory: Memory) -> Value:
-        """Return an index that is in bounds even where the condition around the load does not hold."""
+        """Return an index that is in bounds even if the condition around the load does not hold."""
         kept = start.id in memory.registers
         if (
             self._guard is None
@@ -96,7 +99,10 @@ class Expressions:
 
     @contextmanager
     def where(self, *conditions: Value) -> Iterator[None]:
-        """Treat values made inside as used only where the condition holds; conditions of many lanes have no effect."""
+        """Guard the loads within the context: their values are used only if the condition holds.
+
+        Several conditions, one for each lane of a vector, have no effect.
+        """
         before = self._guard
         if len(conditions) == 1:
             self._guard = conditions[0] if before is None else self.conditions.both(before, conditions[0])

@@ -36,13 +36,13 @@ _SUFFIXES = {16: "h", 32: "f"}
 
 
 class Floats:
-    """Arithmetic on values of one dtype."""
+    """An emitter of floating-point arithmetic and functions."""
 
     def __init__(self, emitter: Emitter) -> None:
         self._emit = emitter
 
     def binary(self, name: str, a: Value, b: Value, dtype: DType) -> Value:
-        """Return the result of TensorIR's node of that name."""
+        """Return the result of TensorIR's binary node ``name``; raise NotImplementedError for an unknown node."""
         kind = dtype.register
         if name in _COMPARISONS:
             return Value(self._emit.pure(_COMPARISONS[name], "bool", a.id, b.id), "bool", 0, 1)
@@ -55,7 +55,10 @@ class Floats:
         return Value(self._emit.pure(_OPERATIONS[name], kind, a.id, b.id), kind)
 
     def call(self, name: str, arguments: tuple[Value, ...], dtype: DType, result: DType) -> Value:
-        """Call C's function of that name, with or without C's suffix, on numbers of ``dtype``."""
+        """Return the result of the C function ``name`` (`exp` or `expf`) for arguments of ``dtype``.
+
+        Raises NotImplementedError if there is no code for the function or the type.
+        """
         name = _strip(name, dtype)
         if name in _IN_ANY_PRECISION:
             (value,) = arguments
@@ -79,14 +82,14 @@ class Floats:
 
 
 def _strip(name: str, dtype: DType) -> str:
-    """Remove C's suffix: `exp` for `expf`, but `erf` for `erf`."""
+    """Return the name of a C function without the suffix for its type: `exp` for `expf`, but `erf` for `erf`."""
     known = name in FUNCTIONS or name in _IN_ANY_PRECISION
     suffix = _SUFFIXES.get(dtype.bits, "")
     return name if known or not suffix else name.removesuffix(suffix)
 
 
-# Functions of single precision by C's names. Their accuracy is ours, not the driver's: Vulkan lets a driver be wrong by
-# 2^-11 in a cosine and more in a tanh, and lavapipe makes use of it.
+# Functions of single precision, by their names in C. We compute them without the driver's functions: Vulkan lets a
+# driver be wrong by 2^-11 in a cosine and more in a tanh, and lavapipe makes use of it.
 
 _MAX_TIMES = 2.0**22
 

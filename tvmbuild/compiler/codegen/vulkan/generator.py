@@ -1,4 +1,4 @@
-"""Our code generator `vulkan` for TVM, where TVM has none."""
+"""Our code generator `vulkan` for a TVM that was built without one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ NAME = "target.build.vulkan"
 
 @cache
 def register_generator() -> None:
-    """Let TVM build for Vulkan with our generator, from now on in this process; TVMBUILD_VULKAN=tvm keeps TVM's own.
+    """Make TVM build for Vulkan with our code generator for the rest of this process, unless TVM has its own generator.
 
-    The generated modules belong to the plugin, which is loaded here; TvmbuildError is raised if that fails.
+    TVMBUILD_VULKAN=tvm keeps our generator from being registered. The generated modules belong to the plugin, which
+    this function loads. Raises TvmbuildError if loading fails.
     """
     if os.environ.get(CHOICE) == "tvm" or tvm_ffi.get_global_func(NAME, allow_missing=True) is not None:
         return

@@ -13,7 +13,7 @@ from tvmbuild.compiler.codegen.vulkan.values import INT32, INT64, DType, Value
 from tvmbuild.compiler.codegen.vulkan.widths import Bounds, Widths
 
 _ANY = Bounds(INT64.bounds[0], 2 * INT64.bounds[1] + 1)
-"""Bounds beyond the range of every type."""
+"""Bounds that fit into no type, so that the result gets the bounds of its own type."""
 _OF_BYTES = Bounds(-4 * 128 * 127, 4 * 128 * 128)
 """The bounds of a sum of four products of int8."""
 
@@ -22,7 +22,7 @@ class Integers(Widths):
     """Arithmetic on values of one dtype by TensorIR's rules: division rounds to zero, and sums that overflow wrap."""
 
     def binary(self, name: str, a: Value, b: Value, dtype: DType) -> Value:
-        """Return the result of TensorIR's node of that name."""
+        """Return the result of TensorIR's binary node ``name``; raise NotImplementedError for an unknown node."""
         if name not in self._OPERATIONS:
             raise NotImplementedError(f"{name} of {dtype.kind}{dtype.bits}")
         return self._OPERATIONS[name](self, a, b, dtype)
@@ -94,7 +94,7 @@ class Integers(Widths):
     # ------------------------------------------------------------------- division
 
     def divide(self, a: Value, b: Value, dtype: DType) -> Value:
-        """Return a / b, rounded to zero."""
+        """Return a / b, rounded toward zero."""
         if b.constant == 1:
             return a
         if a.constant is not None and b.constant:
@@ -112,9 +112,9 @@ class Integers(Widths):
         return self._emit_in(Op.S_DIV, *self.alike(a, b), dtype, bounds)
 
     def remainder(self, a: Value, b: Value, dtype: DType) -> Value:
-        """Return the remainder of ``divide``, with the sign of a.
+        """Return the remainder of ``divide``, which has the sign of a.
 
-        Vulkan does not define SPIR-V's own remainder for negative numbers.
+        Vulkan does not define SPIR-V's own remainder instruction for negative numbers.
         """
         if a.constant is not None and b.constant:
             return self._emit.integer(a.constant - b.constant * _divide(a.constant, b.constant), dtype)
@@ -152,7 +152,7 @@ class Integers(Widths):
         return self._emit_in(Op.SHIFT_LEFT_LOGICAL, a, b, dtype, _ANY)
 
     def bitwise(self, op: Op, a: Value, b: Value, dtype: DType) -> Value:
-        """Return the bitwise and, or, or exclusive or."""
+        """Return the bitwise and, or, or exclusive or, as ``op`` says."""
         if a.constant is not None:
             a, b = b, a
         bounds = Bounds(*dtype.bounds)
@@ -169,7 +169,7 @@ class Integers(Widths):
         return self._emit_in(op, a, b, dtype, bounds)
 
     def extreme(self, a: Value, b: Value, dtype: DType, *, largest: bool) -> Value:
-        """Return the smaller or the larger value."""
+        """Return the larger of two values if ``largest`` is set, else the smaller."""
         pick = max if largest else min
         bounds = Bounds(pick(a.low, b.low), pick(a.high, b.high))
         for one, other in ((a, b), (b, a)):
@@ -179,7 +179,7 @@ class Integers(Widths):
         signed = min(a.low, b.low) < 0
         names = (Glsl.S_MAX, Glsl.U_MAX) if largest else (Glsl.S_MIN, Glsl.U_MIN)
         kind = a.kind
-        if kind == "u64":  # the capabilities that we ask for lack them in 64 bits
+        if kind == "u64":  # in 64 bits, these instructions need capabilities that we do not ask for
             op = (
                 (Op.S_LESS_THAN if signed else Op.U_LESS_THAN)
                 if not largest
@@ -195,7 +195,7 @@ class Integers(Widths):
         return self.subtract(self._emit.integer(-1 if dtype.kind == "int" else dtype.bounds[1], dtype), a, dtype)
 
     def absolute(self, a: Value, dtype: DType) -> Value:
-        """Return the value without its sign."""
+        """Return the absolute value."""
         if a.low >= 0:
             return a
         return self.extreme(a, self.subtract(self._emit.integer(0), a, dtype), dtype, largest=True)

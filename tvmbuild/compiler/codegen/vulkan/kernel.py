@@ -1,4 +1,4 @@
-"""Generation of one kernel from one PrimFunc, after the split of host and device."""
+"""Generation of one kernel from one PrimFunc, after TVM has split host and device code."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tvmbuild.compiler.codegen.vulkan.values import DType, Value
 from tvmbuild.errors import TvmbuildError
 
 _SCALARS = {"int32": 0, "int64": 1, "float32": 2, "uint32": 3, "bool": 4}
-"""The module format's number for the type of a scalar argument."""
+"""The number of a scalar argument's type in the module's format, by the type's name."""
 MAX_BUFFERS = 64
-"""The runtime's own limit of buffers, whatever the device allows."""
+"""The largest number of buffers of a kernel in the runtime, whatever the device allows."""
 _FEATURES = {
     Capability.FLOAT16: (0, "supports_float16"),
     Capability.INT64: (3, "supports_int64"),
@@ -32,30 +32,30 @@ _FEATURES = {
     Capability.STORAGE_BUFFER_16BIT_ACCESS: (6, "supports_16bit_buffer"),
     Capability.DOT_PRODUCT: (7, "supports_integer_dot_product"),
 }
-"""The bit in the module's format and the target's attribute, by capability."""
+"""The bit in the module's format and the target's attribute for each capability that a kernel may need."""
 _GRANTED = frozenset({Capability.SHADER, Capability.DOT_PRODUCT_INPUT_4X8BIT_PACKED})
-"""Capabilities that need no check: every device has the first, and every device with dot products the second."""
+"""Capabilities that need no check: all devices have shaders, and all devices with dot products have packed operands."""
 _LIMITS = {
     "max_threads_per_block": ("threads in a block", 1024),
     "max_shared_memory_per_block": ("bytes of shared memory", 16384),
     "max_per_stage_descriptor_storage_buffer": ("buffers", MAX_BUFFERS),
     "max_push_constants_size": ("bytes of scalar arguments", 128),
 }
-"""The limits by the target's attribute: the counted thing, and the number for a target that states none."""
+"""The name of the counted things, and the limit for a target that states none, by the target's attribute."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """SPIR-V code and its calling convention."""
+    """The SPIR-V code of one kernel, and its calling convention."""
 
     name: str
     read_only: tuple[bool, ...]
-    """One flag for each buffer."""
+    """Whether the kernel only reads a buffer, for each buffer."""
     scalars: tuple[int, ...]
     extents: int
-    """The number of launch extents that end the arguments of a call."""
+    """The number of launch extents, which are the last arguments of a call."""
     groups: tuple[int, int, int]
-    """The index of the extent that is the number of groups in x, y, z; -1 for one group; or FOLDED."""
+    """The index of the launch extent with the number of groups, for x, y and z; -1 stands for one group; or FOLDED."""
     local_size: tuple[int, int, int]
     shared_bytes: int
     features: int
@@ -63,7 +63,7 @@ class Kernel:
 
 
 def generate_kernel(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> Kernel:
-    """Generate a kernel; raise TvmbuildError if the target lacks a feature, or an operation has no Vulkan code."""
+    """Generate a kernel; raise TvmbuildError if the target lacks a feature, or if an operation has no Vulkan code."""
     name = str(function.attrs["global_symbol"])
     try:
         return _Generator(function, name, dict(target.attrs)).run()
@@ -118,7 +118,7 @@ class _Generator:
                 memory = Memory(dtype, dtype.memory, Storage.STORAGE_BUFFER, length, binding=len(buffers))
                 memory.writable, memory.restrict = hash(parameter) in written, restrict
                 buffers.append(memory)
-                if str(parameter.ty.storage_scope) == "local":  # TVM declares it outside; each thread has its own
+                if str(parameter.ty.storage_scope) == "local":  # TVM makes it a parameter; each thread has its own
                     memory.writable = False
                     memory = Memory(dtype, dtype.scratch, Storage.FUNCTION, length)
                 self._make.memories[hash(parameter)] = memory, 1
@@ -198,7 +198,7 @@ class _Generator:
 
 
 def pack_module(kernels: list[Kernel]) -> bytes:
-    """Return the module's bytes in the format that the runtime loads."""
+    """Return the bytes of a module with these kernels, in the format that the runtime loads."""
     body = bytearray(len(kernels).to_bytes(4, "little"))
     for kernel in kernels:
         name = kernel.name.encode()

@@ -1,4 +1,4 @@
-"""Buffers of a kernel: arguments, memory of the workgroup, memory of one thread."""
+"""The buffers of a kernel: arguments, shared memory of the workgroup, and memory of one thread."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from tvmbuild.compiler.codegen.vulkan.opcodes import Capability, Decoration, Op,
 from tvmbuild.compiler.codegen.vulkan.values import INT64, DType, Kind, Value
 
 WIDEST = 4
-"""The most lanes of a vector."""
+"""The largest number of lanes of a vector."""
 _CAPABILITIES = {
     "u8": Capability.STORAGE_BUFFER_8BIT_ACCESS,
     "u16": Capability.STORAGE_BUFFER_16BIT_ACCESS,
     "f16": Capability.STORAGE_BUFFER_16BIT_ACCESS,
 }
-"""The capability that a buffer of small elements needs."""
+"""The capability that a buffer argument needs, by the small type of its elements."""
 _BYTES = {"u8": 1, "u16": 2, "f16": 2, "u32": 4, "f32": 4, "u64": 8, "f64": 8}
 
 
 @dataclass
 class Memory:
-    """One buffer."""
+    """One buffer of a kernel, and the state of its translation."""
 
     dtype: DType
     stored: Kind
-    """The type of its elements in memory."""
+    """The type of the elements in memory."""
     storage: Storage
     length: int | None
-    """The number of elements, counted as scalars; None if it is not known."""
+    """The number of scalars, or None if it is not known."""
     binding: int = 0
-    """The binding number of an argument."""
+    """The binding number, if the buffer is an argument."""
     writable: bool = True
     restrict: bool = False
-    """Whether no other argument names the same memory."""
+    """Whether no other argument refers to the same memory."""
     width: int = 1
-    """The lanes in an element of the variable; arguments have one variable for each width."""
+    """The number of lanes in an element of the variable; an argument has one variable for each width that is used."""
     variables: dict[int, int] = field(default_factory=dict)
-    """The variables by their width."""
+    """The ids of the variables, by their width."""
     registers: dict[int, int] = field(default_factory=dict)
-    """The variables of the thread that hold elements during a loop, by the number of the element's index."""
+    """The ids of the thread's variables that hold elements during a loop, by the id of the element's index."""
     written: dict[int, tuple[Value, int]] = field(default_factory=dict)
-    """The values that this block has stored and nothing has changed since: index and value, by the index's number."""
+    """The index and the id of each stored value that is still valid in this block, by the index's id."""
     is_reread: bool = False
-    """Whether the kernel loads again the data that it writes."""
+    """Whether the kernel loads from this buffer and also writes to it."""
 
     @property
     def element_bytes(self) -> int:
-        """The bytes of a scalar."""
+        """The size of a scalar in memory, in bytes."""
         return _BYTES[self.stored]
 
 
 def are_distinct(places: list[Value]) -> bool:
-    """Return whether no two indices can be equal."""
+    """Return whether no two of these indices can be equal."""
     known = [(0, place.constant) if place.constant is not None else _read_sum(place) for place in places]
     return len(places) == 1 or (len({base for base, _ in known}) == 1 and len(set(known)) == len(places))
 
@@ -64,7 +64,7 @@ def _read_sum(place: Value) -> tuple[int, int]:
 
 
 class Access:
-    """Loads and stores of a kernel."""
+    """An emitter of a kernel's loads and stores."""
 
     def __init__(self, emitter: Emitter, integers: Integers, conversions: Conversions) -> None:
         self._emit = emitter
@@ -72,7 +72,7 @@ class Access:
         self._convert = conversions
 
     def load(self, memory: Memory, start: Value, count: int) -> tuple[Value, ...]:
-        """Load ``count`` scalars that begin at ``start``."""
+        """Load ``count`` scalars, beginning at the index ``start``."""
         found: list[int] = []
         while len(found) < count:
             at = self._at(start, len(found))
@@ -89,7 +89,7 @@ class Access:
         return tuple(self._convert.from_memory(each, memory.dtype, memory.stored) for each in found)
 
     def store(self, memory: Memory, start: Value, values: tuple[Value, ...]) -> None:
-        """Store the scalars, beginning at ``start``."""
+        """Store the scalars, beginning at the index ``start``."""
         done = 0
         while done < len(values):
             at = self._at(start, done)
@@ -111,7 +111,7 @@ class Access:
             memory.written = {**kept, at.id: (at, whole)}
 
     def keep(self, memory: Memory, index: Value) -> None:
-        """Keep an element in a variable of the thread until it is released."""
+        """Keep the element at an index in a variable of the thread until ``release`` is called."""
         variable = self._emit.assembly.local(self._emit.assembly.scalar(memory.stored))
         if index.id in memory.written:
             _, value = memory.written[index.id]
@@ -122,7 +122,7 @@ class Access:
         memory.registers[index.id] = variable
 
     def release(self, memory: Memory, index: Value) -> None:
-        """Write a kept element back."""
+        """Write the element that ``keep`` has put into a variable back to the buffer."""
         variable = memory.registers.pop(index.id)
         loaded = self._emit.read(variable, memory.stored)
         self._emit.assembly.emit(Op.STORE, self._pointer(memory, index, 1), loaded)
@@ -131,7 +131,7 @@ class Access:
         return self._integers.add(start, self._emit.integer(distance), INT64) if distance else start
 
     def _fit(self, memory: Memory, start: Value, count: int) -> int:
-        """Return the width of the widest vector that can be accessed there."""
+        """Return the width of the widest vector that can be accessed at ``start``, at most ``count``."""
         if memory.registers:
             return 1
         widest = WIDEST if memory.storage == Storage.STORAGE_BUFFER else memory.width
@@ -181,7 +181,8 @@ class Access:
     def finish(self, memories: list[Memory]) -> None:
         """Decorate the arguments' variables as read-only, restrict or aliased.
 
-        If an argument is written and loaded again, only aliased is set: NVIDIA's driver then loaded the old data.
+        If the kernel also loads from an argument that it writes, only aliased is set: with the other decorations,
+        NVIDIA's driver loaded the old data.
         """
         trusted = not any(memory.is_reread for memory in memories)
         for memory in memories:

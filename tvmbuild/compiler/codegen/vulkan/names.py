@@ -1,4 +1,4 @@
-"""Short kernel names for the runtime: a function of dozens of fused operators is named after all of them."""
+"""Short kernel names for the runtime: TVM names a function after all operators that are fused into it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tvm import tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 LONGEST = 220
-"""The most bytes of a name. The limit is 255; TVM's suffix for each kernel of one function needs the rest."""
+"""The largest length of a name, in bytes. The limit is 255; TVM appends a suffix for each kernel of a function."""
 _DIGITS = 16
 
 
 def shorten_names(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Shorten the names of functions that are too long: keep the beginning and append a digest."""
+    """Shorten the names of functions that are longer than ``LONGEST``: keep the beginning and append a digest."""
     long = {
         variable: function
         for variable, function in mod.functions.items()

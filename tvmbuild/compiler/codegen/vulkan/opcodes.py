@@ -1,6 +1,6 @@
 """Numbers of SPIR-V 1.3, of its GLSL.std.450 instructions and of the dot products in SPV_KHR_integer_dot_product.
 
-Source: the Khronos registry's specifications.
+Source: the specifications in the Khronos registry.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Storage(IntEnum):
 
 
 class Decoration(IntEnum):
-    """Decorations."""
+    """Decorations of types, variables and results."""
 
     BLOCK = 2
     ARRAY_STRIDE = 6
@@ -158,13 +158,13 @@ class Decoration(IntEnum):
 VERSION = 0x00010300
 MAGIC = 0x07230203
 NUM_WORKGROUPS, WORKGROUP_ID, LOCAL_INVOCATION_ID = 24, 26, 27
-"""The built-in variables."""
+"""The numbers of the built-in variables."""
 COMPUTE, LOCAL_SIZE = 5, 17
 """The execution model, and the execution mode that gives the number of threads in a group."""
 LOGICAL, GLSL450 = 0, 1
 """The addressing model and the memory model."""
 WORKGROUP_SCOPE, SHARED_MEMORY_ORDER = 2, 0x108
-"""A barrier's scope and semantics: acquire, release, and the workgroup's memory."""
+"""The scope and the semantics of a barrier: acquire, release, and the workgroup's memory."""
 NO_CONTROL, UNROLL = 0, 1
 PACKED_4X8BIT = 0
 """The format of a dot product's operands: four bytes each."""

@@ -1,4 +1,4 @@
-"""Translation of TensorIR's statements to blocks of SPIR-V."""
+"""Translation of TensorIR statements to blocks of SPIR-V."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tvmbuild.compiler.codegen.vulkan.values import Value
 
 _STORAGES = {"shared": Storage.WORKGROUP, "local": Storage.FUNCTION}
 _UNROLLED = 3
-"""TensorIR's number for loops that are unrolled."""
+"""The number of TensorIR's loop kind for unrolled loops."""
 
 
 class Statements:
-    """Emits statements one after another."""
+    """A translator of statements, which emits one statement after another."""
 
     def __init__(self, expressions: Expressions, threads: Threads) -> None:
         self._make = expressions
@@ -33,7 +33,7 @@ class Statements:
         self.shared_bytes = 0
 
     def run(self, statement: Any) -> None:
-        """Emit a statement."""
+        """Emit a statement; raise NotImplementedError for a statement without Vulkan code."""
         handler = self._HANDLERS.get(type(statement))
         if handler is None:
             raise NotImplementedError(f"the statement {type(statement).__name__}")
@@ -88,7 +88,7 @@ class Statements:
         self._make.memories[hash(node.buffer)] = memory, lanes
 
     def _declare(self, node: Any) -> None:
-        """Let a buffer name existing memory, perhaps with more lanes."""
+        """Register a buffer as another name of existing memory, perhaps with more lanes for each index."""
         data = node.data.args[0] if isinstance(node.data, ir.Call) else node.data  # tirx.buffer_data of another buffer
         memory, _ = self._make.memories[hash(data)]
         dtype, lanes = read_dtype(str(node.buffer.ty.dtype))
@@ -106,7 +106,7 @@ class Statements:
             done += count
 
     def _forget(self) -> None:
-        """Forget the stored values: from here on something else may have changed them."""
+        """Forget the stored values of all buffers, because other code may have changed them."""
         for memory, _ in self._make.memories.values():
             memory.written.clear()
 

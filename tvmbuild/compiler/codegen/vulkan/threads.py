@@ -13,10 +13,10 @@ from tvmbuild.compiler.codegen.vulkan.opcodes import Op, Storage
 from tvmbuild.compiler.codegen.vulkan.values import Value
 
 MAX_GROUPS = 65535
-"""The number of groups in each direction that every device allows."""
+"""The number of groups in each direction that every Vulkan device allows."""
 AXES = "xyz"
 FOLDED = -2
-"""The mark of an axis that continues x, whose groups are more than MAX_GROUPS; it replaces the extent's index."""
+"""The number that stands for an axis along which more than MAX_GROUPS groups of x continue, instead of an extent."""
 _BUILTINS = {
     f"{tag}.{axis}": (number, index)
     for tag, number in (("blockIdx", opcodes.WORKGROUP_ID), ("threadIdx", opcodes.LOCAL_INVOCATION_ID))
@@ -33,10 +33,10 @@ class Threads:
         self._assembly = expressions.emit.assembly
         self._tags = tags
         self.extents: dict[str, int] = {}
-        """The constant extents, by tag."""
+        """The constant extents, by the tag of the index, for example `blockIdx.x`."""
 
     def bind(self, node: Any) -> Value | None:
-        """Bind a thread or block index; return the condition under which its block exists, None if it always exists."""
+        """Bind a thread or block index; return the condition that its block exists, or None if it always exists."""
         tag, address = str(node.node.thread_tag), hash(node.node.var)
         if address in self._make.variables:
             return None
@@ -58,13 +58,13 @@ class Threads:
 
     @property
     def fold(self) -> int | None:
-        """The axis that continues x, None if x fits."""
+        """The axis (1 for y, 2 for z) along which the groups of x continue, or None if they fit or no axis is free."""
         if self.extents.get("blockIdx.x", 1) <= MAX_GROUPS:
             return None
         return next((axis for axis in (2, 1) if f"blockIdx.{AXES[axis]}" not in self._tags), None)
 
     def list_groups(self) -> tuple[int, int, int]:
-        """Return the index of the launch extent with the number of groups in x, y, z; -1 for one group; or FOLDED."""
+        """Return the index of the launch extent with the number of groups in x, y and z; -1 is one group; or FOLDED."""
         found = [self._tags.index(tag) if (tag := f"blockIdx.{axis}") in self._tags else -1 for axis in AXES]
         if self.fold is not None:
             found[self.fold] = FOLDED
@@ -76,7 +76,7 @@ class Threads:
         return x, y, z
 
     def check(self) -> None:
-        """Raise NotImplementedError for numbers of threads or blocks that cannot be launched."""
+        """Raise NotImplementedError if the numbers of threads or blocks cannot be launched."""
         for tag in self._tags:
             if tag.startswith("threadIdx") and tag not in self.extents:
                 raise NotImplementedError(f"a number of threads in {tag} that is not constant")

@@ -1,4 +1,4 @@
-"""Walks over TensorIR: TVM's Python has no fast functor for it."""
+"""Walks over TensorIR trees, because TVM's Python interface has no fast functor for them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ BINARY = (
     *(tirx.LShift, tirx.RShift, tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
     *(tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE),
 )
-"""Nodes with two operands, `a` and `b`, that are both computed."""
+"""The types of nodes with two operands, `a` and `b`, that are both computed."""
 
 
 def read_dtype(text: str) -> tuple[DType, int]:
-    """Return the scalar type and the number of lanes of `float32x4`; raise NotImplementedError for unknown types."""
+    """Return the scalar type and the number of lanes of a type's name, for example `float32x4`.
+
+    Raises NotImplementedError for unknown types.
+    """
     if text.startswith("bool"):
         return BOOL, int(text[5:] or 1)
     found = _DTYPE.match(text)
@@ -47,7 +50,7 @@ def count_scalars(kind: Any) -> int:
 
 
 def dtype_of(expression: Any) -> tuple[DType, int]:
-    """Return an expression's scalar type and number of lanes."""
+    """Return an expression's scalar type and its number of lanes."""
     return _dtype_of(str(expression.ty.dtype))
 
 
@@ -76,7 +79,7 @@ def walk(node: Any) -> Iterator[Any]:
 
 
 def walk_statements(node: Any) -> Iterator[Any]:
-    """Yield the statement and all below it, without their expressions."""
+    """Yield the statement and all statements below it, but no expressions."""
     yield node
     for name in _INNER.get(type(node), ()):
         inner = getattr(node, name)

@@ -1,6 +1,6 @@
 """Sines, cosines, tangents and their inverses, in single precision; Vulkan itself allows an error of 2^-11 in a cosine.
 
-The polynomials are those of Cephes (https://www.netlib.org/cephes/, single precision).
+The polynomials come from Cephes (https://www.netlib.org/cephes/, single precision).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _ASIN = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6
 
 
 def sine(x: Exact) -> Exact:
-    """Return the sine: within single precision for |x| up to 8192, beyond it some number from -1 to 1."""
+    """Return the sine of x, in single precision for |x| up to 8192; beyond 8192, return some number from -1 to 1."""
     return _wave(x, 0)
 
 
 def cosine(x: Exact) -> Exact:
-    """Return the cosine: within single precision for |x| up to 8192, beyond it some number from -1 to 1."""
+    """Return the cosine of x, in single precision for |x| up to 8192; beyond 8192, return some number from -1 to 1."""
     return _wave(x, 1)
 
 
 def _wave(x: Exact, quarters: int) -> Exact:
-    """Return the sine of x plus that many quarter turns."""
+    """Return the sine of x plus ``quarters`` quarter turns."""
     count = (x * (2 / math.pi) + 0.5).apply(Glsl.FLOOR)
     rest = (x - count * _HALF_PI[0] - count * _HALF_PI[1] - count * _HALF_PI[2]).clamp(-math.pi / 4, math.pi / 4)
     rest = rest.select(x.is_nan(), x).select(x.is_infinite(), math.nan)

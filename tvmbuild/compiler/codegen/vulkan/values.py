@@ -1,4 +1,4 @@
-"""Values of a kernel: their numbers in SPIR-V, and the bounds of integers that are known in advance."""
+"""Values of a kernel: their ids in SPIR-V, and the bounds of integers that are known in advance."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 Kind = str
-"""A scalar type of `Assembly`: `bool`, `u32`, `u64`, `f16`, `f32`, `f64`."""
+"""The name of a scalar type in `Assembly`: `bool`, `u8` … `u64`, `f16` … `f64`."""
 
 
 @dataclass(frozen=True)
 class DType:
-    """A scalar type of TensorIR; `int8` is {kind: int, bits: 8}."""
+    """A scalar type of TensorIR; `int8` has the kind `int` and 8 bits."""
 
     kind: str
     """`int`, `uint`, `float` or `bool`."""
@@ -19,7 +19,7 @@ class DType:
 
     @cached_property
     def register(self) -> Kind:
-        """The type that its values are computed in; integers of fewer than 32 bits are computed in 32."""
+        """The type in which values are computed; integers of fewer than 32 bits are computed in 32 bits."""
         if self.kind == "bool":
             return "bool"
         if self.kind == "float":
@@ -28,14 +28,14 @@ class DType:
 
     @property
     def memory(self) -> Kind:
-        """The type that it is stored as; a bool is a byte."""
+        """The type in which values are stored in an argument; a bool is a byte."""
         if self.kind == "bool":
             return "u8"
         return f"{'f' if self.kind == 'float' else 'u'}{self.bits}"
 
     @property
     def scratch(self) -> Kind:
-        """The type that it is stored as within a kernel."""
+        """The type in which values are stored in a kernel's own memory."""
         return "u32" if self.kind == "bool" else self.register
 
     @cached_property
@@ -53,7 +53,8 @@ INT32, INT64, BOOL = DType("int", 32), DType("int", 64), DType("bool", 8)
 class Value:
     """One scalar in a register.
 
-    The bounds of an integer are bounds of its mathematical value; a 64-bit integer is kept in 32 bits if they allow it.
+    The bounds of an integer are bounds of its mathematical value; a 64-bit integer is kept in 32 bits if the bounds
+    allow it.
     """
 
     id: int
@@ -63,7 +64,7 @@ class Value:
     multiple: int = 1
     """A number that divides the value; 0 for zero, which every number divides."""
     base: Value | None = None
-    """The value that gives this one when ``offset`` is added; None if the value is not known as a sum."""
+    """The value that gives this one when ``offset`` is added, or None if the value is not known as a sum."""
     offset: int = 0
 
     @property
@@ -72,5 +73,5 @@ class Value:
         return self.low if self.low == self.high and self.kind in ("u32", "u64") else None
 
     def within(self, low: int, high: int) -> Value:
-        """Return the value with additional bounds that are known from elsewhere."""
+        """Return the value with additional bounds that the caller knows."""
         return replace(self, low=max(self.low, low), high=min(self.high, high))

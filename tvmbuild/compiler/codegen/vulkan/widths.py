@@ -11,7 +11,7 @@ from tvmbuild.compiler.codegen.vulkan.values import INT32, DType, Kind, Value
 
 
 class Bounds(NamedTuple):
-    """The bounds of a result."""
+    """The bounds of an integer result, and a number that divides it."""
 
     low: int
     high: int
@@ -19,9 +19,9 @@ class Bounds(NamedTuple):
 
 
 class Widths:
-    """Changes of a value's width, and instructions on values of the same width.
+    """Changes of an integer's width, and instructions on integers of the same width.
 
-    A value of 32 bits is within the bounds of int32 or of uint32; if it may be negative, it also fits int32.
+    A value of 32 bits is within the bounds of int32 if it may be negative, else within the bounds of uint32.
     """
 
     def __init__(self, emitter: Emitter) -> None:
@@ -35,7 +35,7 @@ class Widths:
         return self.widen(a), self.widen(b)
 
     def widen(self, value: Value) -> Value:
-        """Return the value in 64 bits."""
+        """Return the value with its bounds, in 64 bits."""
         if value.kind == "u64":
             return value
         if value.constant is not None:

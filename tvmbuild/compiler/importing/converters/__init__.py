@@ -1,1 +1,1 @@
-"""Converters of ONNX operators to Relax where TVM 0.27's own are wrong, slow or missing, each with its reason."""
+"""Converters of ONNX operators to Relax, each for an operator whose converter in TVM 0.27 is wrong, slow or missing."""

@@ -1,4 +1,4 @@
-"""Convolutions and batch normalisation."""
+"""Converters of convolutions and batch normalisation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmbuild.errors import TvmbuildError
 
 
 def convert_transposed(call: NodeCall) -> relax.Expr:
-    """Replace ``output_shape`` by the padding that gives it, because TVM ignores the attribute."""
+    """Convert ConvTranspose; TVM ignores ``output_shape``, so replace it by the padding that gives this shape."""
     wanted = call.attributes.get("output_shape")
     if wanted is not None:
         call.attributes["pads"], call.attributes["output_padding"] = _pads(call, wanted)
@@ -38,7 +38,10 @@ def _pads(call: NodeCall, wanted: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 def convert_batch_normalization(call: NodeCall) -> relax.Expr:
-    """Refuse training mode: in a batch of one, its statistics would give another network."""
+    """Convert BatchNormalization; raise TvmbuildError for training mode.
+
+    In a batch of one, the statistics of training mode would give another network.
+    """
     if call.attributes.get("training_mode", 0) or call.outputs > 1:
         raise TvmbuildError("it computes statistics of its batch, as in training", "export the model for inference")
     return call.by_tvm()

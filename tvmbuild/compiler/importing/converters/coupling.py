@@ -1,4 +1,4 @@
-"""Class probabilities from pairwise ones, by libsvm's iteration; each row is computed by itself."""
+"""Class probabilities from pairwise probabilities, by the iteration of libsvm; each row is computed by itself."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from tvmbuild.compiler.ir.expressions import OPAQUE
 
 _MAX_ROUNDS = 100
 _ERROR = 0.005
-"""The error at which libsvm stops, times the number of classes."""
+"""The error below which libsvm stops the iteration, times the number of classes."""
 
 
 def convert_coupling(call: NodeCall) -> relax.Expr:
-    """Return the probability of each class from the probabilities that each class wins against each other."""
+    """Return the probability of each class from the probabilities that one class wins against another.
+
+    The input has the shape [rows, classes²], the result [rows, classes].
+    """
     rows, width = call.shape
     classes = round(width**0.5)
     function = call.builder.add_func(_write(rows, classes), "pairwise_coupling")
@@ -27,24 +30,24 @@ def convert_coupling(call: NodeCall) -> relax.Expr:
 
 @dataclass(frozen=True)
 class _Work:
-    """The arrays of one output element, on which an iteration works."""
+    """The arrays of the iteration for one output element."""
 
     classes: int
     products: Any
-    """The matrix Q of Wu, Lin and Weng, row by row."""
+    """The matrix Q of Wu, Lin and Weng, "Probability estimates for multi-class classification", row by row."""
     found: Any
     """The probabilities of the classes."""
     gradient: Any
-    """The products times the probabilities."""
+    """The product of the matrix Q and the probabilities, one number for each class."""
     mean: Any
-    """The probabilities times the gradient."""
+    """The dot product of the probabilities and the gradient."""
     error: Any
     change: Any
     rounds: Any
 
 
 def _write(rows: int, classes: int) -> tirx.PrimFunc:
-    """Return the function; each element is computed by itself, together with all others of its row."""
+    """Return the TensorIR function, which repeats the iteration of a row for each element of the row."""
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("pairwise_coupling")
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
@@ -99,7 +102,7 @@ def _measure(work: _Work) -> None:
 
 
 def _improve(work: _Work) -> None:
-    """Move each class's probability to the point where its gradient is the mean, and make the sum one again."""
+    """Move each class's probability to the point where its gradient is the mean, and scale the sum back to one."""
     count = work.classes
     with T.serial(count) as i:
         own = work.products[i * count + i]

@@ -17,11 +17,14 @@ _THIRD, _FOURTH = 3.0, 4.0
 _SELU_GAMMA = 1.05070102214813232421875
 _TERMS = {"float64": 9}
 _MIN_TERMS = 5
-"""The number of terms of sinh's Taylor series whose error below one is less than the type's last bit."""
+"""The number of terms of sinh's Taylor series for types not in ``_TERMS``.
+
+With this number, the series' error for |x| < 1 is less than the last bit of the type.
+"""
 
 
 def fold_pairwise(operator: Callable[..., relax.Expr]) -> Converter:
-    """Return the converter of an operator with any number of inputs.
+    """Return a converter that applies a binary operator to any number of inputs, one after another.
 
     TVM emits Max and Min as broadcast, stack and reduce, three passes over memory, and Sum with a reduction that
     ConvertLayout cannot handle ("can't find S in source layout").
@@ -37,12 +40,12 @@ def fold_pairwise(operator: Callable[..., relax.Expr]) -> Converter:
 
 
 def convert_mean(call: NodeCall) -> relax.Expr:
-    """Return the sum divided by the number of inputs."""
+    """Convert Mean to the sum of the inputs divided by their number."""
     return relax.op.divide(fold_pairwise(relax.op.add)(call), call.number(len(call.inputs)))
 
 
 def convert_is_inf(call: NodeCall) -> relax.Expr:
-    """Test for infinities of both signs or of one sign: TVM ignores the attributes."""
+    """Convert IsInf for infinities of both signs or of one sign; TVM ignores the attributes for the sign."""
     signs = [
         call.emit(relax.op.equal, call.data, call.number(infinity))
         for name, infinity in (("detect_negative", -np.inf), ("detect_positive", np.inf))
@@ -54,12 +57,15 @@ def convert_is_inf(call: NodeCall) -> relax.Expr:
 
 
 def convert_cosh(call: NodeCall) -> relax.Expr:
-    """Return e^(|x| - ln 2) + e^(-|x| - ln 2), which does not overflow early; TVM's own has no code on any target."""
+    """Convert Cosh to e^(|x| - ln 2) + e^(-|x| - ln 2), which does not overflow early; TVM's cosh has no code."""
     return relax.op.add(*_halves_of_exponentials(call))
 
 
 def convert_sinh(call: NodeCall) -> relax.Expr:
-    """Return e^(|x| - ln 2) - e^(-|x| - ln 2) with the sign of x; near zero, where these cancel, use a polynomial."""
+    """Convert Sinh to e^(|x| - ln 2) - e^(-|x| - ln 2) with the sign of x.
+
+    For |x| < 1, where the two terms cancel each other, the result is a polynomial.
+    """
     rising, falling = _halves_of_exponentials(call)
     large = call.emit(
         relax.op.multiply, call.emit(relax.op.sign, call.data), call.emit(relax.op.subtract, rising, falling)
@@ -77,9 +83,10 @@ def convert_sinh(call: NodeCall) -> relax.Expr:
 
 
 def convert_power(call: NodeCall) -> relax.Expr:
-    """Compute powers of integers, and with exponents of another type than the base, in floats, as ONNX Runtime does.
+    """Convert Pow; compute in floats if the base is an integer or the types differ, as ONNX Runtime does.
 
-    Third and fourth powers of floats are products; otherwise a GELU by tanh calls the C library for each element.
+    Third and fourth powers of floats become products; otherwise a GELU by tanh would call the C library for each
+    element.
     """
     base, exponent = call.inputs[0], call.inputs[1]
     types = {str(each.ty.dtype) for each in (base, exponent)}
@@ -92,7 +99,7 @@ def convert_power(call: NodeCall) -> relax.Expr:
 
 
 def _multiply_out(call: NodeCall) -> relax.Expr | None:
-    """Return a third or fourth power as products; None for other powers."""
+    """Return a third or fourth power as products, or None for other powers."""
     given = call.values(1)
     power = None if given is None or given.size != 1 or given.ndim > len(call.shape) else float(given.reshape(()))
     if power not in {_THIRD, _FOURTH}:
@@ -102,18 +109,18 @@ def _multiply_out(call: NodeCall) -> relax.Expr | None:
 
 
 def convert_elu(call: NodeCall) -> relax.Expr:
-    """Return alpha * (e^x - 1) below zero; TVM's Elu, Selu and ThresholdedRelu are for float32 only."""
+    """Convert Elu: x, and alpha * (e^x - 1) below zero. TVM's Elu, Selu and ThresholdedRelu support only float32."""
     return call.by_tvm() if call.dtype == "float32" else _elu(call, call.float("alpha", 1.0), 1.0)
 
 
 def convert_selu(call: NodeCall) -> relax.Expr:
-    """Return gamma * x, and gamma * alpha * (e^x - 1) below zero."""
+    """Convert Selu: gamma * x, and gamma * alpha * (e^x - 1) below zero."""
     alpha, gamma = call.float("alpha", 1.67326319217681884765625), call.float("gamma", _SELU_GAMMA)
     return call.by_tvm() if call.dtype == "float32" else _elu(call, alpha, gamma)
 
 
 def convert_thresholded_relu(call: NodeCall) -> relax.Expr:
-    """Return x above alpha, else 0."""
+    """Convert ThresholdedRelu: x if it is above alpha, else 0."""
     if call.dtype == "float32":
         return call.by_tvm()
     above = call.emit(relax.op.greater, call.data, call.number(call.float("alpha", 1.0)))
@@ -121,7 +128,7 @@ def convert_thresholded_relu(call: NodeCall) -> relax.Expr:
 
 
 def convert_bit_shift(call: NodeCall) -> relax.Expr:
-    """Shift; a negative number of bits, or one too large, shifts everything out, where machines do anything."""
+    """Convert BitShift; a negative or too large number of bits shifts all bits out, but machines do not define this."""
     by = call.inputs[1]
     kind, bits = str(by.ty.dtype), int("".join(filter(str.isdigit, call.dtype)))
     none, most = call.number(0, kind), call.number(bits - 1, kind)
@@ -137,7 +144,10 @@ def convert_bit_shift(call: NodeCall) -> relax.Expr:
 
 
 def convert_mod(call: NodeCall) -> relax.Expr:
-    """Give a remainder of floats the sign of the divisor, as Python does; TVM's result is NaN beside infinities."""
+    """Convert Mod; a remainder of floats has the sign of the divisor, as in Python.
+
+    If the divisor is infinite, the result of TVM would be NaN.
+    """
     if call.attributes.get("fmod", 0) or "float" not in call.dtype:
         return call.by_tvm()
     divisor, zero = call.inputs[1], call.number(0.0)
@@ -149,9 +159,10 @@ def convert_mod(call: NodeCall) -> relax.Expr:
 
 
 def convert_dropout(call: NodeCall) -> relax.Expr:
-    """Return the data unchanged, with a mask that keeps everything, as in inference.
+    """Convert Dropout as in inference: return the data unchanged, and a mask of ones if the node has a second output.
 
-    TVM returns two results where one is asked for, and ConvertLayout fails on this ("Expected nested to match tuple").
+    TVM always returns two results, and ConvertLayout fails on them if the node has one output ("Expected nested to
+    match tuple"). Raises TvmbuildError if the node drops values.
     """
     training, ratio = call.values(2) if len(call.inputs) > 2 else None, call.values(1) if len(call.inputs) > 1 else None
     is_open = len(call.inputs) > 2 and call.inputs[2] is not None and training is None

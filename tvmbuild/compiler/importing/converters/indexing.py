@@ -11,11 +11,11 @@ from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.errors import TvmbuildError
 
 _BOUNDS_AS_INPUTS = 10
-"""The opset since which Slice takes its bounds as inputs."""
+"""The first opset in which Slice takes its bounds as inputs."""
 
 
 def convert_slice(call: NodeCall) -> relax.Expr:
-    """Slice between bounds that are inputs or, in old files, attributes."""
+    """Convert Slice, whose bounds are inputs or, before opset 10, attributes."""
     if call.opset < _BOUNDS_AS_INPUTS:
         given = (call.attributes.get(name) for name in ("starts", "ends", "axes"))
         call.inputs[1:] = [None if each is None else constant(np.array(each, dtype=np.int64)) for each in given]
@@ -23,7 +23,10 @@ def convert_slice(call: NodeCall) -> relax.Expr:
 
 
 def convert_one_hot(call: NodeCall) -> relax.Expr:
-    """Give the result the type of its two values, which TVM reads as doubles; select between values that are inputs."""
+    """Convert OneHot; the result has the type of the two values, which TVM reads as doubles.
+
+    If the values are not constant, the result selects between them. Raises TvmbuildError if the depth is not constant.
+    """
     depth, values = call.values(1), call.inputs[2]
     if depth is None:
         raise TvmbuildError("its depth depends on data, and a package has fixed shapes", "make its depth a constant")
@@ -39,10 +42,10 @@ def convert_one_hot(call: NodeCall) -> relax.Expr:
 
 
 def convert_gather(call: NodeCall) -> relax.Expr:
-    """Emit a Gather of one known index as a slice.
+    """Convert Gather; a Gather of one constant index becomes a slice.
 
-    With ``take``, the index is an argument of the Task, which the tuner measures with random indices: it reads out of
-    bounds and kills the runner, so that the Task never gets a record. A slice also fuses into the operators after it.
+    With ``take``, the index is an argument of the Task, which the tuner measures with random indices: the Task reads
+    out of bounds and kills the runner, so that it never gets a record. A slice also fuses into the operators after it.
     """
     data, index = call.inputs[0], call.inputs[1]
     shape, axis = static_shape(data), call.attributes.get("axis", 0)
@@ -58,19 +61,28 @@ def convert_gather(call: NodeCall) -> relax.Expr:
 
 
 def convert_split(call: NodeCall) -> relax.Expr:
-    """Return the data if there is one piece: TVM then returns no tuple, which ConvertLayout and the importer need."""
+    """Convert Split; return the data itself if there is one output.
+
+    For one output, TVM's converter returns no tuple, but ConvertLayout and the importer need a tuple.
+    """
     return call.data if call.outputs == 1 else call.by_tvm()
 
 
 def convert_max_unpool(call: NodeCall) -> relax.Expr:
-    """Refuse ``output_shape``, with which the indices mean other places than TVM writes to; TVM converts the rest."""
+    """Convert MaxUnpool; raise TvmbuildError for ``output_shape``.
+
+    With ``output_shape``, TVM writes to other places than the indices mean.
+    """
     if len(call.inputs) > 2 and call.inputs[2] is not None:
         raise TvmbuildError("its `output_shape` is not supported", "export it without")
     return call.by_tvm()
 
 
 def convert_roi_align(call: NodeCall) -> relax.Expr:
-    """Refuse the mode `max`, in which TVM takes the maximum of other values than ONNX."""
+    """Convert RoiAlign; raise TvmbuildError for the mode `max`.
+
+    In this mode, TVM takes the maximum of other values than ONNX.
+    """
     if call.text("mode", "avg") == "max":
         raise TvmbuildError("its mode `max` is not supported", "use the mode `avg`")
     return call.by_tvm()

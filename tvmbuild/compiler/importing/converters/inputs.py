@@ -1,4 +1,4 @@
-"""Inputs in the form that converters rely on: axes counted from the front, scalars and vectors as in ONNX."""
+"""Normalisation of inputs for the converters: axes counted from the front, and scalars and vectors as in ONNX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmbuild.compiler.importing.spellings import find_rank
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 
 _NEW_AXES = {"OneHot": 1}
-"""The number of dimensions that the result has in addition to the first input; the axes are the result's."""
+"""The number of dimensions that an operator's result has more than its first input; the axes are axes of the result."""
 _AXES_INPUT: Mapping[str, int] = {
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean"), 1),
     **dict.fromkeys(("ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"), 1),
@@ -24,17 +24,17 @@ _LAST_BY_DEFAULT: Mapping[str, int] = {
     **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), 13),
     **dict.fromkeys(("LayerNormalization", "OneHot", "TopK"), 1),
 }
-"""Operators whose default axis is the last one → the first opset with this default."""
+"""The first opset in which an operator's default axis is the last one, by the operator's name."""
 _NAMES = ("axis", "axes")
 
 
 def normalise_inputs(
     operator: str, inputs: list[Any], attributes: dict[str, Any], opset: int, builder: relax.BlockBuilder
 ) -> None:
-    """Reshape, in place, single elements to the right rank, and count axes from the front.
+    """Reshape inputs of one element to the rank that ONNX says, and count axes from the front; change both in place.
 
-    TVM's ConvertLayout fails on some axes that are counted from the back ("std::bad_alloc"), and gives up the whole
-    network.
+    TVM's ConvertLayout fails on some axes that are counted from the back ("std::bad_alloc"), and then converts no part
+    of the network.
     """
     for place, value in enumerate(inputs):
         rank = find_rank(operator, place)
@@ -76,7 +76,7 @@ def _find_rank(inputs: list[Any]) -> int | None:
 
 
 def _shift(operator: str, axes: Any, rank: int) -> Any:
-    """Return the axis or the axes counted from the front."""
+    """Return one axis or several axes, counted from the front."""
     if operator == "Unsqueeze" and not isinstance(axes, int):
         rank += len(axes)
     if isinstance(axes, int):

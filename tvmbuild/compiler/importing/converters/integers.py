@@ -20,7 +20,10 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def convert_conv_integer(call: NodeCall) -> relax.Expr:
-    """Convolve the numbers minus their zero points, so that the padding is zero; TVM lacks this operator."""
+    """Convert ConvInteger: convolve data and weights minus their zero points, so that the padding is zero.
+
+    TVM has no converter for this operator.
+    """
     of_bytes = _convolve_bytes(call)
     if of_bytes is not None:
         return of_bytes
@@ -31,7 +34,7 @@ def convert_conv_integer(call: NodeCall) -> relax.Expr:
 
 
 def convert_matmul_integer(call: NodeCall) -> relax.Expr:
-    """Subtract zero points and multiply; TVM turns a vector with a zero point into a matrix."""
+    """Convert MatMulInteger: subtract the zero points and multiply; TVM makes a vector with a zero point a matrix."""
     weights = _read_weights(call, [1, -1])
     if weights is not None and weights.ndim == 2:
         return _multiply_bytes(call, weights)
@@ -39,7 +42,7 @@ def convert_matmul_integer(call: NodeCall) -> relax.Expr:
 
 
 def _multiply_both(call: NodeCall) -> relax.Expr:
-    """Multiply two byte matrices without widening them; neither must be constant."""
+    """Multiply two byte matrices without widening them; neither matrix needs to be constant."""
     left, right = (_read_bytes(call, index, form) for index, form in enumerate(([-1, 1], [1, -1])))
     return multiply_matrices(call.builder.emit, left, right)
 
@@ -56,7 +59,7 @@ def _multiply_wide(call: NodeCall) -> relax.Expr:
 
 
 def _multiply_bytes(call: NodeCall, weights: Integers) -> relax.Expr:
-    """Multiply the data, not widened, by int8 weights, and subtract the effect of the data's zero point."""
+    """Multiply the data, without widening them, by int8 weights, and subtract the effect of the data's zero point."""
     rest = _rest(weights)
     if rest is None:
         return _multiply_wide(call)
@@ -69,7 +72,10 @@ def _multiply_bytes(call: NodeCall, weights: Integers) -> relax.Expr:
 
 
 def _convolve_bytes(call: NodeCall) -> relax.Expr | None:
-    """Convolve the data, not widened, with int8 weights; None if these do not fit, for 1-D, 3-D and odd padding."""
+    """Convolve the data, without widening them, with int8 weights, or return None if this is not possible.
+
+    The result is None if the weights do not fit int8, for 1-D and 3-D convolutions, and for SAME padding.
+    """
     weights = _read_weights(call, [-1, 1, 1, 1])
     automatic = call.text("auto_pad", "NOTSET")
     if weights is None or weights.ndim != 4 or automatic not in {"NOTSET", "VALID"}:
@@ -96,7 +102,7 @@ def _convolve_bytes(call: NodeCall) -> relax.Expr | None:
 
 
 def _pad(call: NodeCall, data: relax.Expr, zero: relax.Expr | None, pads: list[int]) -> relax.Expr:
-    """Pad with the zero point; one that is only known at run time is added to zeros in the padding."""
+    """Pad the data with the zero point; a zero point that is known only at run time is added to a padding of zeros."""
     top, left, bottom, right = pads
     width = [0, 0, 0, 0, top, bottom, left, right]
     known = None if zero is None else _read_number(zero)
@@ -111,7 +117,7 @@ def _pad(call: NodeCall, data: relax.Expr, zero: relax.Expr | None, pads: list[i
 
 
 def _take_off(call: NodeCall, total: relax.Expr, zero: relax.Expr | None, sums: Integers) -> relax.Expr:
-    """Subtract the products of the zero point and the weights."""
+    """Subtract the products of the zero point and the weights from the total."""
     if zero is None:
         return total
     known = _read_number(zero)
@@ -121,13 +127,16 @@ def _take_off(call: NodeCall, total: relax.Expr, zero: relax.Expr | None, sums: 
 
 
 def _read_number(expr: relax.Expr) -> int | None:
-    """Return the value of a scalar constant, None for other expressions."""
+    """Return the value of a scalar constant, or None for other expressions."""
     is_known = isinstance(expr, tvm.ir.GenericConst) and expr.value.numpy().ndim == 0
     return int(expr.value.numpy()) if is_known else None
 
 
 def _as_unsigned(call: NodeCall, form: list[int]) -> tuple[relax.Expr, relax.Expr | None]:
-    """Return the data as uint8 and their zero point as int32, None if it is 0; a vector of these takes ``form``."""
+    """Return the data as uint8, and their zero point as int32, or None if it is 0.
+
+    A vector of zero points gets the shape ``form``.
+    """
     given = call.inputs[2]
     zero = None if given is None else _widen_zero(call, given, form)
     if zero is not None and _read_number(zero) == 0:
@@ -154,7 +163,7 @@ def _widen_zero(call: NodeCall, given: relax.Expr, form: list[int]) -> relax.Exp
 
 
 def _read_weights(call: NodeCall, form: list[int]) -> Integers | None:
-    """Return constant weights with their zero points subtracted; None if they are not constant."""
+    """Return constant weights minus their zero points, or None if they are not constant."""
     given = call.inputs[3]
     weights = call.values(1)
     zeros = np.int64(0) if given is None else call.values(3)
@@ -171,17 +180,20 @@ def _fits(weights: Integers) -> bool:
 
 
 def _rest(weights: Integers) -> int | None:
-    """Return the excess of all weights over int8's range; None if they are too far apart.
+    """Return the number whose subtraction makes all weights fit int8, or None if no number does.
 
-    uint8 weights with a zero point other than 128 may have one; the data of each sum are then added up to account for
-    it.
+    The number can differ from 0 for uint8 weights with a zero point other than 128. Callers then add the sum of the
+    data times this number to the product.
     """
     rest = 0 if _fits(weights) else int(weights.max()) - _MOST
     return rest if _fits(weights - rest) else None
 
 
 def _subtract(call: NodeCall, index: int, form: list[int]) -> relax.Expr:
-    """Return an operand minus its zero point, as int32; a vector of zero points takes ``form``."""
+    """Return the operand at ``index`` minus its zero point, as int32.
+
+    A vector of zero points gets the shape ``form``.
+    """
     wide = call.emit(relax.op.astype, call.inputs[index], "int32")
     given = call.inputs[index + 2]
     if given is None:

@@ -1,4 +1,4 @@
-"""Normalisations of images: TVM computes a variance as the difference of two large numbers, and the means twice."""
+"""Normalisations of images; TVM computes a variance as the difference of two large numbers, and the means twice."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _EPSILON = 1e-5
 
 
 def convert_group_normalization(call: NodeCall) -> relax.Expr:
-    """Normalise each group of channels, [N, groups, channels per group, …]; before opset 21 a group has one scale."""
+    """Convert GroupNormalization on [N, groups, channels per group, …]; before opset 21 a group has one scale."""
     groups, (batch, channels, *pixels) = int(call.attributes["num_groups"]), call.shape
     return _normalise(call, (batch, groups, channels // groups, *pixels), grouped=True)
 
 
 def convert_layer_normalization(call: NodeCall) -> relax.Expr:
-    """Normalise over the last axes; scales and biases that are broadcast, for example scalars, are applied after."""
+    """Convert LayerNormalization; scales and biases that are broadcast, for example scalars, are applied afterwards."""
     shape = call.shape
     normed = shape[int(call.attributes["axis"]) :]
     given = [each for each in call.inputs[1:3] if each is not None]
@@ -33,7 +33,7 @@ def convert_layer_normalization(call: NodeCall) -> relax.Expr:
 
 
 def convert_instance_normalization(call: NodeCall) -> relax.Expr:
-    """Normalise each channel of each image."""
+    """Convert InstanceNormalization, which normalises each channel of each image."""
     return _normalise(call, call.shape, grouped=False)
 
 

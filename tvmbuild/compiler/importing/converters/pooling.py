@@ -1,4 +1,4 @@
-"""Pooling with automatic padding: TVM pads differently if the strides do not divide the image."""
+"""The converter of pooling with automatic padding: TVM pads differently if the strides do not divide the image."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from tvmbuild.compiler.importing.converters.call import NodeCall
 
 
 def convert_pool(call: NodeCall) -> relax.Expr:
-    """Replace ``auto_pad`` by the padding: one output for each stride that begins, and enough padding for the last."""
+    """Convert a pooling operator, with ``auto_pad`` replaced by explicit padding.
+
+    There is one output for each stride that begins in the image, and enough padding for the last window.
+    """
     rule = call.text("auto_pad", "NOTSET")
     if rule in {"SAME_UPPER", "SAME_LOWER"}:
         sizes, kernel = call.shape[2:], call.attributes["kernel_shape"]

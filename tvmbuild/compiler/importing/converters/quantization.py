@@ -1,6 +1,6 @@
-"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear as Relax's quantize and dequantize.
+"""Converters of QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear to Relax's quantize and dequantize.
 
-TVM's own converters reject int32, divide float16 in float16 in every opset, and lack a scale for data of zeros only.
+The converters of TVM reject int32, divide float16 in float16 in every opset, and have no scale for data of zeros only.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tvmbuild.errors import TvmbuildError
 _MOST = 255.0
 _BYTES = frozenset({"int8", "uint8"})
 _OWN_PRECISION = 23
-"""The opset since which the division is in the scale's type."""
+"""The first opset in which QuantizeLinear divides in the scale's type."""
 
 
 def convert_quantize(call: NodeCall) -> relax.Expr:
-    """Divide, round half to even, add the zero point, clip."""
+    """Convert QuantizeLinear: divide by the scale, round half to even, add the zero point, and clip."""
     _refuse_blocks(call)
     zero = call.inputs[2]
     kind = str(zero.ty.dtype) if zero is not None else _named_type(call, "uint8")
@@ -32,7 +32,7 @@ def convert_quantize(call: NodeCall) -> relax.Expr:
 
 
 def convert_dequantize(call: NodeCall) -> relax.Expr:
-    """Subtract the zero point as integers, and multiply."""
+    """Convert DequantizeLinear: subtract the zero point as integers, and multiply by the scale."""
     _refuse_blocks(call)
     scale = call.inputs[1]
     kind = _named_type(call, str(scale.ty.dtype))
@@ -41,7 +41,10 @@ def convert_dequantize(call: NodeCall) -> relax.Expr:
 
 
 def convert_dynamic_quantize(call: NodeCall) -> relax.Expr:
-    """Quantise the data's range, with zero in it, to uint8; zeros alone have the scale one, as in ONNX Runtime."""
+    """Convert DynamicQuantizeLinear: quantise the range of the data, extended to zero, to uint8.
+
+    If all data are zero, the scale is one, as in ONNX Runtime.
+    """
     zero, most = call.number(0.0), call.number(_MOST)
     high = call.emit(relax.op.maximum, call.emit(relax.op.max, call.data), zero)
     low = call.emit(relax.op.minimum, call.emit(relax.op.min, call.data), zero)
@@ -54,7 +57,10 @@ def convert_dynamic_quantize(call: NodeCall) -> relax.Expr:
 
 
 def _find_scale(low: te.Tensor, high: te.Tensor) -> te.Tensor:
-    """Divide the range in TE: Relax turns a division by a constant into a product, which differs in the last bit."""
+    """Return the scale, which is the range divided by 255, as a TE computation.
+
+    Relax would turn the division by a constant into a product, which differs in the last bit.
+    """
 
     def element() -> Any:
         width = high() - low()
@@ -64,7 +70,7 @@ def _find_scale(low: te.Tensor, high: te.Tensor) -> te.Tensor:
 
 
 def scalar(call: NodeCall, parameter: relax.Expr) -> relax.Expr:
-    """Return a parameter of one element as a scalar, and others unchanged."""
+    """Return a parameter of one element as a scalar, and other parameters unchanged."""
     shape = static_shape(parameter)
     if not shape or np.prod(shape) != 1:
         return parameter
@@ -74,7 +80,7 @@ def scalar(call: NodeCall, parameter: relax.Expr) -> relax.Expr:
 
 
 def _refuse_blocks(call: NodeCall) -> None:
-    """Refuse block scales that were not folded because the constant is too large."""
+    """Raise TvmbuildError for scales of blocks; they are left only if the constant is too large to be folded."""
     if call.attributes.get("block_size", 0):
         raise TvmbuildError("it has scales of blocks", "quantise the model with scales of tensors or channels")
 
@@ -85,8 +91,12 @@ def _zero(call: NodeCall, kind: str) -> relax.Expr:
 
 
 def _find_precision(call: NodeCall, kind: str) -> str:
-    """Return the type of the division: float32, or, in ONNX since opset 23 and in ONNX Runtime, the scale's type."""
-    has_few = kind in _BYTES  # float16 represents all their integers
+    """Return the type of the division in QuantizeLinear: float32 or the scale's type.
+
+    ONNX since opset 23, and ONNX Runtime, divide in the scale's type for 8-bit results without the attribute
+    `precision`.
+    """
+    has_few = kind in _BYTES  # float16 represents all integers of these types
     named = call.attributes.get("precision", 0)
     return str(call.inputs[1].ty.dtype) if call.opset >= _OWN_PRECISION and has_few and not named else "float32"
 
@@ -106,7 +116,7 @@ def _named_type(call: NodeCall, default: str) -> str:
 
 
 def _axis(call: NodeCall) -> int:
-    """Return the axis of vectors; for a scalar, any valid axis."""
+    """Return the axis of a vector of scales; for a scalar scale, return any valid axis."""
     rank = int(call.data.ty.ndim)
     axis = int(call.attributes.get("axis", 1))
     return axis % rank if -rank <= axis < rank else 0

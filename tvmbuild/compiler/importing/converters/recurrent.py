@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN with constant weights: one product for the inputs of all steps, and one kernel for the rest."""
+"""The converter of LSTM, GRU and RNN with constant weights: one product for the inputs of all steps, and one kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _BIASES, _STATE = 3, 5
 
 
 def convert_recurrence(call: NodeCall) -> relax.Expr:
-    """Convert an LSTM, GRU or RNN that `recurrent_kernels` left whole; return its outputs."""
+    """Convert an LSTM, GRU or RNN that `recurrent_kernels` left whole; return its outputs.
+
+    Raises TvmbuildError if its weights or the lengths of its sequences are not known when the package is built.
+    """
     first, second = call.values(1), call.values(2)
     if first is None or second is None:
         raise TvmbuildError("its weights are not known when the package is built")
@@ -51,7 +54,7 @@ def convert_recurrence(call: NodeCall) -> relax.Expr:
 def _multiply(
     call: NodeCall, form: Recurrence, data: relax.Expr, weights: tuple[NDArray[np.float32], NDArray[np.float32]]
 ) -> list[relax.Expr]:
-    """Multiply the inputs of all steps by the weights; return the products and the kernel's own weights and bias."""
+    """Multiply the inputs of all steps by the weights; return the products, and the weights and bias for the kernel."""
     of_data, of_state = weights
     given = call.values(_BIASES) if len(call.inputs) > _BIASES and call.inputs[_BIASES] is not None else None
     both = np.zeros((form.directions, 2, form.gates * form.hidden), np.float32) if given is None else given
@@ -70,7 +73,7 @@ def _multiply(
 
 
 def _initial(call: NodeCall, form: Recurrence, index: int, batch_first: bool) -> relax.Expr:
-    """Return the given initial state as [directions, batch, hidden]; zeros if none is given."""
+    """Return the initial state as [directions, batch, hidden], or zeros if the node has no initial state."""
     given = call.inputs[index] if index < len(call.inputs) else None
     if given is None:
         return constant(np.zeros((form.directions, form.batch, form.hidden), np.float32))

@@ -38,7 +38,11 @@ _EXTREMES = {"ReduceMax": (_greater, -np.inf), "ReduceMin": (_less, np.inf)}
 
 
 def convert_reduction(call: NodeCall) -> relax.Expr:
-    """Give reductions of no elements a value, where TVM leaves memory unwritten; reduce booleans as small integers."""
+    """Convert a reduction over axes, for example ReduceSum.
+
+    The reduction of no elements has the value that ONNX defines; TVM leaves its memory unwritten. Booleans are reduced
+    as int8.
+    """
     axes = _find_axes(call)
     if axes is None:
         return call.by_tvm()
@@ -56,9 +60,10 @@ def convert_reduction(call: NodeCall) -> relax.Expr:
 
 
 def _reduce_floats(data: te.Tensor, operator: str, axes: tuple[int, ...], keep: bool) -> te.Tensor:
-    """Start from an infinity: TVM starts from the largest finite number, and a row of infinities only gives that.
+    """Return the maximum or the minimum over axes as a TE computation that starts from an infinity.
 
-    Rows without infinities keep TVM's reduction, for which schedules and records exist.
+    TVM starts from the largest finite number, which is then also the result for a row of infinities. Rows without
+    infinities keep TVM's reduction, because schedules and records exist for it.
     """
     combine, first = _EXTREMES[operator]
     reduce = te.comm_reducer(combine, lambda dtype: tirx.const(first, dtype), name="extreme")
@@ -73,7 +78,7 @@ def _reduce_floats(data: te.Tensor, operator: str, axes: tuple[int, ...], keep: 
 
 
 def _find_axes(call: NodeCall) -> tuple[int, ...] | None:
-    """Return the reduced axes; None if they depend on data; empty if nothing is reduced."""
+    """Return the reduced axes, an empty tuple if nothing is reduced, or None if the axes depend on data."""
     rank = len(call.shape)
     given = call.attributes.get("axes")
     if given is None and len(call.inputs) > 1 and call.inputs[1] is not None:

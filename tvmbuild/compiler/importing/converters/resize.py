@@ -1,4 +1,4 @@
-"""Resize where TVM computes another function: one axis after another, as sums of a few weighted elements."""
+"""The converter of Resize; if TVM computes another function, we resize one axis after another by weighted sums."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PASSED_ON = (
 
 @dataclass(frozen=True)
 class _Axis:
-    """The resizing of one axis of the data."""
+    """The resizing of one axis of the data: the axis's number, its old and new size, and the scale."""
 
     number: int
     size: int
@@ -45,7 +45,10 @@ class _Axis:
 
 
 def convert_resize(call: NodeCall) -> relax.Expr:
-    """Use TVM's operator where it computes what ONNX defines, else the weights of ONNX's own reference."""
+    """Convert Resize with TVM's operator if it computes what ONNX defines, else with the weights of ONNX's reference.
+
+    Raises TvmbuildError for forms that neither way supports.
+    """
     _leave_out_empty_inputs(call)
     axes = _find_axes(call)
     if axes is None:
@@ -67,7 +70,10 @@ def convert_resize(call: NodeCall) -> relax.Expr:
 
 
 def _leave_out_empty_inputs(call: NodeCall) -> None:
-    """Replace empty tensors by None: up to opset 12 they stand for inputs left out, but TVM takes them for values."""
+    """Replace empty input tensors by None.
+
+    Up to opset 12, an empty tensor stands for an input that is left out, but TVM reads it as a value.
+    """
     for index in range(1, len(call.inputs)):
         values = call.values(index)
         if values is not None and values.size == 0:
@@ -75,7 +81,7 @@ def _leave_out_empty_inputs(call: NodeCall) -> None:
 
 
 def _find_axes(call: NodeCall) -> list[_Axis] | None:
-    """Return the axes; None if they depend on data."""
+    """Return the resizing of each axis of the data, or None if it depends on data."""
     shape = call.shape
     if len(call.inputs) == 2:
         return None
@@ -108,7 +114,7 @@ def _suits_tvm(call: NodeCall, axes: Sequence[_Axis]) -> bool:
 
 
 def _reference_weights(call: NodeCall, axis: _Axis) -> np.ndarray[Any, Any]:
-    """Return the weight of each old element in each new one, [wanted, size], computed by onnx's reference."""
+    """Return the weight of each old element in each new element, [wanted, size], from onnx's reference evaluator."""
     names = ("x", "roi", "scales", "sizes")
     by_scale = not np.isclose(axis.wanted / axis.size, axis.scale)
     given = ["x", "", "scales"] if by_scale else ["x", "", "", "sizes"]
@@ -148,7 +154,7 @@ def _apply(call: NodeCall, data: relax.Expr, axis: int, weights: np.ndarray[Any,
 
 
 def _interpolate(data: te.Tensor, indices: te.Tensor, factors: te.Tensor, axis: int) -> te.Tensor:
-    """Sum a few elements along the axis; the indices and factors are [taps, wanted]."""
+    """Return weighted sums of a few elements along the axis; the indices and factors have the shape [taps, wanted]."""
     tap = te.reduce_axis((0, indices.shape[0]), name="tap")
     last = tirx.IntImm("int32", int(data.shape[axis]) - 1)
 

@@ -1,4 +1,4 @@
-"""The table of converters by operator; TVM's own convert the rest."""
+"""The table of our converters by operator; TVM's converters convert all other operators."""
 
 from __future__ import annotations
 

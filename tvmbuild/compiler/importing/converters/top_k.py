@@ -1,4 +1,4 @@
-"""TopK without TVM's sort, which is in a library that packages do not contain."""
+"""The converter of TopK, without TVM's sort, which is in a library that packages do not contain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _K_AS_INPUT = 10
 
 
 def convert_top_k(call: NodeCall) -> relax.Expr:
-    """Return the k largest or smallest values along an axis and their indices, in order; the first of equals wins."""
+    """Convert TopK to the k largest or smallest values along an axis and their indices, in order.
+
+    Of equal values, the first one comes first. Raises TvmbuildError if k is not constant or larger than the axis.
+    """
     shape, axis = call.shape, call.attributes.get("axis", -1) % len(call.shape)
     k = _find_k(call)
     if not 1 <= k <= shape[axis]:
@@ -49,7 +52,7 @@ def _find_k(call: NodeCall) -> int:
 
 
 def write_top_k(form: TopK) -> tirx.PrimFunc:
-    """Return the insertion sort from [rows, length] to values and indices, both [rows, k]."""
+    """Return the TensorIR function that sorts rows by insertion: [rows, length] to values and indices [rows, k]."""
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("topk")
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})

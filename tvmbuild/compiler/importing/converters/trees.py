@@ -1,4 +1,4 @@
-"""The leaves of decision trees: each row walks down each tree by itself, from the root to a leaf."""
+"""The converter to leaves of decision trees: each row walks down each tree by itself, from the root to a leaf."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvmbuild.compiler.ir.expressions import OPAQUE, static_shape
 
 
 def convert_tree_leaves(call: NodeCall) -> relax.Expr:
-    """Return the number of the leaf that each row reaches in each tree."""
+    """Return the number of the leaf that each row reaches in each tree, as int32 [rows, trees]."""
     rows, width = call.shape
     (nodes,), (trees,) = (static_shape(call.inputs[place]) or (0,) for place in (1, 6))
     kinds = call.values(3)
@@ -49,7 +49,7 @@ def _write(sizes: tuple[int, int, int, int], dtype: str, kinds: list[int]) -> ti
 
 
 def _compare(value: Any, split: Any, kind: Any, kinds: list[int]) -> Any:
-    """Return whether the comparison holds for a row; ``kinds`` are the kinds that occur."""
+    """Return the condition that a node's comparison holds for a value; ``kinds`` are the comparisons that occur."""
     differs = tirx.any(value < split, value > split, tirx.isnan(value))  # TVM's != is false for NaN
     comparisons = (value <= split, value < split, value >= split, value > split, value.equal(split), differs)
     result = None

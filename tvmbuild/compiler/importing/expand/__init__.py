@@ -1,1 +1,1 @@
-"""Rewrites within ONNX: operators that the importer lacks or gets wrong become operators that it knows."""
+"""Rewrites within ONNX: operators that the importer lacks or gets wrong become operators that it converts correctly."""

@@ -1,4 +1,4 @@
-"""ONNX's Attention, written out as exporters do it; ONNX's own function expands the rarer forms."""
+"""Expansion of ONNX's Attention to the operators that exporters write; ONNX's own function expands rare forms."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 _FLAT = 3
 _RARE = {"softcap": 0.0, "softmax_precision": 0, "left_window_size": -1, "right_window_size": -1}
 _LENGTHS, _PRODUCT = 6, 3
-"""The input with each batch's length, and the output of scores."""
+"""The index of the input with each batch's length, and the index of the output with the scores."""
 _LOWEST = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True)
 class _Operand:
-    """A value [batch, heads, tokens, size], with its shape."""
+    """The name and the shape of a value [batch, heads, tokens, size]."""
 
     value: str
     shape: tuple[int, int, int, int]
 
 
 def attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand the operator. Rows of scores that a mask hides completely give zeros, as in ONNX."""
+    """Expand Attention; rows of scores that a mask hides completely give zeros, as in ONNX."""
     composer = NodeComposer(node, scope)
     if not _is_usual(composer):
         return by_function(node, scope)
@@ -52,7 +52,7 @@ def attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _is_usual(composer: NodeComposer) -> bool:
-    """Return whether the operator is written out here: float32, known shapes, no rare attributes."""
+    """Return whether this module expands the node itself: it has float32 values, known shapes, no rare attributes."""
     rare = any(composer.attributes.get(name, default) != default for name, default in _RARE.items())
     asked = composer.input(_LENGTHS) or composer.output(_PRODUCT)
     places = [place for place in range(6) if composer.input(place)]
@@ -84,7 +84,10 @@ def _extend(composer: NodeComposer, new: _Operand, place: int) -> _Operand:
 
 
 def _mask(composer: NodeComposer, tokens: int, total: int) -> tuple[str, str]:
-    """Return the term that is added to scores, and which rows see a key; empty names mean no term, and all rows."""
+    """Return the name of the term to add to the scores, and of the condition that a row sees at least one key.
+
+    An empty name means that there is no term, or that all rows see a key.
+    """
     mask, causal = composer.input(3), composer.attributes.get("is_causal", 0)
     before = (composer.known_shape(4) or (0, 0, 0))[2]
     seen = np.arange(total) <= np.arange(tokens)[:, None] + before
@@ -106,4 +109,4 @@ def _mask(composer: NodeComposer, tokens: int, total: int) -> tuple[str, str]:
 
 
 def _reduce(composer: NodeComposer, value: str) -> str:
-    return composer.add("ReduceMax", value, composer.integers(-1), keepdims=1)  # the operator is younger than the axes
+    return composer.add("ReduceMax", value, composer.integers(-1), keepdims=1)  # Attention is newer than axes as inputs

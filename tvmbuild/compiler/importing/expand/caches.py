@@ -1,4 +1,4 @@
-"""Writes of rows into a cache of keys or values: TensorScatter, and the caches within com.microsoft's operators."""
+"""Writes of rows into a cache of keys or values: TensorScatter, and the caches in operators of com.microsoft."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 
 @dataclass(frozen=True)
 class Cache:
-    """The names of a cache and of its new rows, their common shape except for ``axis``, and the number of rows."""
+    """The names of a cache and of its new rows, the cache's shape, the number of new rows, and the axis of the rows."""
 
     value: str
     rows: str
@@ -23,7 +23,10 @@ class Cache:
 
 
 def tensor_scatter(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Write the update into the cache, beginning at each batch's index; None if shapes are unknown."""
+    """Expand TensorScatter, which writes rows into a cache from each batch's index on.
+
+    Return None if a shape is unknown.
+    """
     shapes = [scope.shape(name) for name in node.input[:2]]
     if shapes[0] is None or shapes[1] is None:
         return None
@@ -38,9 +41,9 @@ def tensor_scatter(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def write_rows(composer: Composer, cache: Cache, starts: str, circular: bool = False) -> str:
-    """Return the cache with the rows written from ``starts`` (int64 [batch]) on; rows beyond its end are left out.
+    """Return the name of the cache after its new rows are written from ``starts`` (int64 [batch]) on.
 
-    With ``circular``, they continue at its beginning.
+    Rows beyond the end of the cache are left out or, if ``circular`` is set, written to its beginning.
     """
     batch, length = cache.shape[0], cache.shape[cache.axis]
     cells = composer.constant(np.arange(length)[None])

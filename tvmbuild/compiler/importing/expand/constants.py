@@ -15,20 +15,23 @@ from tvmbuild.compiler.importing.expand.tensor_sequences import OPERATORS
 from tvmbuild.compiler.importing.spellings import find_rank
 
 MAX_ELEMENTS = 1 << 22
-"""The most elements of a constant that folding makes; larger constants are computed at run time."""
+"""The largest number of elements of a folded constant; larger constants are computed at run time."""
 _UNKNOWN = OPERATORS | frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
-"""Operators whose results differ each time, or are not arrays."""
+"""Operators that cannot be folded, because their results differ each time or are not arrays."""
 INTEGERS = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32})
-"""The integer types that the importer and later passes quantise."""
+"""The types of integer constants that stay integers for the importer and later passes."""
 _OF_SHAPES = frozenset({"Shape", "Size"})
 _CHANGED = {"Hardmax": 13, "LogSoftmax": 13, "Softmax": 13}
-"""Operator → the opset whose definition onnx's reference evaluator has; it has no older one."""
+"""The first opset whose definition of an operator onnx's reference evaluator has, by the operator's name."""
 
 
 def fold_nodes(nodes: Nodes, scope: Scope) -> Nodes:
-    """Fold the nodes of constants and return the rest; the results become constants of the model."""
+    """Evaluate nodes with constant inputs, and Shape and Size of known shapes; return the other nodes.
+
+    The results become constants of the model.
+    """
     left: Nodes = []
     kept = {value.name for value in scope.model.graph.output}
     for node in nodes:
@@ -43,7 +46,10 @@ def fold_nodes(nodes: Nodes, scope: Scope) -> Nodes:
 
 
 def drop_unused(graph: onnx.GraphProto) -> None:
-    """Remove, in place, nodes and constants that nothing reads: TVM imports all, and fails on types below 8 bits."""
+    """Remove nodes and constants that nothing reads, in place.
+
+    TVM imports all constants, and fails on constants of types with fewer than 8 bits.
+    """
     _drop_unused_nodes(graph)
     used = {name for node in graph.node for name in list_read(node)}
     used |= {value.name for value in (*graph.input, *graph.output)}
@@ -65,12 +71,12 @@ def _drop_unused_nodes(graph: onnx.GraphProto) -> None:
 
 
 def can_fold(node: onnx.NodeProto, known: AbstractSet[str]) -> bool:
-    """Return whether folding may apply to the node, where ``known`` are the constants."""
+    """Return whether folding may apply to the node; ``known`` are the names of the constants."""
     return node.op_type in _OF_SHAPES or all(name in known for name in node.input if name)
 
 
 def keeps_integers(node: onnx.NodeProto, scope: Scope) -> bool:
-    """Return whether later passes need the node's constant unchanged: weights of 8 bits."""
+    """Return whether the node dequantises integers of a type that later passes need as integers."""
     whole = not attributes_of(node).get("block_size", 0)
     return node.op_type == "DequantizeLinear" and whole and scope.element_type(node.input[0]) in INTEGERS
 
@@ -95,16 +101,16 @@ def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             results = iter(ReferenceEvaluator(model).run(None, arrays))
-    except Exception:  # noqa: BLE001 - the reference lacks it; the importer may have it
+    except Exception:  # noqa: BLE001 - the reference evaluator lacks this node; the importer may have it
         return None
     found = [np.asarray(next(results)) if name else np.empty(0) for name in node.output]
     fits = all(_has_right_type(name, array, scope) for name, array in zip(node.output, found, strict=True))
-    fits = fits and not any(array.dtype.kind in "OSU" for array in found)  # texts
+    fits = fits and not any(array.dtype.kind in "OSU" for array in found)  # strings
     return found if fits and all(array.size <= MAX_ELEMENTS for array in found) else None
 
 
 def _read_inputs(node: onnx.NodeProto, scope: Scope) -> dict[str, np.ndarray | None]:
-    """Return the inputs' arrays; single elements get the rank that ONNX defines."""
+    """Return the inputs' arrays by name; an input of one element gets the rank that ONNX defines."""
     arrays = {name: scope.constant(name) for name in node.input if name}
     for place, name in enumerate(node.input):
         rank, array = find_rank(node.op_type, place), arrays.get(name)
@@ -114,7 +120,7 @@ def _read_inputs(node: onnx.NodeProto, scope: Scope) -> dict[str, np.ndarray | N
 
 
 def _has_right_type(name: str, array: np.ndarray, scope: Scope) -> bool:
-    """Return whether the array has the type that ONNX gives to the value: the reference widens some."""
+    """Return whether the array has the type that ONNX gives to the value; the reference evaluator widens some types."""
     kind = scope.element_type(name) if name else None
     return kind is None or helper.tensor_dtype_to_np_dtype(kind) == array.dtype
 

@@ -1,4 +1,7 @@
-"""If, Loop and Scan whose course is known when the package is built: the taken branch, or the repeated body."""
+"""Expansion of If, Loop and Scan if their control flow is known when the package is built.
+
+If becomes the branch that is taken; Loop and Scan become copies of their body.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 from tvmbuild.compiler.importing.refusals import refuse
 
 MAX_NODES = 20_000
-"""The most nodes of an unrolled loop."""
+"""The largest number of nodes of an unrolled loop."""
 MAX_COPIES = 5_000
 _SCAN_WITHOUT_BATCH = 9
-"""The opset since which Scan has no batch dimension of its own."""
+"""The first opset in which Scan has no batch dimension of its own."""
 
 
 def unroll_if(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the branch that a known condition takes."""
+    """Return the nodes of the branch that If takes, or None if the condition is not constant."""
     condition = scope.constant(node.input[0])
     if condition is None:
         return None
@@ -34,7 +37,10 @@ def unroll_if(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def unroll_loop(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Repeat the body as often as known numbers and conditions demand; None if they depend on data."""
+    """Return the copies of Loop's body, or None if the number of iterations depends on data.
+
+    Raises NodeError if the loop is too long.
+    """
     most, condition = ([*node.input, ""][index] for index in (0, 1))
     if most and not scope.is_constant(most):
         return None
@@ -59,7 +65,10 @@ def unroll_loop(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def unroll_scan(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Repeat the body for each element of the scanned axes; None if their length is unknown."""
+    """Return the copies of Scan's body, one for each element of the scanned axes, or None if a shape is unknown.
+
+    Raises NodeError if the loop is too long, and for the Scan of opset 8.
+    """
     attributes = attributes_of(node)
     number, graph = attributes["num_scan_inputs"], attributes["body"]
     if scope.opset < _SCAN_WITHOUT_BATCH:
@@ -94,7 +103,7 @@ def unroll_scan(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 @dataclass
 class _Body:
-    """A subgraph, copied as often as needed."""
+    """The body of a control-flow node, which is copied as often as needed."""
 
     graph: onnx.GraphProto
     scope: Scope
@@ -102,7 +111,7 @@ class _Body:
     composer: Composer = field(init=False)
     copies: int = 0
     _constants: dict[str, str] = field(init=False)
-    """The new names of the body's own constants, which all copies share."""
+    """The names in the model of the body's own constants, which all copies share, by their names in the body."""
 
     def __post_init__(self) -> None:
         self.composer = Composer(self.scope, self.hint)
@@ -119,7 +128,7 @@ class _Body:
         return [1] * len(self.graph.input[0].type.tensor_type.shape.dim)
 
     def repeat(self, arguments: Sequence[str]) -> list[str]:
-        """Add a copy whose inputs are ``arguments``; return the names of its outputs."""
+        """Add a copy of the body with the inputs ``arguments``, and return the names of the copy's outputs."""
         self.copies += 1
         names = {value.name: name for value, name in zip(self.graph.input, arguments, strict=True)} | self._constants
         nodes = self.scope.rename_into(self.graph, names, self.hint)
@@ -127,7 +136,7 @@ class _Body:
         return [names.get(value.name, value.name) for value in self.graph.output]
 
     def slice(self, name: str, axis: int, length: int, backwards: bool) -> list[str]:
-        """Cut a value into its elements along ``axis``."""
+        """Cut a value into its elements along ``axis``; return their names, in reverse order if ``backwards``."""
         parts = self.composer.split(name, axis, [1] * length)
         elements = [self.composer.squeeze(part, [axis]) for part in parts]
         return elements[::-1] if backwards else elements
@@ -143,7 +152,10 @@ class _Collected:
 
 
 def _finish(node: onnx.NodeProto, body: _Body, carried: Sequence[str], collected: Sequence[_Collected]) -> Nodes | None:
-    """Name the results: the last values carried, then the collected ones."""
+    """Give the node's output names to the last carried values and to the collected values.
+
+    Return all nodes, or None if an output has no values.
+    """
     for name, output in zip(carried, node.output, strict=False):
         body.composer.name(name, output)
     for each in collected:

@@ -1,7 +1,7 @@
-"""Einsum, which networks written as equations use, as matrix products: these have schedules and form attention.
+"""Expansion of Einsum to matrix products, which have schedules and can be recognised as attention.
 
-``bhid,bhjd->bhij`` is one product for each head. An Einsum that is not a product (a diagonal, a repeated axis of one)
-stays as it is.
+``bhid,bhjd->bhij`` is one product for each head. An Einsum that is not a product (a diagonal, or an axis of one that is
+broadcast) stays as it is.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 _AXES_AS_INPUT = 13
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
 _UNNAMED = "0123456789"
-"""The labels of axes that an ellipsis names."""
+"""The labels of axes that an ellipsis stands for."""
 
 
 @dataclass(frozen=True)
 class _Term:
-    """A value and the labels of its axes."""
+    """A value's name and the labels of its axes."""
 
     value: str
     labels: str
 
 
 def einsum(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Multiply one operand after the other; None if a shape is unknown or the equation is not a chain of products."""
+    """Expand Einsum to products of one operand after the other.
+
+    Return None if a shape is unknown, or if the equation is not a chain of products.
+    """
     shapes = [scope.shape(name) for name in node.input]
     known = [shape for shape in shapes if shape is not None]
     if len(known) < len(shapes) or any(scope.element_type(name) not in _FLOATS for name in node.input):
@@ -44,7 +47,7 @@ def einsum(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     sizes: dict[str, int] = {}
     for labels, shape in zip(operands, known, strict=True):
         for label, size in zip(labels, shape, strict=True):
-            if not size or sizes.setdefault(label, size) != size:  # Reshape would take 0 for the input's own size
+            if not size or sizes.setdefault(label, size) != size:  # Reshape would read 0 as the input's own size
                 return None
     writer = _Writer(Composer(scope, node.name or "Einsum"), sizes, wanted)
     first, *rest = (_Term(*each) for each in zip(node.input, operands, strict=True))
@@ -55,7 +58,7 @@ def einsum(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str] | None:
-    """Return the labels of the operands and the output; None unless it is a sum of products of whole tensors."""
+    """Return the labels of the operands and of the output, or None if this is not a product of whole tensors."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
@@ -108,7 +111,7 @@ class _Writer:
         return _Term(product if is_made else self._shape_as(product, list(made)), made)
 
     def finish(self, term: _Term, output: str) -> None:
-        """Sum over the remaining labels and bring the axes into the output's order."""
+        """Sum over the remaining labels, bring the axes into the output's order, and name the result ``output``."""
         self._composer.name(self._turn(self._sum(term, self._wanted), self._wanted), output)
 
     def _sum(self, term: _Term, kept: str) -> _Term:
@@ -122,7 +125,7 @@ class _Writer:
         return _Term(summed, "".join(label for label in term.labels if label in kept))
 
     def _reshape(self, term: _Term, axes: Sequence[str]) -> str:
-        """Reshape the value to these axes: each has one label, several, or none, which gives the length 1."""
+        """Reshape the value to these axes: an axis joins the axes of its labels; without labels, it has length one."""
         turned = self._turn(term, "".join(axes))
         return turned if all(len(axis) == 1 for axis in axes) else self._shape_as(turned, axes)
 

@@ -1,4 +1,4 @@
-"""Det, Col2Im and Compress, written as moves, products and sums of known elements."""
+"""Expansion of Det, Col2Im and Compress to moves, products and sums of elements at known places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _MAX_ROWS = 4
 
 
 def determinant(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Add up products of elements: the minors of the last row, then with one more row each, up to the whole matrix."""
+    """Expand Det to the minors of the last row, then of one more row in each step, up to the whole matrix.
+
+    Return None if the shape is unknown. Raises NodeError for matrices of more than four rows.
+    """
     composer = NodeComposer(node, scope)
     shape = composer.known_shape(0)
     if shape is None:
@@ -40,7 +43,7 @@ def determinant(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 def _develop(
     composer: NodeComposer, row: list[str], columns: tuple[int, ...], minors: dict[tuple[int, ...], str]
 ) -> str:
-    """Return the minor of these columns, enlarged by one row."""
+    """Return the minor of these columns, from the next row and the minors without it (Laplace's expansion)."""
     result = ""
     for place, column in enumerate(columns):
         product = composer.add("Mul", row[column], minors[columns[:place] + columns[place + 1 :]])
@@ -49,7 +52,10 @@ def _develop(
 
 
 def columns_to_image(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Move blocks that lie side by side; a transposed convolution adds up overlapping ones."""
+    """Expand Col2Im: move blocks that do not overlap; a transposed convolution adds up blocks that do.
+
+    Return None if the shape of the data, the image or the block is unknown.
+    """
     composer = NodeComposer(node, scope)
     shape, image, block = composer.known_shape(0), scope.constant(node.input[1]), scope.constant(node.input[2])
     if shape is None or image is None or block is None:
@@ -88,7 +94,7 @@ def columns_to_image(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def compress(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Gather the elements that a known condition keeps; None if the condition depends on data."""
+    """Expand Compress to a Gather of the elements that a constant condition keeps; return None for other conditions."""
     composer, chosen = NodeComposer(node, scope), scope.constant(node.input[1])
     if chosen is None:
         return None

@@ -1,4 +1,4 @@
-"""The driver of the rules: it applies them to a model until none fires, and folds constants in between."""
+"""The driver of the expansion rules: it applies them to a model until no rule applies, and folds constants."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tvmbuild.compiler.importing.refusals import ONNX, NodeError, combine
 from tvmbuild.errors import TvmbuildError
 
 MAX_ROUNDS = 32
-"""The most rounds of rules applied to the results of rules: loops in loops, functions in functions."""
+"""The largest number of rounds in which rules expand the results of rules: loops in loops, functions in functions."""
 _FUNCTIONS = (
     "BlackmanWindow",
     "CausalConvWithState",
@@ -78,12 +78,15 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "ai.onnx.ml": MACHINE_LEARNING,
     "com.microsoft": {**MICROSOFT, **MICROSOFT_QUANTIZED},
 }
-"""The rules by domain and operator."""
+"""The expansion rules by domain and operator."""
 _OPTIONAL_OUTPUTS = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
 
 
 def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Expand as `expand_what_can_be` does; raise TvmbuildError with the operators that cannot be expanded, and why."""
+    """Return the model with all operators of ``RULES`` expanded, as by `expand_what_can_be`.
+
+    Raises TvmbuildError if operators cannot be expanded; the error says which, and why.
+    """
     expanded, refused = expand_what_can_be(model)
     if refused:
         raise combine([*refused.values()])
@@ -93,10 +96,11 @@ def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
 def expand_what_can_be(
     model: onnx.ModelProto, first: Mapping[str, Rule] = MappingProxyType({})
 ) -> tuple[onnx.ModelProto, dict[str, NodeError]]:
-    """Return the model with the operators of ``RULES`` and its own functions expanded; the same one if it has none.
+    """Return the model with its operators and functions expanded, and the errors of nodes that cannot be expanded.
 
-    Rules of ``first`` (operator → rule) are tried before the others; a node that they return unchanged is left to the
-    importer. The second result is why the remaining nodes cannot be built, by their first outputs.
+    All operators with a rule in ``RULES`` are expanded, and the model's own functions; a model with neither is returned
+    itself. The rules of ``first`` (operator → rule) are tried before ``RULES``; a node that they return unchanged is
+    left to the importer. The errors say why the remaining nodes cannot be built, by the nodes' first outputs.
     """
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
@@ -106,7 +110,7 @@ def expand_what_can_be(
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.value_info[:]  # an exporter's names of dimensions would hide their numbers
-    drop_unused(result.graph)  # a classifier's unread labels may be texts
+    drop_unused(result.graph)  # a classifier's unread labels may be strings
     rounds, left = 0, _count_with_rules(result.graph)
     while rounds < MAX_ROUNDS:
         expanded, folded = _expand_once(result, first, refused)
@@ -119,9 +123,9 @@ def expand_what_can_be(
 
 
 def _expand_once(model: onnx.ModelProto, first: Mapping[str, Rule], refused: dict[str, NodeError]) -> tuple[bool, bool]:
-    """Expand each operator that a rule knows, in place; return whether there was any, and whether nodes were folded.
+    """Apply the rules to each node once, in place; return whether a node was expanded, and whether a node was folded.
 
-    A node that a rule refuses stays, and is added to ``refused``.
+    A node that a rule refuses stays, and its error is added to ``refused``.
     """
     for node, count in _find_unused_outputs(model.graph):
         del node.output[count:]
@@ -144,7 +148,7 @@ def _expand_once(model: onnx.ModelProto, first: Mapping[str, Rule], refused: dic
 
 
 def _find_unused_outputs(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, int]]:
-    """Return the nodes with unread last outputs, for example masks of Dropout, and the number of outputs to keep."""
+    """Return the nodes whose last outputs nothing reads (masks of Dropout), and the number of outputs to keep."""
     used = {name for node in walk_nodes(graph) for name in node.input} | {value.name for value in graph.output}
     several = [node for node in graph.node if node.op_type in _OPTIONAL_OUTPUTS and len(node.output) > 1]
     counts = [max((i for i, name in enumerate(node.output) if name in used), default=0) + 1 for node in several]
@@ -162,6 +166,9 @@ def _has_work(model: onnx.ModelProto) -> bool:
 
 
 def find_rule(node: onnx.NodeProto) -> Rule | None:
-    """Return the node's rule; Resize of opset 10 has no region of interest and is treated as Upsample."""
+    """Return the rule for the node's operator, or None if it has no rule.
+
+    Resize of opset 10 has no region of interest and is treated as Upsample.
+    """
     name = "Upsample" if node.op_type == "Resize" and len(node.input) == 2 else node.op_type
     return RULES.get(node.domain, {}).get(name)

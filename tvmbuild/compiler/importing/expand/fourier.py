@@ -1,4 +1,4 @@
-"""DFT and STFT, with which audio networks begin, as a product with a constant matrix."""
+"""Expansion of DFT and STFT, the first operators of audio networks, to a product with a constant matrix."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from tvmbuild.compiler.importing.refusals import refuse
 
 _AXIS_AS_INPUT = 20
 MAX_PRODUCTS = 1 << 22
-"""The most samples times frequencies: 2,048 of both make a matrix of at most 64 MB."""
+"""The largest number of samples times frequencies: 2,048 of each give a matrix of at most 64 MB."""
 
 
 def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Transform along an axis; None if length, axis or shape are unknown, and for a one-sided inverse."""
+    """Expand DFT; return None if its length, axis or shape are unknown, and for a one-sided inverse.
+
+    Raises NodeError if the matrix would be too large.
+    """
     attributes, shape = attributes_of(node), scope.shape(node.input[0])
     length = _integer(node, 1, scope)
     if scope.opset >= _AXIS_AS_INPUT:
@@ -45,7 +48,10 @@ def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def short_time_fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Transform frames of a signal; None if step, length or the signal's shape are unknown."""
+    """Expand STFT; return None if its step, length or the signal's shape are unknown.
+
+    Raises NodeError if the matrix would be too large.
+    """
     shape, step, length = scope.shape(node.input[0]), _integer(node, 1, scope), _integer(node, 3, scope)
     has_window = len(node.input) > 2 and bool(node.input[2])
     if length is None and has_window:
@@ -93,9 +99,10 @@ def _make_matrix(given: int, length: int, *, inverse: bool, half: bool) -> np.nd
 
 
 def _multiply(composer: Composer, samples: tuple[str, str], form: Sequence[int], matrix: np.ndarray) -> str:
-    """Multiply by the matrix: [outer axes, samples, parts] become [outer axes, frequencies, parts].
+    """Multiply the samples by the matrix: [outer axes, samples, parts] become [outer axes, frequencies, parts].
 
-    ``samples`` are the value, whose shape is ``form``, and a value of the same type that the scope knows.
+    ``samples`` are two names: of the value, whose shape is ``form``, and of a value of the same type that the scope
+    knows.
     """
     (value, like), (*outer, _, parts) = samples, form
     dtype = helper.tensor_dtype_to_np_dtype(composer.scope.element_type(like) or onnx.TensorProto.FLOAT)

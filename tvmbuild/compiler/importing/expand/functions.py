@@ -1,4 +1,4 @@
-"""Operators that ONNX itself defines by simpler ones: the body of its function replaces the operator."""
+"""Expansion of operators that ONNX defines by a function of simpler operators: its body replaces the operator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 
 
 def by_function(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the body of the operator's function for the model's opset; None if ONNX has no function."""
+    """Return the body of the operator's function for the model's opset, or None if ONNX has no function for it."""
     # onnx 1.23's inliner needs a type for each input, even one that is left out.
     values = [_value(name, scope) for name in dict.fromkeys(node.input)]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
@@ -31,17 +31,17 @@ def by_function(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand a LayerNormalization whose mean or deviation is used; the importer converts the others."""
+    """Expand a LayerNormalization whose mean or deviation is used; return None for others, which TVM converts."""
     return by_function(node, scope) if any(node.output[1:]) else None
 
 
 def space_to_depth(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand SpaceToDepth with the channels first, which the importer mistakes for the other order."""
+    """Expand SpaceToDepth of the mode `CRD`, which the importer converts as `DCR`; return None for `DCR`."""
     return by_function(node, scope) if attributes_of(node).get("mode", "DCR") == "CRD" else None
 
 
 def _with_defaults(node: onnx.NodeProto, scope: Scope) -> onnx.NodeProto:
-    """Return the node with its default attributes: without them, onnx's inliner leaves holes in some bodies."""
+    """Return the node with its default attributes, because without them onnx's inliner leaves holes in some bodies."""
     try:
         schema = onnx.defs.get_schema(node.op_type, scope.opset, node.domain)
     except onnx.defs.SchemaError:

@@ -1,4 +1,4 @@
-"""Marks for maxima and minima that may see only infinities, as in masked attention."""
+"""Marks on maxima and minima of elements that may all be infinite, as in masked attention."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import onnx
 from onnx import helper, numpy_helper
 
 MEETS_INFINITIES = "tvmbuild.meets_infinities"
-"""The mark, an attribute that no ONNX operator has."""
+"""The name of the mark, which is an attribute that no ONNX operator has."""
 _CONCERNED = frozenset({"ReduceMax", "ReduceMin"})
 _PASSING = frozenset(
     {"Add", "Cast", "Concat", "Div", "Expand", "Flatten", "Gather", "Identity", "Max", "Min", "Mul", "Neg", "Reshape"}
     | {"Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where"}
 )
-"""Operators that pass on infinities that a caller may feed, as an attention mask; a sum makes them useless."""
+"""Operators that pass infinities on that a caller may feed, for example in an attention mask.
+
+After a sum, infinities are useless, so that they are not followed further.
+"""
 _FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16})
 
 
 def mark_infinities(graph: onnx.GraphProto) -> onnx.GraphProto:
-    """Return the graph with the mark on each maximum and minimum that infinities may reach.
+    """Return the graph with the mark on each ReduceMax and ReduceMin that infinities may reach.
 
-    The result is the graph itself if there are none. Infinities are constants, results of a logarithm, and inputs, the
-    last only until something is summed.
+    If there are none, the result is the graph itself. Infinities come from constants, from logarithms, and from inputs
+    until something is summed.
     """
     if not any(node.op_type in _CONCERNED for node in graph.node):
         return graph

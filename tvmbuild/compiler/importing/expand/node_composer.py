@@ -1,4 +1,4 @@
-"""A composer for rules of operators with many inputs: their names, numbers of the node's type, refusals, heads."""
+"""A composer for rules of operators with many inputs, with helpers for inputs, constants, refusals and heads."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ _HINT = "save the model as it was before it was optimised for ONNX Runtime, or r
 
 
 class NodeComposer(Composer):
-    """Composes the nodes that replace a node."""
+    """A composer of the nodes that replace one node."""
 
     def __init__(self, node: onnx.NodeProto, scope: Scope) -> None:
-        """Name values after the node."""
+        """Create a composer; the names of its values begin with the node's name."""
         super().__init__(scope, node.name or node.op_type)
         self.node, self.attributes = node, attributes_of(node)
         kinds = [scope.element_type(name) for name in node.input if name]
         self.kind = next((kind for kind in kinds if kind in _FLOATS), TensorProto.FLOAT)
-        """The type of the node's floats: that of any input whose type is known."""
+        """The element type of the node's floats: of its first input with a known floating-point type, else float32."""
 
     def input(self, place: int) -> str:
-        """Return the input's name, empty if it is left out."""
+        """Return the name of an input, or an empty string if the input is left out."""
         return self.node.input[place] if place < len(self.node.input) else ""
 
     def output(self, place: int) -> str:
-        """Return the output's name, empty if nothing reads it."""
+        """Return the name of an output, or an empty string if the output is left out."""
         return self.node.output[place] if place < len(self.node.output) else ""
 
     def number(self, value: float) -> str:
-        """Add a scalar of the node's type."""
+        """Add a scalar constant of the type of the node's floats."""
         return self.constant(np.array(value, helper.tensor_dtype_to_np_dtype(self.kind)))
 
     def integers(self, *values: int) -> str:
-        """Add a constant of one dimension, for shapes and axes."""
+        """Add an int64 constant of one dimension, for shapes and axes."""
         return self.constant(np.array(values, np.int64))
 
     def reshape(self, value: str, *shape: int) -> str:
-        """Add a Reshape; 0 keeps a dimension."""
+        """Add a Reshape to this shape, in which 0 keeps a dimension."""
         return self.add("Reshape", value, self.integers(*shape))
 
     def known_shape(self, place: int) -> tuple[int, ...] | None:
-        """Return the shape of an input; None if the input is left out or its shape is unknown."""
+        """Return the shape of an input, or None if the input is left out or its shape is unknown."""
         return self.scope.shape(self.input(place)) if self.input(place) else None
 
     def lacks_shapes(self, *places: int) -> bool:
@@ -75,7 +75,7 @@ class NodeComposer(Composer):
         return self.reshape(many, batch, heads, tokens, size)
 
     def refuse_inputs(self, names: dict[int, str]) -> None:
-        """Raise TvmbuildError if one of these inputs exists."""
+        """Raise TvmbuildError if the node has one of these inputs; ``names`` are the inputs' names by index."""
         given = [name for place, name in names.items() if self.input(place)]
         if given:
             raise self.refuse(f"its input {given[0]} is not known here")
@@ -87,11 +87,11 @@ class NodeComposer(Composer):
                 raise self.refuse(f"its attribute {name} is not known here")
 
     def refuse_outputs(self, places: Collection[int]) -> None:
-        """Raise TvmbuildError if one of these outputs is read."""
+        """Raise TvmbuildError if the node has one of these outputs."""
         asked = [self.output(place) for place in places if self.output(place)]
         if asked:
             raise self.refuse(f"its output {asked[0]!r} is asked for")
 
     def refuse(self, why: str) -> TvmbuildError:
-        """Return the error that names the node."""
+        """Return an error that names the node and the reason ``why``."""
         return refuse(self.node, why, _HINT)

@@ -1,4 +1,4 @@
-"""LpNormalization, the end of an embedding of faces or words."""
+"""Expansion of LpNormalization, the last operator of networks that embed faces or words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _AXES_AS_INPUT = 18
 
 
 def lp_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Divide by the norm along an axis; zeros, whose norm is 0, stay zeros."""
+    """Expand LpNormalization: divide by the norm along an axis; zeros, whose norm is 0, stay zeros.
+
+    Return None if the element type is unknown.
+    """
     attributes, kind = attributes_of(node), scope.element_type(node.input[0])
     if kind is None:
         return None

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN step by step: one product for the inputs of all steps, then one for the state of each."""
+"""Unrolling of LSTM, GRU and RNN: one product for the inputs of all steps, then one for the state of each step."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 
 
 def unroll_lstm(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the LSTM's steps; None where its lengths are not known."""
+    """Return the nodes of all steps of an LSTM, or None if its lengths are not known."""
     return _unroll(node, scope, Kind(4, ("Sigmoid", "Tanh", "Tanh"), 2, lstm_step))
 
 
 def unroll_dynamic_lstm(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the steps of com.microsoft's LSTM with integer weights; None where its lengths are not known."""
+    """Return the nodes of all steps of com.microsoft's DynamicQuantizeLSTM, or None if its lengths are not known."""
     return _unroll(node, scope, Kind(4, ("Sigmoid", "Tanh", "Tanh"), 2, lstm_step, is_quantized=True))
 
 
 def unroll_gru(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the GRU's steps; None where its lengths are not known."""
+    """Return the nodes of all steps of a GRU, or None if its lengths are not known."""
     return _unroll(node, scope, Kind(3, ("Sigmoid", "Tanh"), 1, gru_step))
 
 
 def unroll_rnn(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the RNN's steps; None where its lengths are not known."""
+    """Return the nodes of all steps of an RNN, or None if its lengths are not known."""
     return _unroll(node, scope, Kind(1, ("Tanh",), 1, rnn_step))
 
 
@@ -100,7 +100,7 @@ def _run_direction(layer: Layer, number: int, data: str, batch_first: bool) -> t
 
 
 def _weights(layer: Layer, index: int, number: int) -> Weights:
-    """Return an input's weights of one direction, 1 those of the data and 2 those of the state."""
+    """Return one direction's weights for the data if ``index`` is 1, or for the state if it is 2."""
     own = layer.of_direction(index, number)
     if not layer.kind.is_quantized:
         return Weights(layer.composer.add("Transpose", own, perm=[1, 0]))
@@ -118,12 +118,12 @@ def _initial(layer: Layer, index: int, number: int, batch_first: bool) -> str:
 
 
 def _within_length(layer: Layer, time: int, new: State, old: State) -> tuple[str, State]:
-    """Return the step's output and state: zero and the old one for sequences that are shorter."""
+    """Return the output and the state of a step: for sequences that have ended, zeros and the old state."""
     name, composer = layer.input(4), layer.composer
     lengths = composer.scope.constant(name) if name else None
     if not name or (lengths is not None and (lengths >= layer.steps).all()):
         return new[0], new
-    # As floats, for up to opset 8 Less knows nothing else.
+    # The lengths become floats, because Less knows no other type up to opset 8.
     lengths_of_rows = composer.unsqueeze(composer.add("Cast", name, to=onnx.TensorProto.FLOAT), [1])
     inside = composer.add("Less", composer.constant(np.array(time, dtype=np.float32)), lengths_of_rows)
     zero = composer.constant(np.zeros((), dtype=layer.dtype))

@@ -1,4 +1,4 @@
-"""Recurrences that become one kernel on CPUs: left as they are, or with what the kernel does not do before them."""
+"""Rules that leave a recurrence as one node on CPUs, which becomes one kernel, or move other work before this node."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, attribu
 from tvmbuild.compiler.kernels.recurrence.form import GATES, Kind, Recurrence
 
 QUANTIZED = "tvmbuild_quantized"
-"""Attribute of an LSTM whose inputs are the gates of the data, integers and scales, as the kernel reads them."""
+"""The attribute that marks an LSTM whose inputs are as the kernel reads them: gates of the data, integers, scales."""
 LARGEST_WEIGHTS = 1 << 19
-"""Numbers that one thread reads at each step; larger products are for all threads."""
+"""The largest number of weights for one thread to read in each step; all threads share larger products."""
 MAX_SEQUENCES = 4
-"""In a batch: with more, a product of matrices reads the weights once for several sequences."""
+"""The largest number of sequences in a batch for the kernel.
+
+With more sequences, a product of matrices reads the weights once for several sequences.
+"""
 _ACTIVATIONS: Mapping[Kind, tuple[str, ...]] = {
     "LSTM": ("sigmoid", "tanh", "tanh"),
     "GRU": ("sigmoid", "tanh"),
     "RNN": ("tanh",),
 }
 _ALONE = {"clip": 0.0, "input_forget": 0}
-"""Attributes that the kernel does not know, and their defaults."""
+"""The attributes that the kernel supports only with their default values, and these values."""
 
 
 def describe_recurrence(
     kind: Kind, attributes: Mapping[str, Any], data: tuple[int, ...], sizes: tuple[int, int]
 ) -> Recurrence | None:
-    """Return the kernel of a node with data of that shape and ``sizes``, its directions and hidden units.
+    """Return the kernel's form for a node, or None if the kernel lacks an attribute or is no faster than single steps.
 
-    None where the kernel does not know the attributes, or is no faster than single steps.
+    ``data`` is the shape of the data, and ``sizes`` are the numbers of directions and of hidden units.
     """
     directions, hidden = sizes
     steps, batch = (data[1], data[0]) if attributes.get("layout", 0) else (data[0], data[1])
@@ -60,7 +63,7 @@ def describe_recurrence(
 
 
 def keep_recurrence(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Leave a recurrence that becomes a kernel as it is; None for others, which are unrolled."""
+    """Return the node itself if it becomes a kernel, or None for a recurrence that is unrolled."""
     attributes, given = attributes_of(node), [*node.input, *[""] * 8]
     data, weights = scope.shape(given[0]), scope.shape(given[2])
     if attributes.get(QUANTIZED):
@@ -72,9 +75,10 @@ def keep_recurrence(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def keep_quantized(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Multiply the data of a DynamicQuantizeLSTM by its integers, and leave the rest to the kernel as an LSTM.
+    """Expand DynamicQuantizeLSTM to products of the data with its integers, and an LSTM for the kernel.
 
-    None where it has more sequences than one, which ONNX Runtime rounds together.
+    Return None if the kernel does not support the node, or if there are several sequences, because ONNX Runtime rounds
+    these together.
     """
     attributes, given = attributes_of(node), [*node.input, *[""] * 12]
     data, weights = scope.shape(given[0]), scope.shape(given[2])
@@ -93,7 +97,7 @@ def keep_quantized(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 RULES: Mapping[str, Rule] = {**dict.fromkeys(GATES, keep_recurrence), "DynamicQuantizeLSTM": keep_quantized}
-"""The rules of targets that have the kernel."""
+"""The rules for targets that have the kernel."""
 
 
 def _knows_inputs(given: Sequence[str], weights: Sequence[str], scope: Scope) -> bool:
@@ -104,7 +108,7 @@ def _knows_inputs(given: Sequence[str], weights: Sequence[str], scope: Scope) ->
 
 
 def _project(composer: Composer, form: Recurrence, given: Sequence[str], number: int) -> str:
-    """Multiply the data by one direction's integers, in panels, and add both biases."""
+    """Return the data times one direction's integers, in the kernel's panels, plus both biases."""
     weights, scale, zero = (_of_direction(composer.scope, given[place], number) for place in (1, 8, 9))
     units = form.gates * form.hidden
     packed = [
@@ -121,13 +125,13 @@ def _project(composer: Composer, form: Recurrence, given: Sequence[str], number:
 
 
 def _of_direction(scope: Scope, name: str, number: int) -> NDArray[Any]:
-    """Return one direction's part of a constant."""
+    """Return the part of a constant for one direction."""
     part: NDArray[Any] = np.asarray(scope.constant(name))[number]
     return part
 
 
 def _pack(form: Recurrence, parameters: Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Return the state's integers less their zero points as the kernel reads them, and a scale for each gate."""
+    """Return the state's integers minus their zero points, in the kernel's order, and a scale for each gate's unit."""
     weights, scale, zero = parameters
     moved = weights.astype(np.int16) - zero.astype(np.int16).reshape(form.directions, 1, -1)
     is_narrow = moved.min() >= np.iinfo(np.int8).min and moved.max() <= np.iinfo(np.int8).max

@@ -1,4 +1,4 @@
-"""One step of an LSTM, a GRU and an RNN, in one direction."""
+"""The nodes of one step of an LSTM, a GRU and an RNN, in one direction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnx import helper
 from tvmbuild.compiler.importing.expand.compose import Composer
 
 State: TypeAlias = list[str]
-"""Names: the output of a step, then the cell of an LSTM."""
+"""The names of a step's state: its output and, for an LSTM, its cell."""
 _ALPHA = {"LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "HardSigmoid": 0.2, "Elu": 1.0}
 _BETA = {"HardSigmoid": 0.5}
 _SCALED = {"ScaledTanh": "Tanh", "Affine": "Identity"}
@@ -22,19 +22,19 @@ _SCALED = {"ScaledTanh": "Tanh", "Affine": "Identity"}
 
 @dataclass(frozen=True)
 class Kind:
-    """LSTM, GRU or RNN."""
+    """A kind of recurrence: LSTM, GRU or RNN."""
 
     gates: int
     activations: tuple[str, ...]
     states: int
     step: Callable[[Direction, str, State], State]
     is_quantized: bool = False
-    """Whether weights are integers, inputs as rows, with scales and zero points as inputs 8 to 11."""
+    """Whether the weights are integers with a row for each input, and the inputs 8 to 11 are scales and zero points."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The node and its sizes."""
+    """A recurrent node, its kind and its sizes."""
 
     node: onnx.NodeProto
     kind: Kind
@@ -47,17 +47,20 @@ class Layer:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The data's type."""
+        """The element type of the data."""
         kind = self.composer.scope.element_type(self.input(0)) or onnx.TensorProto.FLOAT
         dtype: np.dtype[Any] = helper.tensor_dtype_to_np_dtype(kind)
         return dtype
 
     def input(self, index: int) -> str:
-        """Return the name of an input, empty where it is left out."""
+        """Return the name of an input, or an empty string if the input is left out."""
         return str(self.node.input[index]) if index < len(self.node.input) else ""
 
     def of_direction(self, index: int, direction: int) -> str:
-        """Return an input's part for one direction, without that dimension; empty where it is left out."""
+        """Return an input's part for one direction, without the axis of directions.
+
+        The result is an empty string if the input is left out.
+        """
         name = self.input(index)
         if not name:
             return ""
@@ -67,15 +70,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class Weights:
-    """A matrix with gates * hidden columns, for products."""
+    """A matrix of weights with gates * hidden columns, in floats or integers."""
 
     name: str
     scale: str = ""
-    """The scale of integers; empty: the weights are floats."""
+    """The name of the scale of integer weights; empty if the weights are floats."""
     zero_point: str = ""
 
     def multiply(self, composer: Composer, data: str) -> str:
-        """Return the data times the matrix; by integers it is quantised by its own range."""
+        """Return the data times the matrix; for integer weights, the data are quantised by their own range."""
         if not self.scale:
             return composer.add("MatMul", data, self.name)
         inputs = (data, self.name, self.scale, self.zero_point)
@@ -89,7 +92,7 @@ class Direction:
     layer: Layer
     index: int
     recurrence: Weights
-    """The recurrence's weights, with hidden rows."""
+    """The weights of the state, with one row for each hidden unit."""
     recurrence_bias: str
     peepholes: tuple[str, ...]
 
@@ -99,13 +102,13 @@ class Direction:
         return self.layer.composer
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output."""
+        """Add a node with one output, and return the name of the output."""
         return self.composer.add(operator, *inputs, **attributes)
 
     def activate(self, which: int, value: str, *, clips: bool = True) -> str:
-        """Apply the direction's ``which``-th activation, its input clipped where the node says so.
+        """Apply the direction's activation number ``which``; clip the value first if the node has the attribute `clip`.
 
-        ONNX Runtime does not clip the cell of an LSTM (``clips`` False), whatever the specification says.
+        ONNX Runtime does not clip the cell of an LSTM (``clips`` is False), whatever the specification says.
         """
         kinds = len(self.layer.kind.activations)
         at = self.index * kinds + which
@@ -120,7 +123,7 @@ class Direction:
     def _parameter(self, which: str, given: Sequence[str], at: int) -> float | None:
         values = list(self.layer.attributes.get(f"activation_{which}", ()))
         table = _ALPHA if which == "alpha" else _BETA
-        # Values are listed for those activations that have the parameter.
+        # The attribute lists values only for the activations that have the parameter.
         takers = [i for i, name in enumerate(given) if name in table or name in _SCALED]
         if at in takers and takers.index(at) < len(values):
             return float(values[takers.index(at)])
@@ -137,26 +140,26 @@ class Direction:
         return self.add(name, value, **attributes, **({"beta": beta} if beta is not None else {}))
 
     def number(self, value: float) -> str:
-        """Add a scalar of the data's type."""
+        """Add a scalar constant of the data's type."""
         return self.composer.constant(np.array(value, dtype=self.layer.dtype))
 
     def multiply(self, state: str) -> str:
-        """Return the state times the recurrence's weights, its bias added."""
+        """Return the state times its weights, plus their bias."""
         return self.multiply_add(state, self.recurrence, self.recurrence_bias)
 
     def multiply_add(self, state: str, weights: Weights, bias: str) -> str:
-        """Return the state times ``weights``, ``bias`` added where there is one."""
+        """Return the state times ``weights``, plus ``bias`` if it is not empty."""
         product = weights.multiply(self.composer, state)
         return self.add("Add", product, bias) if bias else product
 
     @cached_property
     def reset_weights(self) -> list[Weights]:
-        """The recurrence's weights of a GRU: of both gates, and of the candidate, which sees the state after a gate."""
+        """A GRU's weights of the state: of both gates, and of the candidate, which sees the state after a gate."""
         return [Weights(name) for name in self.composer.split(self.recurrence.name, 1, self._reset_sizes)]
 
     @cached_property
     def reset_biases(self) -> list[str]:
-        """The recurrence's biases of the same two parts."""
+        """A GRU's biases of the state: of both gates, and of the candidate."""
         if not self.recurrence_bias:
             return ["", ""]
         return self.composer.split(self.recurrence_bias, 0, self._reset_sizes)
@@ -166,18 +169,18 @@ class Direction:
         return [2 * self.layer.hidden, self.layer.hidden]
 
     def split(self, value: str, parts: int) -> list[str]:
-        """Cut what is computed for all gates at once into theirs."""
+        """Cut a value that is computed for all gates at once into one value for each gate."""
         return self.composer.split(value, 1, [self.layer.hidden] * parts)
 
     def peep(self, value: str, index: int, cell: str) -> str:
-        """Add what a gate sees of the cell."""
+        """Add the product of the gate's peephole weights and the cell, if the layer has peepholes."""
         if not self.peepholes:
             return value
         return self.add("Add", value, self.add("Mul", self.peepholes[index], cell))
 
 
 def lstm_step(cell: Direction, projected: str, state: State) -> State:
-    """Return the state after the step; the gates are in ONNX's order: i, o, f, c."""
+    """Return the state after one step of an LSTM; the gates are in ONNX's order: i, o, f, c."""
     before, memory = state
     gates = cell.add("Add", projected, cell.multiply(before))
     entering, leaving, forgetting, candidate = cell.split(gates, 4)
@@ -193,7 +196,7 @@ def lstm_step(cell: Direction, projected: str, state: State) -> State:
 
 
 def gru_step(cell: Direction, projected: str, state: State) -> State:
-    """Return the state after the step; the gates are in ONNX's order: z, r, h."""
+    """Return the state after one step of a GRU; the gates are in ONNX's order: z, r, h."""
     (before,) = state
     update, reset, candidate = cell.split(projected, 3)
     if cell.layer.attributes.get("linear_before_reset", 0):
@@ -213,7 +216,7 @@ def gru_step(cell: Direction, projected: str, state: State) -> State:
 
 
 def rnn_step(cell: Direction, projected: str, state: State) -> State:
-    """Return the state after the step; the gates are in ONNX's order: i."""
+    """Return the state after one step of an RNN, which has one gate."""
     return [cell.activate(0, cell.add("Add", projected, cell.multiply(state[0])))]
 
 

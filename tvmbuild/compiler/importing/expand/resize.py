@@ -1,4 +1,4 @@
-"""Upsample, and Resize of opset 10, as today's Resize: many detectors date from that time."""
+"""Expansion of Upsample, and of Resize of opset 10, to today's Resize; many older detectors have these operators."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ _MODES = {"bilinear": "linear"}
 
 
 def upsample(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return a Resize with the same scales, which are attributes before opset 9; None if they are not known yet."""
+    """Expand to one or two Resize with the same scales; return None if the scales are not known yet.
+
+    The scales are attributes before opset 9.
+    """
     composer = NodeComposer(node, scope)
     given = composer.attributes.get("scales")
     scales = scope.constant(node.input[1]) if given is None else given
     if scales is None:
         return None
     mode, value = composer.attributes.get("mode", "nearest"), node.input[0]
-    # ONNX Runtime takes the next element where it skips some, and the previous one where it repeats them.
+    # ONNX Runtime takes the next element if it skips elements, and the previous element if it repeats them.
     steps = {"floor": [max(1.0, each) for each in scales], "ceil": [min(1.0, each) for each in scales]}
     if mode != "nearest":
         steps = {"floor": list(scales)}

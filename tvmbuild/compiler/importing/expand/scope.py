@@ -1,4 +1,4 @@
-"""The graph around a node as a rule sees it, and the ways in which a rule adds to it."""
+"""The graph around a node as an expansion rule sees it, and the ways in which a rule adds to the graph."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Nodes: TypeAlias = list[onnx.NodeProto]
 
 
 class Scope:
-    """The values of a graph, their constants and types; and fresh names."""
+    """The values of a model's graph, their constants and types, and fresh names for values."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        """Infer the types of ``model``'s values; rules add to its graph."""
+        """Infer the types of the values of ``model``; rules add constants to its graph."""
         self.model = model
         self.opset = find_opset(model)
         self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -29,7 +29,7 @@ class Scope:
         self._taken |= self._tensors.keys() | self._types.keys()
         self._numbers = count()
         self.sequences = _find_sequences(model.graph)
-        """The elements of each sequence, as far as they are known."""
+        """The names of the elements of each known sequence, by the sequence's name."""
 
     @cached_property
     def _read(self) -> frozenset[str]:
@@ -37,7 +37,7 @@ class Scope:
         return frozenset(read | {value.name for value in self.model.graph.output})
 
     def constant(self, name: str) -> np.ndarray | None:
-        """Return the value's array, None if it is not constant."""
+        """Return the array of a value, or None if the value is not constant."""
         tensor = self._tensors.get(name)
         return None if tensor is None else numpy_helper.to_array(tensor)
 
@@ -46,7 +46,7 @@ class Scope:
         return name in self._tensors
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return the value's shape, None if a dimension is unknown."""
+        """Return the shape of a value, or None if a dimension is unknown."""
         if name in self._tensors:
             return tuple(self._tensors[name].dims)
         tensor = self._types[name].tensor_type if name in self._types else None
@@ -56,7 +56,7 @@ class Scope:
         return tuple(dim.dim_value for dim in dims) if all(dim.HasField("dim_value") for dim in dims) else None
 
     def element_type(self, name: str) -> int | None:
-        """Return the value's ``TensorProto.DataType``, None if it is unknown."""
+        """Return the ``TensorProto.DataType`` of a value, or None if it is unknown."""
         if name in self._tensors:
             return int(self._tensors[name].data_type)
         kind = int(self._types[name].tensor_type.elem_type) if name in self._types else 0
@@ -67,37 +67,37 @@ class Scope:
         return name in self._read
 
     def fresh(self, hint: str) -> str:
-        """Return a name that no value has."""
+        """Return a name that no value has yet; it begins with ``hint``."""
         name = next(name for i in self._numbers if (name := f"{hint}.{i}") not in self._taken)
         self._taken.add(name)
         return name
 
     def add_constant(self, array: Any, hint: str = "constant") -> str:
-        """Add an initializer; return its name."""
+        """Add an initializer with this array, and return its name."""
         name = self.fresh(hint)
         self.set_constant(name, array)
         return name
 
     def set_type(self, name: str, kind: int, shape: Sequence[int]) -> None:
-        """Set the type and shape of a value that one of our own operators makes, which ONNX does not know."""
+        """Set the type and the shape of a value that one of our own operators makes, because ONNX cannot infer them."""
         self.model.graph.value_info.append(helper.make_tensor_value_info(name, kind, shape))
         if all(entry.domain != OWN for entry in self.model.opset_import):
             self.model.opset_import.append(helper.make_opsetid(OWN, 1))  # otherwise ONNX infers no types at all
 
     def set_constant(self, name: str, array: Any) -> None:
-        """Make the value, which no node computes any more, a constant."""
+        """Make the value a constant; no node may compute it any more."""
         tensor = numpy_helper.from_array(np.asarray(array), name)
         self.model.graph.initializer.append(tensor)
         self._tensors[name] = tensor
 
     def adopt_constants(self, tensors: Iterable[onnx.TensorProto], hint: str) -> dict[str, str]:
-        """Move a subgraph's initializers into the model; return their new names."""
+        """Add a subgraph's initializers to the model, and return their new names by their old names."""
         return {tensor.name: self.add_constant(numpy_helper.to_array(tensor), hint) for tensor in tensors}
 
     def rename_into(self, graph: onnx.GraphProto, names: dict[str, str], hint: str) -> Nodes:
-        """Return the nodes of ``graph``, renamed by ``names``; all other values that it makes get fresh names.
+        """Return the nodes of ``graph`` with values renamed by ``names``; other values that they make get fresh names.
 
-        Its initializers become the model's. The values' new names are added to ``names``.
+        The initializers of ``graph`` become initializers of the model. All new names are added to ``names``.
         """
         missing = [tensor for tensor in graph.initializer if tensor.name not in names]
         names |= self.adopt_constants(missing, hint)
@@ -110,11 +110,11 @@ class Scope:
 
 
 Rule: TypeAlias = Callable[[onnx.NodeProto, Scope], Nodes | None]
-"""A rule returns the nodes that replace a node, or None to leave it."""
+"""An expansion rule, which returns the nodes that replace a node, or None to leave the node."""
 
 
 def rename_node(node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
-    """Return a copy with renamed inputs and outputs; values that its subgraphs take from outside are renamed, too."""
+    """Return a copy with renamed inputs and outputs; values that its subgraphs read from outside are renamed, too."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.input[:] = [names.get(name, name) for name in node.input]
@@ -133,12 +133,12 @@ def rename_node(node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
 
 
 def subgraphs(attribute: onnx.AttributeProto) -> Iterable[onnx.GraphProto]:
-    """Return the graphs that the attribute holds."""
+    """Return the subgraphs in an attribute of a node."""
     return [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
 
 
 def walk_nodes(graph: onnx.GraphProto) -> Iterable[onnx.NodeProto]:
-    """Yield the graph's nodes and those of all its subgraphs."""
+    """Yield the graph's nodes and the nodes of all its subgraphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -147,7 +147,7 @@ def walk_nodes(graph: onnx.GraphProto) -> Iterable[onnx.NodeProto]:
 
 
 def list_read(node: onnx.NodeProto) -> Iterable[str]:
-    """Yield the values that the node reads, including those that its subgraphs read from outside."""
+    """Yield the names of the values that the node reads, including values that its subgraphs read from outside."""
     yield from node.input
     for attribute in node.attribute:
         for graph in subgraphs(attribute):
@@ -157,13 +157,13 @@ def list_read(node: onnx.NodeProto) -> Iterable[str]:
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
-    """Return the node's attributes as Python values, texts decoded."""
+    """Return the node's attributes by name, as Python values with decoded strings."""
     values = {each.name: helper.get_attribute_value(each) for each in node.attribute}
     return {name: _decode(value) for name, value in values.items()}
 
 
 def find_opset(model: onnx.ModelProto) -> int:
-    """Return the version of ONNX's own operators that the model uses."""
+    """Return the opset of ONNX's own operators in the model, or 1 if the model names none."""
     return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
 
 

@@ -1,4 +1,4 @@
-"""ReverseSequence, which exporters of TensorFlow put around bidirectional recurrent networks."""
+"""Expansion of ReverseSequence, which exporters of TensorFlow put around bidirectional recurrent networks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 
 
 def reverse_sequence(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Reverse each sequence along the time axis, up to its own length; None if the data's shape is unknown."""
+    """Expand ReverseSequence: reverse each sequence along the time axis, up to its own length.
+
+    Return None if the shape of the data is unknown.
+    """
     shape, attributes = scope.shape(node.input[0]), attributes_of(node)
     if shape is None:
         return None

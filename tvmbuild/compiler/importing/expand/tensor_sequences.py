@@ -1,7 +1,8 @@
-"""Sequences of tensors whose lengths and positions are known: exporters write them for chunk, unbind and lists.
+"""Expansion of operators on sequences of tensors, which exporters write for chunk, unbind and lists.
 
-A known sequence is a SequenceConstruct, a SequenceEmpty or an Identity of one. Every other operator on it becomes
-either one of these, or nodes on its tensors. Nothing reads the sequences that remain at the end.
+The lengths and positions must be known. A known sequence is a SequenceConstruct, a SequenceEmpty or an Identity of a
+known sequence. Every other operator on it becomes either one of these, or nodes on its tensors. Nothing reads the
+sequences that remain at the end.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ OPERATORS = frozenset(
     {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"}
     | {"SequenceLength", "SequenceMap", "SplitToSequence"}
 )
-"""Operators on sequences: sequences are not arrays, and cannot be folded."""
+"""The operators on sequences, which cannot be folded, because sequences are not arrays."""
 
 
 def split_to_sequence(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Cut into pieces of one size (the last may be smaller), of several sizes, or of one element."""
+    """Expand SplitToSequence to pieces of one size (the last may be smaller), of several sizes, or of one element.
+
+    Return None if the shape or the sizes are unknown. Raises NodeError if the sizes do not fit the shape.
+    """
     shape, attributes = scope.shape(node.input[0]), attributes_of(node)
     given = scope.constant(node.input[1]) if _has(node, 1) else np.array(1)
     if shape is None or given is None:
@@ -45,7 +49,7 @@ def split_to_sequence(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def sequence_at(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Take one element."""
+    """Expand SequenceAt to one element; return None if the sequence or the position is unknown."""
     found = _find(node, scope, 1)
     if found is None:
         return None
@@ -55,7 +59,10 @@ def sequence_at(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def sequence_insert(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Insert a tensor, at the end if no position is given."""
+    """Expand SequenceInsert: insert a tensor, at the end if no position is given.
+
+    Return None if the sequence or the position is unknown.
+    """
     found = _find(node, scope, 2, more=1)
     if found is None:
         return None
@@ -64,7 +71,10 @@ def sequence_insert(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def sequence_erase(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Remove a tensor, the last one if no position is given."""
+    """Expand SequenceErase: remove a tensor, the last one if no position is given.
+
+    Return None if the sequence or the position is unknown.
+    """
     found = _find(node, scope, 1)
     if found is None:
         return None
@@ -73,7 +83,7 @@ def sequence_erase(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def sequence_length(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Count the elements."""
+    """Expand SequenceLength to the number of elements; return None if the sequence is unknown."""
     elements = scope.sequences.get(node.input[0])
     if elements is None:
         return None
@@ -83,7 +93,10 @@ def sequence_length(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def concat_from_sequence(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Concatenate the elements along an existing or a new axis."""
+    """Expand ConcatFromSequence: concatenate the elements along an existing or a new axis.
+
+    Return None if the sequence is unknown or empty.
+    """
     elements, attributes = scope.sequences.get(node.input[0]), attributes_of(node)
     if not elements:
         return None
@@ -94,7 +107,10 @@ def concat_from_sequence(node: NodeProto, scope: Scope) -> Nodes | None:
 
 
 def sequence_map(node: NodeProto, scope: Scope) -> Nodes | None:
-    """Copy the body for each element; the other inputs are the same for all copies, or sequences of equal length."""
+    """Expand SequenceMap to a copy of its body for each element.
+
+    The other inputs are the same for all copies, or sequences of equal length. Return None if an input is unknown.
+    """
     count = len(scope.sequences.get(node.input[0], ()))
     if not all(name in scope.sequences or scope.shape(name) is not None for name in node.input):
         return None
@@ -122,16 +138,17 @@ RULES: Mapping[str, Rule] = {
 
 
 def _construct(scope: Scope, output: str, elements: Sequence[str]) -> Nodes:
-    """Note the sequence's elements and return its node."""
+    """Return the node that makes the sequence ``output``, and store the elements of the sequence in the scope."""
     scope.sequences[output] = list(elements)
     operator = "SequenceConstruct" if elements else "SequenceEmpty"
     return [helper.make_node(operator, list(elements), [output])]
 
 
 def _find(node: NodeProto, scope: Scope, index: int, more: int = 0) -> tuple[list[str], int] | None:
-    """Return the elements and the position that an input gives, by default the end; None if they are not known yet.
+    """Return the sequence's elements and the position in the input ``index``, or None if they are not known yet.
 
-    ``more`` is the number of positions in addition to the elements'.
+    The default position is the last one. ``more`` is the number of positions after the elements. Raises NodeError for a
+    position outside the sequence.
     """
     elements = scope.sequences.get(node.input[0])
     if elements is None or (_has(node, index) and not scope.is_constant(node.input[index])):

@@ -1,4 +1,4 @@
-"""The description of attention that every target's kernel is written from: sizes, and the places of operands."""
+"""The description of an attention, from which the kernels of all targets are written: sizes, and operands' places."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tvmbuild.compiler.kernels.buffers import flatten, whole
 
 @dataclass(frozen=True)
 class Buffer:
-    """A dense tensor that the function reads."""
+    """A dense tensor that an attention kernel reads."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -29,47 +29,48 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Operand:
-    """Rows of numbers in a dense buffer. All steps are in elements; a step of 0 repeats the same numbers."""
+    """The places of an operand's rows in a dense buffer. Steps are in elements; a step of 0 repeats a number."""
 
     source: int
-    """The index of the function's input."""
+    """The index of the buffer in ``Attention.inputs``; -1 for the output and for private copies."""
     offset: int
     heads: tuple[int, ...]
     """The step of each of ``Attention.heads``."""
     row: int
-    """The step from token to token; in a mask from query to query."""
+    """The step from one token to the next; in a mask, from one query to the next."""
     column: int
-    """The step along a head's size; in a mask from key to key."""
+    """The step from one number of a token to the next; in a mask, from one key to the next."""
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A change of the scaled scores. Its numbers are float32."""
+    """A mask of the scaled scores. Its numbers are float32."""
 
     operand: Operand
     fill: float | None = None
-    """None if the mask is added; else the number that replaces the score where the mask is 0."""
+    """The number that replaces a score whose mask is 0, or None if the mask is added to the scores."""
 
 
 @dataclass(frozen=True)
 class Attention:
     """softmax(scale · query · keyᵀ, capped, masked) · value for each head, as one function (`call_tir`).
 
-    Its arguments are ``inputs``, whole dense buffers in their own shapes (one may hold query, key and value), and its
-    dense output of ``output_shape``: the first ``rows_after`` heads axes, the rows, the other heads axes, and
-    ``width``.
+    The function's arguments are ``inputs``, whole dense buffers in their own shapes (one may hold query, key and
+    value), and the dense output of ``output_shape``: the first ``rows_after`` axes of ``heads``, the rows, the other
+    axes of ``heads``, and ``width``.
     """
 
     inputs: tuple[Buffer, ...]
     heads: tuple[int, ...]
-    """The extents of batch and heads; for grouped queries the groups come last, where key and value have the step 0."""
+    """The extents of batch and heads. For grouped queries, the last axis is the queries of a group, along which key and
+    value have the step 0."""
     rows: int
     """The number of queries of a head."""
     keys: int
     depth: int
-    """A head's size in query and key."""
+    """The number of elements of a query or key of one head."""
     width: int
-    """A head's size in value and output."""
+    """The number of elements of a value or an output row of one head."""
     query: Operand
     key: Operand
     value: Operand
@@ -77,18 +78,18 @@ class Attention:
     """The masks, in the order in which they are applied."""
     scale: float
     nan_is_zero: bool
-    """Whether probabilities that are NaN, in a row without any key, become 0."""
+    """Whether a row whose keys are all masked gets probabilities 0 instead of NaN."""
     rows_after: int
     dtype: str
-    """The type of query, key, value and output: float32 or float16. Scores and sums are float32."""
+    """The dtype of query, key, value and output: float32 or float16. Scores and sums are float32."""
     cap: float | None = None
     """The softcap: before masks, the scaled scores become cap · tanh(score)."""
     visible: tuple[tuple[int, int], ...] = ()
-    """For each row, the first key that constant masks let it see and the one after the last; empty if it sees all."""
+    """For each row, the range (begin, end) of the keys that constant masks do not hide; empty if they hide none."""
 
     @property
     def operations(self) -> int:
-        """Return the multiplications and additions of the two products, without the keys that no query sees."""
+        """Return the number of multiplications and additions of the two products, without hidden keys."""
         seen = sum(end - begin for begin, end in self.visible) if self.visible else self.rows * self.keys
         return 2 * math.prod(self.heads) * seen * (self.depth + self.width)
 
@@ -108,16 +109,17 @@ class Attention:
 
 @dataclass(frozen=True)
 class Found:
-    """Attention in the graph: the form, and the tensors that are its inputs."""
+    """An attention of the graph: its form, and the tensors that are the inputs of the form."""
 
     form: Attention
     inputs: tuple[relax.Expr, ...]
 
 
 def fold_groups(form: Attention) -> Attention:
-    """Turn the queries of a group, which share keys and values, into rows, if each head has a single query.
+    """Turn the heads of a group, which share keys and values, into rows, if each head has a single query.
 
-    The output stays in its order. Other forms are unchanged: rows of several queries and heads have no single step.
+    The order of the output stays the same. Other forms are returned unchanged: rows made of several heads with several
+    queries each would not have a single step.
     """
     operands = (form.key, form.value)
     if form.rows > 1 or not form.heads or any(each.heads[-1] for each in operands):
@@ -142,7 +144,10 @@ def fold_groups(form: Attention) -> Attention:
 
 
 def make_operand(view: View, source: int) -> Operand | None:
-    """Return the operand for a view [heads…, rows, columns] with the heads' factors; None if rows have no one step."""
+    """Return the operand for a view [heads…, rows, columns] of input ``source``.
+
+    Each factor of the view's head axes becomes a step. Return None if rows or columns do not have a single step.
+    """
     *heads, rows, columns = view.axes
     if len(rows) > 1 or len(columns) > 1:
         return None
@@ -159,21 +164,21 @@ def _steps(shape: tuple[int, ...]) -> list[int]:
 
 @dataclass(frozen=True)
 class Place:
-    """The numbers of an operand in one head."""
+    """The place of an operand's numbers for one head, in a flat buffer."""
 
     buffer: Any
     begin: Any
-    """The head's first element."""
+    """The index of the head's first element."""
     operand: Operand
 
     def at(self, row: Any, column: Any) -> Any:
-        """Return the place of a number."""
+        """Return the index of the number at (row, column) in the flat buffer."""
         return self.begin + row * int64(self.operand.row) + column * int64(self.operand.column)
 
 
 @dataclass(frozen=True)
 class Places:
-    """The places of an attention's operands."""
+    """The places of an attention's operands for one head."""
 
     query: Place
     key: Place
@@ -183,7 +188,7 @@ class Places:
 
 
 def find_places(form: Attention, inputs: Sequence[Any], made: Any, head: Any) -> Places:
-    """Bind the first elements of a head in the flat inputs and the flat output."""
+    """Return the places of the operands of one head in the flat inputs and the flat output ``made``."""
     heads, output = _split(head, form.heads), form.output
 
     def find(operand: Operand) -> Place:
@@ -209,9 +214,9 @@ def _split(index: Any, extents: tuple[int, ...]) -> list[Any]:
 
 @contextmanager
 def begin_function(form: Attention) -> Iterator[tuple[IRBuilder, list[Any], Any]]:
-    """Yield the builder, the inputs and the output, flat; the builder has the function after the block.
+    """Yield (builder, flat inputs, flat output), and write the function's body in the block.
 
-    See :class:`Attention` for its arguments.
+    After the block, ``builder.get()`` returns the function. See :class:`Attention` for the function's arguments.
     """
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("attention")

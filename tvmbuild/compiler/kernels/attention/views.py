@@ -1,7 +1,7 @@
-"""Tensors that hold another's numbers in another order: reshapes, transposes, slices and repetitions without a copy.
+"""Views of dense tensors: reshapes, transposes, slices and repetitions without a copy.
 
-Each axis has factors, the outermost first. For example, an axis into which batch and heads were merged has two, each
-with its own step, which a single stride could not express.
+Each axis of a view has factors, the outermost first. For example, an axis into which batch and heads were merged has
+two factors, each with its own step, which a single stride could not express.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Factor:
-    """A loop: its number of iterations and its step in elements. A step of 0 repeats the same numbers."""
+    """A loop over elements: its number of iterations, and its step in elements. A step of 0 repeats an element."""
 
     extent: int
     stride: int
 
 
 Axis = tuple[Factor, ...]
-"""The factors, the outermost first, all of extent 2 or more; an axis of one element has none."""
+"""The factors of an axis, the outermost first, all of extent 2 or more; an axis of one element has no factors."""
 
 
 @dataclass(frozen=True)
 class View:
-    """The places of a tensor's elements in another, dense tensor, in elements from its first."""
+    """The places of a tensor's elements in another, dense tensor; ``offset`` is the place of the first element."""
 
     axes: tuple[Axis, ...]
     offset: int = 0
@@ -36,7 +36,7 @@ class View:
         return tuple(map(axis_extent, self.axes))
 
     def is_dense(self) -> bool:
-        """Return whether the elements lie one after another, from the first on."""
+        """Return whether the view has the elements of the dense tensor in their order, from the first one on."""
         return self.offset == 0 and merge(sum(self.axes, ())) == merge(sum(dense(self.shape).axes, ()))
 
     def permute(self, order: Sequence[int]) -> View:
@@ -44,7 +44,7 @@ class View:
         return replace(self, axes=tuple(self.axes[axis] for axis in order))
 
     def reshape(self, shape: Sequence[int]) -> View | None:
-        """Return the view in another shape of as many elements; None if no factors can express it."""
+        """Return the view in another shape with as many elements, or None if factors cannot express it."""
         left = [factor for axis in self.axes for factor in axis]
         axes = []
         for extent in shape:
@@ -55,7 +55,10 @@ class View:
         return replace(self, axes=tuple(axes))
 
     def slice(self, axis: int, begin: int, end: int, step: int = 1) -> View | None:
-        """Return a slice along one axis; None if its factors do not allow it."""
+        """Return the elements ``begin``, ``begin`` + ``step``, … before ``end`` of an axis, or None.
+
+        Return None if the factors of the axis cannot express this slice.
+        """
         factors = self.axes[axis]
         if (begin, step) == (0, 1) and end == axis_extent(factors):
             return self
@@ -74,14 +77,14 @@ class View:
         return self._with_axis(axis, part, begin // size * first.stride)
 
     def broadcast(self, shape: Sequence[int]) -> View:
-        """Return the view repeated along new axes in front and along axes of extent 1."""
+        """Return the view broadcast to a shape: repeated along new leading axes and along axes of extent 1."""
         axes = ((),) * (len(shape) - len(self.axes)) + self.axes
         return replace(
             self, axes=tuple(axis or _axis(Factor(extent, 0)) for axis, extent in zip(axes, shape, strict=True))
         )
 
     def repeat(self, axis: int, times: int, *, each: bool) -> View:
-        """Return the view with an axis repeated: each element several times, or the whole axis again and again."""
+        """Return the view with an axis repeated ``times`` times: each element if ``each``, else the axis as a whole."""
         factors, again = self.axes[axis], _axis(Factor(times, 0))
         return self._with_axis(axis, (*factors, *again) if each else (*again, *factors), 0)
 
@@ -91,7 +94,7 @@ class View:
 
 
 def dense(shape: Sequence[int]) -> View:
-    """Return a tensor as its own view."""
+    """Return the view of a whole dense tensor of this shape, in its own order."""
     steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return View(tuple(_axis(Factor(*each)) for each in zip(shape, steps, strict=True)))
 
@@ -112,7 +115,7 @@ def merge(factors: Sequence[Factor]) -> Axis:
 
 
 def refine(axes: Sequence[Axis]) -> list[Axis] | None:
-    """Split axes of one extent into factors of equal extents; None if that is impossible."""
+    """Split axes that all have the same extent into factors of the same extents, or return None if impossible."""
     left = [list(axis) for axis in axes]
     made: list[list[Factor]] = [[] for _ in axes]
     while any(left):
@@ -133,7 +136,10 @@ def _axis(factor: Factor) -> Axis:
 
 
 def _take(left: list[Factor], extent: int) -> Axis | None:
-    """Take the outermost factors of that extent from the list; None where they do not divide it."""
+    """Remove the outermost factors with the product ``extent`` from ``left``, and return them.
+
+    A factor is split if needed. Return None if the extents do not divide one another.
+    """
     taken: list[Factor] = []
     while extent > 1:
         first = left.pop(0)

@@ -1,1 +1,1 @@
-"""Products of bytes in TE, for the dot instructions of CPUs."""
+"""Kernels of integer products in TE (tensor expressions), for the dot instructions of CPUs, and of byte lookups."""

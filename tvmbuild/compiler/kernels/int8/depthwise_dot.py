@@ -1,8 +1,8 @@
 """Depthwise convolutions by a dot instruction that adds up neighbouring columns of each channel, not channels.
 
-In memory, the channels of a pixel lie side by side. Four columns of some channels are therefore interleaved first. The
-rows of a window and the windows in the same columns share them; each of these windows has its own shifted weights, with
-zeros in the columns that it does not cover.
+In memory, the channels of a pixel are adjacent. Four columns of some channels are therefore interleaved first. All rows
+of a window use these interleaved columns, and so do neighbouring windows in the same columns. Each of these windows has
+its own shifted weights, with zeros in the columns that it does not cover.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from tvmbuild.compiler.kernels.int8.dot_kernels import Padded, finish, pad, plac
 from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, COLUMNS, DotInstruction
 
 SHORT = 16
-"""The longest row whose outputs are written out one after another, so that a window's index in its columns needs no
-loop."""
+"""The longest row of outputs that is unrolled, so that a window's index among those that share columns is known without
+a loop."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """The columns that a use of the instruction adds up, and the number of windows that share them."""
+    """The columns of a depthwise convolution that uses of an instruction add up, and the windows that share them."""
 
     instruction: DotInstruction
     stride: int
     uses: int
-    """The number of uses of the instruction for a row of a window."""
+    """The number of uses of the instruction for one row of a window."""
     shared: int
-    """The number of neighbouring windows that lie in the columns of these uses."""
+    """The number of neighbouring windows that fit into the columns of these uses."""
 
     @property
     def columns(self) -> int:
-        """The number of columns in these uses."""
+        """The number of columns that the uses for one row of a window read."""
         return self.uses * BYTES
 
 
 def choose_window(call: relax.Call, padded: Padded, instruction: DotInstruction) -> Window | None:
-    """Return the window of an NHWC depthwise convolution; None if the instruction or the shape does not fit."""
+    """Return the window of an NHWC depthwise convolution, or None if the instruction or the shape does not fit."""
     source, shape = static_shape(padded.source), static_shape(call)
     if not instruction.adds_columns or source is None or shape is None or shape[-1] % instruction.lanes:
         return None
@@ -59,7 +59,7 @@ def choose_window(call: relax.Call, padded: Padded, instruction: DotInstruction)
 
 
 def pack_window(weights: np.ndarray[Any, Any], window: Window) -> np.ndarray[Any, Any]:
-    """Pack HWIO weights as windows x rows x uses x channels; each element is a word of a use's columns."""
+    """Pack HWIO weights as windows x rows x uses x channels; each element is an int32 word of four columns."""
     rows, columns, _, channels = weights.shape
     made = np.zeros((window.shared, rows, window.columns, channels), np.int8)
     for place in range(window.shared):
@@ -72,7 +72,10 @@ def pack_window(weights: np.ndarray[Any, Any], window: Window) -> np.ndarray[Any
 def write_windows(
     call: relax.Call, padded: Padded, packed: relax.Expr, window: Window, begin: relax.Expr | None = None
 ) -> tirx.PrimFunc:
-    """Write the sums of a depthwise convolution, each starting from a number of its channel, or from 0."""
+    """Write the function of a depthwise convolution's sums.
+
+    Each sum starts from its channel's number in ``begin``, or from 0 without ``begin``.
+    """
     shared, down = window.shared, int(call.attrs.strides[0])
     batch, _, width, channels = (int(each) for each in call.ty.shape.values)
     _, rows, uses, _ = (int(each) for each in packed.ty.shape.values)
@@ -103,7 +106,7 @@ def write_windows(
 
 
 def _reach(padded: Padded, columns: int) -> Padded:
-    """Pad the tensor to at least ``columns`` columns; columns beyond the last window meet weights of 0."""
+    """Pad the tensor to at least ``columns`` columns; columns beyond the last window are multiplied by weights of 0."""
     has = int(padded.source.ty.shape.values[2]) + padded.before[1] + padded.after[1]
     below, beside = padded.after
     return replace(padded, after=(below, beside + max(0, columns - has)))

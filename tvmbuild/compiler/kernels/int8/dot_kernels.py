@@ -1,4 +1,4 @@
-"""Functions that add up integer products and read operands in the order of a dot instruction."""
+"""Kernels that add up integer products, with operands in the order of a dot instruction."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_within
 from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, DotInstruction
 
 CONVOLUTION, PRODUCT = "conv2d_int8", "matmul_int8"
-"""The names of the functions."""
+"""The names of the kernels, and of their blocks."""
 _FREE = "layout_free_buffers"
-"""The attribute with which TVM lists the parameters that are constants."""
+"""The attribute in which TVM lists the indices of constant parameters, whose layout a schedule may change."""
 
 
 def write_dense(
@@ -28,9 +28,10 @@ def write_dense(
     instruction: DotInstruction,
     begin: relax.Expr | None = None,
 ) -> tirx.PrimFunc:
-    """Write the sums of a dense convolution, each starting from a number of its channel; from 0 without ``begin``.
+    """Write the function of a dense convolution's sums.
 
-    ``begin`` also has numbers for the channels that fill up vectors.
+    Each sum starts from its channel's number in ``begin``, or from 0 without ``begin``. ``begin`` also has numbers for
+    the channels that pad the last vector.
     """
     data, weights, *first = (placeholder(each) for each in (padded.source, packed, begin) if each is not None)
     read = widen(pad(data, padded), instruction)
@@ -46,10 +47,10 @@ def write_dense(
 
 
 def write_groups(call: relax.Call, padded: Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
-    """Write the sums of a convolution in groups of several channels.
+    """Write the function of the sums of a convolution with groups of several channels.
 
-    Where a group's channels do not fill the uses of the instruction, it reads those of the next group with weights of
-    0.
+    If a group's channels do not fill the uses of the instruction, the instruction also reads channels of the next
+    group, with weights of 0.
     """
     data, weights = placeholder(padded.source), placeholder(packed)
     read = widen(pad(data, padded), instruction)
@@ -80,7 +81,10 @@ def write_product(
     instruction: DotInstruction,
     begin: relax.Expr | None = None,
 ) -> tirx.PrimFunc:
-    """Write the sums of products with one matrix, or with one matrix each; they start as those of `write_dense` do."""
+    """Write the function of the sums of matrix products with one matrix, or with one matrix each.
+
+    Each sum starts from its column's number in ``begin``, or from 0 without ``begin``.
+    """
     data, weights, *first = (placeholder(each) for each in (source, packed, begin) if each is not None)
     read = widen(data, instruction)
 
@@ -94,7 +98,10 @@ def write_product(
 def _sum_up(
     call: relax.Call, weights: te.Tensor, find: Callable[..., Any], instruction: DotInstruction, name: str
 ) -> te.Tensor:
-    """Return the sums, padded to whole vectors; ``find`` returns an element of the data."""
+    """Return the sums, padded to whole vectors.
+
+    ``find(place, row, column, k)`` returns the element of the data that a product reads.
+    """
     *many, vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in weights.shape)
     row, column, use, k = reduce_over(rows, columns, uses, steps * own)
 
@@ -115,7 +122,10 @@ def _take_channels(whole: te.Tensor, call: relax.Call) -> te.Tensor:
 
 
 def write_packing(matrices: relax.Expr, instruction: DotInstruction) -> tuple[tirx.PrimFunc, Sequence[int]]:
-    """Write the function that packs matrices in the order of packed constant weights; return it and the shape."""
+    """Write the function that packs int8 matrices in the same order as constant weights.
+
+    Return the function and the shape of the packed matrices.
+    """
     source = placeholder(matrices)
     *many, depth, outputs = (int(each) for each in matrices.ty.shape.values)
     lanes, group, steps = instruction.lanes, instruction.group, instruction.steps
@@ -137,9 +147,10 @@ def write_depthwise(
     begin: relax.Expr | None = None,
     result: str = "int32",
 ) -> tirx.PrimFunc:
-    """Add up products in float32 or int32; data are first widened to the weights' type.
+    """Write the function of a depthwise convolution's sums without a dot instruction, in float32 or int32.
 
-    Float32 is exact where the weights and the initial values are small enough.
+    The data are first widened to the type of the weights. Float32 sums are exact if the weights and the initial values
+    are small enough. ``result`` is the dtype of the result.
     """
     data, weights, *first = (placeholder(each) for each in (padded.source, weights_of, begin) if each is not None)
     rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)
@@ -161,7 +172,7 @@ def write_depthwise(
 
 
 def pin_initial_values(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Keep a search from changing the layout of the sums' initial values, which are in no block's reads."""
+    """Keep a search from changing the layout of the sums' initial values, which no block lists among its reads."""
     return map_prim_funcs(mod, _keep_beginning)
 
 
@@ -180,7 +191,10 @@ def _keep_beginning(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
 @dataclass(frozen=True)
 class Padded:
-    """A tensor with additional rows and columns on each side, all of one number."""
+    """An NHWC tensor with additional rows and columns on each side, filled with the number ``value``.
+
+    ``before`` and ``after`` are (rows, columns).
+    """
 
     source: relax.Expr
     value: int
@@ -189,7 +203,7 @@ class Padded:
 
 
 def placeholder(expr: relax.Expr) -> te.Tensor:
-    """Return a placeholder of the expression's shape and type."""
+    """Return a TE placeholder with the shape and dtype of the expression."""
     return te.placeholder(expr.ty.shape.values, str(expr.ty.dtype))
 
 
@@ -199,7 +213,7 @@ def reduce_over(*extents: int) -> list[Any]:
 
 
 def pad(data: te.Tensor, padded: Padded) -> te.Tensor:
-    """Pad the tensor with its rows and columns, if any, in a separate stage."""
+    """Return the data with the rows and columns of ``padded`` added in a separate stage, if there are any."""
     if not any((*padded.before, *padded.after)):
         return data
     before, after = (wide(0, *sides, 0) for sides in (padded.before, padded.after))
@@ -207,14 +221,17 @@ def pad(data: te.Tensor, padded: Padded) -> te.Tensor:
 
 
 def widen(data: te.Tensor, instruction: DotInstruction) -> te.Tensor:
-    """Convert the data to the type that the instruction takes."""
+    """Return the data converted to the dtype that the instruction takes."""
     if instruction.data == instruction.tensor:
         return data
     return te.compute(data.shape, lambda *at: data[at].astype(instruction.data), name="wide")
 
 
 def finish(arguments: list[te.Tensor], begun: str | None) -> tirx.PrimFunc:
-    """Return the function; the sums of the block ``begun`` start from the last argument but one."""
+    """Return the function of the tensors ``arguments``; the last tensor is the result.
+
+    If ``begun`` is not None, the sums of this block start from the last argument but one.
+    """
     function = te.create_prim_func(arguments)
     if begun is not None:
         function = _begin(function, begun)
@@ -222,7 +239,7 @@ def finish(arguments: list[te.Tensor], begun: str | None) -> tirx.PrimFunc:
 
 
 def _begin(function: tirx.PrimFunc, name: str) -> tirx.PrimFunc:
-    """Return the function with sums that start from a number of their channel: TVM's function starts from 0."""
+    """Return the function with sums that start from their channel's number; TVM writes sums that start from 0."""
     first = function.params[-2]
 
     def begin(block: s_tir.SBlock) -> s_tir.SBlock:

@@ -1,4 +1,4 @@
-"""Functions that look up each byte of a tensor in a table of 256, dozens of bytes at once, by the CPU's shuffles."""
+"""Kernels that look up each byte of a tensor in a table of 256 entries, dozens of bytes at once, by CPU shuffles."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tvmbuild.compiler.machine.machine import CHUNKS_PER_THREAD, Machine
 
 ENTRIES = 256
 _BYTES_PER_THREAD = 1 << 17
-"""The number of bytes that take about as long as the start of a thread."""
+"""The number of bytes whose lookup takes about as long as the start of a thread."""
 Load = Callable[[int, str], Any]
-"""A loader of a vector: from an index of the table and a type."""
+"""A function from an index in the table and a vector type to the vector that is loaded there."""
 
 
 @dataclass(frozen=True)
@@ -29,28 +29,29 @@ class Lookup:
     """A method to look up several bytes at once."""
 
     features: frozenset[str]
-    """The CPU features, by LLVM's names, that the method needs."""
+    """The CPU features that the method needs, by their names in LLVM."""
     lanes: int
     look_up: Callable[[Load, Any], Any]
-    """The function from the table and a vector of bytes to the vector of their entries."""
+    """A function from a loader of the table and a vector of bytes to the vector of their entries."""
 
 
 def find_lookup(target: tvm.target.Target) -> Lookup | None:
-    """Return the fastest method of the CPU target; None where computing is as fast."""
+    """Return the fastest lookup method of a CPU target, or None for GPUs and for CPUs without one."""
     if str(target.kind.name) != "llvm":
         return None
     return choose_lookup({str(name) for name in codegen.llvm_get_cpu_features(target)})
 
 
 def choose_lookup(features: AbstractSet[str]) -> Lookup | None:
-    """Return the fastest method for a CPU with these features; None if it has none."""
+    """Return the fastest lookup method for a CPU with these features, or None if they suffice for no method."""
     return next((each for each in LOOKUPS if each.features <= features), None)
 
 
 def write_lookup(shape: Sequence[int], types: tuple[str, str], lookup: Lookup, machine: Machine) -> tirx.PrimFunc:
-    """Write the function from bytes and a table of 256 uint8 to bytes; the shape has at least ``lanes`` elements.
+    """Write the function from a tensor of bytes and a table of 256 uint8 to a tensor of bytes.
 
-    ``types`` are the types of the bytes that are read and written, uint8 or int8; the table is indexed by their bits.
+    ``shape`` must have at least ``lookup.lanes`` elements. ``types`` are the dtypes of the bytes that are read and
+    written, uint8 or int8; the bits of a byte are its index in the table.
     """
     total, lanes = math.prod(shape), lookup.lanes
     chunks = CHUNKS_PER_THREAD * machine.threads if machine.threads > 1 and total >= _BYTES_PER_THREAD else 1
@@ -68,7 +69,7 @@ def write_lookup(shape: Sequence[int], types: tuple[str, str], lookup: Lookup, m
             return table.vload(wide(place), dtype)
 
         with T.parallel(int64(chunks)) as chunk, T.serial(int64(each)) as step:
-            # The last vector overlaps the one before where the bytes do not fill it.
+            # The last vector overlaps the one before if the bytes do not fill it.
             at = tirx.Min((chunk * each + step) * lanes, int64(total - lanes))
             values = lookup.look_up(load, source.vload([at], f"uint8x{lanes}"))
             T.buffer_store(made, values, [tirx.Ramp(at, int64(1), lanes)])
@@ -76,7 +77,7 @@ def write_lookup(shape: Sequence[int], types: tuple[str, str], lookup: Lookup, m
 
 
 def _by_bytes(load: Load, at: Any) -> Any:
-    """Look up in two registers of the table at once, with indices of seven bits."""
+    """Look up bytes in two registers of the table at once, by indices of seven bits (AVX-512 VBMI)."""
     low, high = (
         _call(
             "llvm.x86.avx512.vpermi2var.qi.512", "uint8x64", load(first, "uint8x64"), at, load(first + 64, "uint8x64")
@@ -87,7 +88,7 @@ def _by_bytes(load: Load, at: Any) -> Any:
 
 
 def _by_words(load: Load, at: Any) -> Any:
-    """Look up pairs of entries, and choose one by the index' last bit."""
+    """Look up pairs of entries, and choose one entry by the last bit of the index (AVX-512 BW)."""
     index = tirx.Cast("uint16x32", at)
     pair = index >> _spread(1, "uint16", 32)
     quarters = [tirx.reinterpret("uint16x32", load(first, "uint8x64")) for first in range(0, ENTRIES, 64)]
@@ -100,7 +101,7 @@ def _by_words(load: Load, at: Any) -> Any:
 
 
 def _by_quarters(load: Load, at: Any) -> Any:
-    """Look up in four registers of the table at once; an index beyond them gives zero."""
+    """Look up bytes in four registers of the table at once; an index beyond these gives zero (NEON)."""
     made = None
     for first in range(0, ENTRIES, 64):
         quarter = [load(first + 16 * place, "uint8x16") for place in range(4)]
@@ -122,4 +123,4 @@ LOOKUPS = (
     Lookup(frozenset({"avx512bw"}), 32, _by_words),
     Lookup(frozenset({"neon", "v8a"}), 16, _by_quarters),
 )
-"""The methods, the fastest first."""
+"""The lookup methods, the fastest first."""

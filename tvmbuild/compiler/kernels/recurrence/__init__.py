@@ -1,1 +1,1 @@
-"""LSTM, GRU and RNN on CPUs as one kernel."""
+"""The kernel that computes a whole LSTM, GRU or RNN on a CPU."""

@@ -1,7 +1,8 @@
 """The product of a rounded state with integer weights by a dot instruction, whose sums stay in registers.
 
-Σ (s - z) · w is Σ s · w - z · Σ w, and the last sum is a constant of each column. Where weights less their zero point
-are no bytes, they are bytes and c more: that adds c · Σ (s - z), with a constant c of each column.
+With a state s and its zero point z, Σ (s - z) · w is Σ s · w - z · Σ w, and the last sum is a constant of each column.
+Weights minus their zero point may not fit in int8. They are then stored as int8 plus a constant c of each column, which
+adds c · Σ (s - z).
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 from tvmbuild.compiler.machine.dot_instructions import DotInstruction
 
 _SIGNED = 128
-"""The offset that turns uint8 into int8."""
+"""The number to subtract from a uint8 value to store it as int8."""
 TOGETHER = 4
-"""The number of column vectors that are summed together: with AVX2, two take 0.98 to 1.04 times as long."""
+"""The number of vectors of columns that are summed together. With AVX2, two take 0.98 to 1.04 times as long as four."""
 _GROUP, _EXACT = 4, 8
-"""The bytes of a group (two pairs of products), and the groups whose sums fit 16 bits: 8 · 2 · 15 · 128 is 30720."""
+"""The number of bytes in a group (two pairs of products), and the number of groups whose sums fit in 16 bits: the
+largest sum, 8 · 2 · 15 · 128, is 30720."""
 
 
 @dataclass(frozen=True)
@@ -39,37 +41,40 @@ class DotProducts(ABC):
 
     @property
     def columns(self) -> int:
-        """The number of sums of a panel."""
+        """The number of sums in a panel."""
         return self.form.gates * self.form.panel
 
     @property
     @abstractmethod
     def inputs(self) -> int:
-        """The number of state values that are multiplied: the hidden units, padded."""
+        """The number of state values that are multiplied: the hidden units with padding."""
 
     @property
     def size(self) -> int:
-        """The number of weights of a panel."""
+        """The number of weights in a panel."""
         return self.inputs * self.columns
 
     @property
     def has_moved(self) -> bool:
-        """Return whether weights may exceed a byte."""
+        """Return whether weights minus their zero point may exceed int8."""
         return self.form.weights == "int16"
 
     @property
     def rows(self) -> int:
-        """The number of constants of a column: its scale, the sum of its bytes, the weights' excess over a byte."""
+        """The number of constants of a column: its scale, the sum of its bytes and, if `has_moved`, the offset c."""
         return 3 if self.has_moved else 2
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The shapes of the packed weights and constants."""
+        """The shapes of the packed weights and of the packed constants."""
         form = self.form
         return (form.directions * form.panels * self.size,), (form.directions, self.rows, form.width)
 
     def pack(self, weights: NDArray[Any], scales: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        """Return the weights of the kernel by floats in the instruction's order, and the constants of columns."""
+        """Return the weights in the instruction's order, and the constants of the columns.
+
+        ``weights`` and ``scales`` are those of the kernel that multiplies integers as floats.
+        """
         form = self.form
         moved = weights.reshape(form.directions, form.panels, form.hidden, self.columns).astype(np.int16)
         least, largest = moved.min(axis=2, keepdims=True), moved.max(axis=2, keepdims=True)
@@ -81,18 +86,21 @@ class DotProducts(ABC):
 
     @abstractmethod
     def _order(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Return [directions, panels, inputs, columns] with the last two as they are read."""
+        """Return weights [directions, panels, inputs, columns] with the last two axes in the order of reading."""
 
     @abstractmethod
     def allocate(self) -> Any:
-        """Return a buffer for the rounded state."""
+        """Declare and return a private buffer for the rounded state."""
 
     @abstractmethod
     def round(self, state: Any, begin: Any, target: Any) -> Rounded:
-        """Write the state into the buffer."""
+        """Round the state that starts at ``begin``, write it to ``target``, and return the rounding."""
 
     def multiply(self, buffers: tuple[Any, Any, Any], direction: Any, panel: Any, rounded: Rounded) -> Any:
-        """Return the panel's sums, integers as float32; ``buffers`` are weights, constants and the rounded state."""
+        """Return a buffer of the panel's sums, which are integers in float32.
+
+        ``buffers`` are the weights, the constants and the rounded state.
+        """
         weights, constants, seen = buffers
         first = T.Bind((direction * self.form.panels + panel) * self.size)
         totals, sums = self._add_up(weights, first, seen), local(self.columns)
@@ -108,12 +116,12 @@ class DotProducts(ABC):
 
     @abstractmethod
     def _add_up(self, weights: Any, begin: Any, seen: Any) -> Any:
-        """Return a buffer of int32: the sums of the panel whose weights begin there."""
+        """Return an int32 buffer of the sums of the panel whose weights start at ``begin``; ``seen`` is the state."""
 
 
 @dataclass(frozen=True)
 class WholeBytes(DotProducts):
-    """A product whose instruction multiplies bytes, or bytes widened to int16."""
+    """A product by an instruction that multiplies bytes, or bytes widened to int16."""
 
     @property
     def inputs(self) -> int:
@@ -121,18 +129,18 @@ class WholeBytes(DotProducts):
         return -(-self.form.hidden // self.instruction.depth) * self.instruction.depth
 
     def _order(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Return uses x vectors x steps of a use x lanes x inputs."""
+        """Return the weights as uses x vectors x steps of a use x lanes x inputs, after directions and panels."""
         instruction, lanes = self.instruction, self.instruction.lanes
         uses = (-1, instruction.steps, instruction.group, self.columns // lanes, lanes)
         ordered: NDArray[Any] = weights.reshape(*weights.shape[:2], *uses).transpose(0, 1, 2, 5, 3, 6, 4)
         return ordered
 
     def allocate(self) -> Any:
-        """Return a buffer of the type that the instruction takes."""
+        """Declare and return a private buffer of the dtype that the instruction takes."""
         return local(self.form.padded, self.instruction.data)
 
     def round(self, state: Any, begin: Any, target: Any) -> Rounded:
-        """Write bytes, minus 128 if the instruction takes int8."""
+        """Write the rounded state as uint8 values, or minus 128 if the instruction takes int8."""
         shift = _SIGNED if self.instruction.data == "int8" else 0
 
         def write(steps: Any, _zeros: Any, at: Any) -> None:
@@ -157,26 +165,29 @@ class WholeBytes(DotProducts):
 
 @dataclass(frozen=True)
 class HalfBytes(DotProducts):
-    """Products of bytes with half bytes, which vpmaddubsw adds in 16 bits before an instruction widens them."""
+    """A product of weights with the half bytes of the state.
+
+    The instruction vpmaddubsw adds the products in 16 bits, and another instruction widens the sums.
+    """
 
     @property
     def inputs(self) -> int:
-        """The number of state values, padded to whole groups."""
+        """The number of state values, padded to whole groups of bytes."""
         return -(-self.form.hidden // _GROUP) * _GROUP
 
     def _order(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Return vectors together x groups x vectors x lanes x inputs."""
+        """Return the weights as sets of vectors x groups x vectors x lanes x inputs, after directions and panels."""
         lanes = self.instruction.lanes
         order = (-1, _GROUP, self.columns // lanes // TOGETHER, TOGETHER, lanes)
         ordered: NDArray[Any] = weights.reshape(*weights.shape[:2], *order).transpose(0, 1, 4, 2, 5, 6, 3)
         return ordered
 
     def allocate(self) -> Any:
-        """Return a buffer of the low halves, then of the high ones."""
+        """Declare and return a private buffer of the low halves of all bytes, followed by the high halves."""
         return local(2 * self.form.padded, "uint8")
 
     def round(self, state: Any, begin: Any, target: Any) -> Rounded:
-        """Write both halves of the bytes."""
+        """Write both halves of the bytes of the rounded state."""
 
         def write(steps: Any, _zeros: Any, at: Any) -> None:
             whole = T.Bind(steps.astype(f"int32x{LANES}"))
@@ -199,7 +210,10 @@ class HalfBytes(DotProducts):
         return totals
 
     def _add_block(self, operands: tuple[Any, Any, Any], target: tuple[Any, int], begin: Any, count: int) -> None:
-        """Add the products of some groups to the totals of the vectors that begin at ``target``."""
+        """Add the products of ``count`` groups from ``begin`` on to the totals.
+
+        ``target`` is (totals, first vector).
+        """
         (weights, start, seen), (totals, first) = operands, target
         lanes, size = self.instruction.lanes, _GROUP * self.instruction.lanes
         sums = _zeros(2 * TOGETHER * 2 * lanes, "int16", 2 * lanes)
@@ -220,12 +234,12 @@ class HalfBytes(DotProducts):
 
 
 def choose_products(form: Recurrence, instruction: DotInstruction) -> DotProducts:
-    """Return the faster product of the instruction: half bytes avoid widening the weights."""
+    """Return the faster product by this instruction: half bytes, if it has them, avoid widening the weights."""
     return HalfBytes(form, instruction) if instruction.halves else WholeBytes(form, instruction)
 
 
 def _zeros(count: int, dtype: str, lanes: int) -> Any:
-    """Return a buffer of the thread that is written in vectors."""
+    """Return a private buffer that is filled with zeros in vectors."""
     buffer = local(count, dtype)
     for place in range(0, count, lanes):
         store(buffer, tirx.const(0, f"{dtype}x{lanes}"), place, lanes)

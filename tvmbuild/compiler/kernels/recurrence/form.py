@@ -1,4 +1,4 @@
-"""The form of a recurrence: its sizes, and the packing order of its operands."""
+"""The description of a recurrent network (LSTM, GRU, RNN): its sizes, and the order of its packed operands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 Kind = Literal["LSTM", "GRU", "RNN"]
 GATES: dict[Kind, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 FORM = "tvmbuild_recurrence"
-"""The attribute of a kernel that multiplies integers as floats; LowerRecurrences rewrites it for a dot instruction."""
+"""The attribute of a kernel that multiplies integers as floats: its form, from which LowerRecurrences writes the kernel
+again for a dot instruction."""
 LANES = 16
 """The vector length of the kernel: LLVM splits the vectors into the CPU's registers."""
 _PANEL: dict[Kind, int] = {"LSTM": 16, "GRU": 16, "RNN": 64}
@@ -22,13 +23,13 @@ _PANEL: dict[Kind, int] = {"LSTM": 16, "GRU": 16, "RNN": 64}
 
 @dataclass(frozen=True)
 class Recurrence:
-    """The kernel's sizes.
+    """The sizes of a recurrence and of its kernel.
 
-    Its arguments are ``projected`` [steps, batch, directions * width] and the weights, both as the methods here pack
-    them, a bias [directions, padded] that is in the reset gate's product of a GRU, and the initial states, each
-    [directions, batch, hidden]; then the output [steps, directions, batch, hidden] and the last states. All are
-    float32, but for integer weights, which have scales [directions, width] in the place of the bias, or what
-    `dot_products` packs in the place of both.
+    The kernel's inputs are ``projected`` [steps, batch, directions * width] and the weights, both as the methods here
+    pack them, a bias [directions, padded] for the product of a GRU that its reset gate multiplies, and the initial
+    states, each [directions, batch, hidden]. The outputs are [steps, directions, batch, hidden] and the last states.
+    All are float32 except integer weights. With integer weights, scales [directions, width] replace the bias, or the
+    operands that `dot_products` packs replace both weights and bias.
     """
 
     kind: Kind
@@ -36,18 +37,18 @@ class Recurrence:
     batch: int
     hidden: int
     backward: tuple[bool, ...]
-    """Whether each direction runs backward."""
+    """Whether the direction runs backward, for each direction."""
     linear_before_reset: bool = False
-    """Whether a GRU's reset gate multiplies the candidate's product, not the state before it."""
+    """Whether the reset gate of a GRU multiplies the candidate's product with the state, not the state itself."""
     activation: Literal["Tanh", "Relu"] = "Tanh"
     """The activation of an RNN."""
     weights: Literal["float32", "int8", "int16"] = "float32"
-    """The type of the weights. Integers come from ONNX Runtime's dynamic quantisation, minus their zero point: every
-    step rounds the state to 8 bits by its own range. Integers exist for an LSTM with one sequence."""
+    """The dtype of the weights. Integers come from the dynamic quantisation of ONNX Runtime, minus their zero point:
+    every step rounds the state to 8 bits by its own range. Only an LSTM with one sequence may have integers."""
 
     @classmethod
     def of_function(cls, function: Any) -> Recurrence | None:
-        """Return the form that `describe` wrote into the function's attribute; None for other functions."""
+        """Return the form that `describe` wrote into the function's attribute, or None for other functions."""
         text = (function.attrs or {}).get(FORM)
         if text is None:
             return None
@@ -55,7 +56,7 @@ class Recurrence:
         return cls(**fields | {"backward": tuple(fields["backward"])})
 
     def describe(self) -> str:
-        """Return the form as a text, for the attribute ``FORM`` of a kernel."""
+        """Return the form as JSON, for the attribute `FORM` of a kernel."""
         return json.dumps(asdict(self))
 
     @property
@@ -65,7 +66,7 @@ class Recurrence:
 
     @property
     def states(self) -> int:
-        """The number of states: an LSTM has a cell, too."""
+        """The number of states: 2 for an LSTM, which has a cell, else 1."""
         return 2 if self.kind == "LSTM" else 1
 
     @property
@@ -75,27 +76,30 @@ class Recurrence:
 
     @property
     def panel(self) -> int:
-        """The number of hidden units in a panel."""
+        """The number of hidden units in a panel, which is a register tile."""
         return _PANEL[self.kind]
 
     @property
     def panels(self) -> int:
-        """The number of panels."""
+        """The number of panels of one direction."""
         return -(-self.hidden // self.panel)
 
     @property
     def padded(self) -> int:
-        """The number of hidden units in all panels, with padding."""
+        """The number of hidden units of one direction, padded to whole panels."""
         return self.panels * self.panel
 
     @property
     def width(self) -> int:
-        """The number of gate values of one direction."""
+        """The number of gate values of one direction, with padding."""
         return self.gates * self.padded
 
     @cached_property
     def passes(self) -> tuple[tuple[int, ...], ...]:
-        """The gates that one pass over the state adds up: a GRU's candidate may want its reset gate first."""
+        """The gates that each pass over the state adds up.
+
+        A GRU needs a second pass for its candidate if the reset gate multiplies the state.
+        """
         if self.kind == "GRU" and not self.linear_before_reset:
             return (0, 1), (2,)
         return (tuple(range(self.gates)),)
@@ -106,7 +110,10 @@ class Recurrence:
         return self.weights != "float32"
 
     def pack_gates(self, rows: NDArray[Any], unused: float = 0) -> NDArray[Any]:
-        """Return [gates * hidden, …] of one direction as [gates in panels, …], in the order of ``projected``."""
+        """Return rows [gates * hidden, …] of one direction in the order of ``projected``: [panels * gates * panel, …].
+
+        Padding rows are filled with ``unused``.
+        """
         apart = rows.reshape(self.gates, self.hidden, *rows.shape[1:])
         more = [(0, 0), (0, self.padded - self.hidden), *[(0, 0)] * (rows.ndim - 1)]
         panels = np.pad(apart, more, constant_values=unused).reshape(
@@ -115,7 +122,10 @@ class Recurrence:
         return np.ascontiguousarray(panels.swapaxes(0, 1).reshape(self.width, *rows.shape[1:]))
 
     def pack_weights(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Return [directions, gates * hidden, hidden] flat: for each pass and panel rows of the state by its gates."""
+        """Return weights [directions, gates * hidden, hidden] in the kernel's order, flat.
+
+        For each direction, pass and panel, the order is state values x gates x hidden units.
+        """
         parts = []
         for own in weights:
             panels = self.pack_gates(own).reshape(self.panels, self.gates, self.panel, self.hidden)
@@ -123,5 +133,5 @@ class Recurrence:
         return np.ascontiguousarray(np.concatenate(parts), dtype=self.weights)
 
     def pack_bias(self, bias: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return [directions, hidden] padded to whole panels."""
+        """Return a bias [directions, hidden] padded to whole panels."""
         return np.pad(bias, ((0, 0), (0, self.padded - self.hidden)))

@@ -1,7 +1,7 @@
-"""LSTM, GRU and RNN on CPUs as one kernel: all steps, the product with the state and the gates in registers.
+"""The kernel of LSTM, GRU and RNN on CPUs: it runs all steps, with the product with the state and gates in registers.
 
-Step by step a recurrence is hundreds of calls of small functions. Here a thread runs one sequence in one direction.
-What the data adds to the gates (``projected``) is one product for all steps, made before.
+As separate operators, a recurrence is hundreds of calls of small functions. In this kernel a thread runs one sequence
+in one direction. The data's part of the gates (``projected``) is one product for all steps, computed before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 
 @dataclass(frozen=True)
 class _Thread:
-    """One sequence in one direction: its buffers, flat, and where its numbers lie."""
+    """The flat buffers of a thread, which runs one sequence in one direction."""
 
     form: Recurrence
     projected: Any
@@ -33,17 +33,20 @@ class _Thread:
     bias: Any
     direction: Any
     state: Any
-    """Two times [padded]: the states of the step before and of this one."""
+    """The states of the previous step and of this one, [2 * padded]; they swap places at each step."""
     cell: Any
-    """[padded] of an LSTM; of a GRU its update gate."""
+    """The cell of an LSTM or the update gate of a GRU, [padded]."""
     other: Any
-    """[padded]: a GRU's state times its reset gate; the rounded state where weights are integers."""
+    """The state of a GRU times its reset gate, [padded], or the rounded state if the weights are integers."""
     dots: DotProducts | None
-    """The product of integer weights by an instruction; None: integers are multiplied as floats."""
+    """The product with integer weights by a dot instruction, or None if integers are multiplied as floats."""
 
 
 def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.PrimFunc:
-    """Return the kernel; see :class:`Recurrence` for its arguments. With ``dots`` integers are multiplied by them."""
+    """Return the kernel of a recurrence; see :class:`Recurrence` for the kernel's arguments.
+
+    ``dots`` computes the products with integer weights; without it, they are multiplied as floats.
+    """
     parts = form.directions * form.batch
     with _begin_function(form, dots) as (builder, inputs, outputs), T.parallel(int64(parts)) as part:
         projected, weights, bias, *initial = inputs
@@ -78,7 +81,10 @@ def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.
 
 @contextmanager
 def _begin_function(form: Recurrence, dots: DotProducts | None) -> Iterator[tuple[IRBuilder, list[Any], list[Any]]]:
-    """Yield the builder, the inputs and the outputs, flat; the builder has the function once that is left."""
+    """Yield (builder, flat inputs, flat outputs), and write the function's body in the block.
+
+    After the block, ``builder.get()`` returns the function.
+    """
     state = (form.directions, form.batch, form.hidden)
     of_weights: tuple[int, ...] = (form.directions * form.width * form.hidden,)
     beside: tuple[int, ...] = (form.directions, form.width if form.is_quantized else form.padded)
@@ -114,7 +120,7 @@ def _find_time(form: Recurrence, step: Any, direction: Any) -> Any:
 
 
 def _copy(form: Recurrence, target: tuple[Any, Any], source: tuple[Any, Any]) -> None:
-    """Copy hidden units from a place of a buffer to one of another."""
+    """Copy all hidden units from ``source`` to ``target``, each given as (buffer, first index)."""
     vectors, left = form.hidden // LANES, form.hidden % LANES
     if vectors:
         with T.serial(int64(vectors)) as vector:
@@ -136,7 +142,7 @@ class _Step:
 
 
 def _write_panel(thread: _Thread, index: int, panel: Any, step: _Step) -> None:
-    """Add up the gates of a pass for one panel, and write the new cell and state."""
+    """Add up the gates of pass ``index`` for one panel, and write the panel's new cell and state."""
     form = thread.form
     gates, vectors = form.passes[index], range(0, form.panel, LANES)
     sums = local(len(gates) * form.panel)
@@ -157,7 +163,10 @@ def _write_panel(thread: _Thread, index: int, panel: Any, step: _Step) -> None:
 
 
 def _round(thread: _Thread, old: Any) -> Rounded:
-    """Round the state to steps of its own range: floats minus the zero point, or the instruction's type."""
+    """Round the old state to 8 bits by its own range, and write it to ``thread.other``.
+
+    The kernel by floats takes the integers minus their zero point in float32; a dot instruction takes its own dtype.
+    """
     if thread.dots is not None:
         return thread.dots.round(thread.state, old, thread.other)
 
@@ -168,7 +177,10 @@ def _round(thread: _Thread, old: Any) -> Rounded:
 
 
 def _multiply_integers(thread: _Thread, panel: Any, places: tuple[Any, Any], rounded: Any) -> None:
-    """Write a panel's gates to a buffer; ``places`` are the offset of the data's part and the buffer."""
+    """Compute a panel's gates with integer weights.
+
+    ``places`` is (offset of the panel in ``projected``, the buffer to write).
+    """
     form, dots, (begin, gates) = thread.form, thread.dots, places
     size, rows = form.gates * form.panel, 1 if dots is None else dots.rows
     sums = gates
@@ -185,7 +197,10 @@ def _multiply_integers(thread: _Thread, panel: Any, places: tuple[Any, Any], rou
 
 
 def _multiply(thread: _Thread, index: int, panel: Any, operands: tuple[Any, Any, Any]) -> None:
-    """Add the state, or its replacement, times the panel's weights to the sums."""
+    """Add the product of the state and the panel's weights to the sums.
+
+    ``operands`` is (state or its replacement, its first index, sums).
+    """
     form, (seen, shift, sums) = thread.form, operands
     size = len(form.passes[index]) * form.panel
     before = sum(len(each) for each in form.passes[:index]) * form.padded * form.hidden
@@ -198,11 +213,11 @@ def _multiply(thread: _Thread, index: int, panel: Any, operands: tuple[Any, Any,
 
 
 Places = tuple[Any, Any, Any, Any]
-"""The offsets of a vector's gates and hidden units, and of the old and the new state."""
+"""The offsets of a vector in the gates and in the hidden units, and the offsets of the old and the new state."""
 
 
 def _update_lstm(thread: _Thread, _pass: int, gates: list[Any], places: Places) -> None:
-    """Write cell and state of a vector; the gates are in ONNX's order: i, o, f, c."""
+    """Write the new cell and state of a vector of hidden units; the gates are in the order of ONNX: i, o, f, c."""
     enter, leave, forget = (tirx.sigmoid(each) for each in gates[:3])
     _, at, _, new = places
     cell = T.Bind(forget * load(thread.cell, at, LANES) + enter * tirx.tanh(gates[3]))
@@ -211,7 +226,10 @@ def _update_lstm(thread: _Thread, _pass: int, gates: list[Any], places: Places) 
 
 
 def _update_gru(thread: _Thread, index: int, gates: list[Any], places: Places) -> None:
-    """Write the state of a vector, or its gates where the candidate comes in a second pass; z, r, h."""
+    """Write the new state of a vector of hidden units; the gates are in the order of ONNX: z, r, h.
+
+    If the candidate needs a second pass, the first pass writes the update gate and the reset state instead.
+    """
     form, (first, at, old, new) = thread.form, places
     before = load(thread.state, old + at, LANES)
     if index == 0 and not form.linear_before_reset:

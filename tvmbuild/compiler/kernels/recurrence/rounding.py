@@ -1,4 +1,4 @@
-"""The state of a quantised recurrence in steps of its own range, as ONNX Runtime's DynamicQuantizeLinear."""
+"""The rounding of a quantised recurrence's state to 8 bits by its own range, as by ONNX's DynamicQuantizeLinear."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ from tvmbuild.compiler.kernels.recurrence.form import LANES
 from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 
 _STEPS = 255
-"""The largest of 8 bits."""
+"""The largest integer of 8 bits."""
 
 
 @dataclass(frozen=True)
 class Rounded:
-    """The rounding of a state."""
+    """The scale and zero point of a rounded state."""
 
     scale: Any
     zero: Any
-    """The step that represents 0."""
+    """The integer that represents 0."""
     total: Any = None
-    """The sum of all steps minus the zero point; None unless asked for."""
+    """The sum of all integers minus the zero point, or None if the caller does not need it."""
 
 
 Write = Callable[[Any, Any, Any], None]
-"""A function that writes a float32 vector of steps; it also gets the zero point and the place."""
+"""A function that writes a vector of rounded integers, which are float32; it also gets the vector of zero points and
+the index of the first integer."""
 
 
 def round_state(state: Any, begin: Any, count: int, write: Write, *, adds_up: bool = False) -> Rounded:
-    """Round the numbers of the state that begin at ``begin``, and pass their steps to the writer."""
+    """Round ``count`` numbers of the state from ``begin`` on, pass the integers to ``write``, and return the rounding.
+
+    If ``adds_up``, also compute the sum of the integers.
+    """
     least, largest = _find_range(state, begin, count)
     span = T.Bind((largest - least) / number(_STEPS))
     scale = T.Bind(tirx.Select(span > number(0), span, number(1)))
@@ -43,7 +47,7 @@ def round_state(state: Any, begin: Any, count: int, write: Write, *, adds_up: bo
     if adds_up:
         store(totals, number(0, LANES), 0, LANES)
     with T.serial(int64(count // LANES)) as vector:
-        # Divided, as ONNX Runtime does: what is multiplied by the reciprocal may round to another step.
+        # Divide, as ONNX Runtime does: a product with the reciprocal may round to another integer.
         rounded = tirx.nearbyint(load(state, begin + vector * LANES, LANES) / spread(scale, LANES)) + zeros
         steps = T.Bind(tirx.Max(tirx.Min(rounded, number(_STEPS, LANES)), number(0, LANES)))
         write(steps, zeros, vector * LANES)
@@ -53,7 +57,7 @@ def round_state(state: Any, begin: Any, count: int, write: Write, *, adds_up: bo
 
 
 def _find_range(state: Any, begin: Any, count: int) -> tuple[Any, Any]:
-    """Return the least and the largest of the numbers and 0."""
+    """Return the minimum and the maximum of the numbers and 0."""
     least, largest = local(LANES), local(LANES)
     for buffer in (least, largest):
         store(buffer, number(0, LANES), 0, LANES)
@@ -65,7 +69,7 @@ def _find_range(state: Any, begin: Any, count: int) -> tuple[Any, Any]:
 
 
 def _halve(values: Any, join: Callable[[Any, Any], Any]) -> Any:
-    """Reduce all lanes to one: join the two halves until one lane is left."""
+    """Reduce a vector to one number: join its two halves until one lane is left."""
     lanes = LANES
     while lanes > 1:
         values, lanes = T.Bind(values), lanes // 2

@@ -1,1 +1,1 @@
-"""Winograd's transforms and products in TensorIR."""
+"""The transforms and products of Winograd's convolution in TensorIR."""

@@ -1,4 +1,4 @@
-"""Winograd's input transform: from NHWC to one matrix for each position of a tile."""
+"""The input transform of Winograd's convolution: from NHWC to one matrix for each position of a tile."""
 
 from __future__ import annotations
 
@@ -30,20 +30,23 @@ def make_input_transform(tiling: Tiling) -> tirx.PrimFunc:
 
 
 def write_input(tiling: Tiling, buffers: tuple[Any, Any, Any], tile: Any) -> None:
-    """Write the loops over the channels of one tile; ``buffers``: the data, a tile's inputs, the transformed ones."""
+    """Write the loops over the channels of one tile.
+
+    ``buffers`` are the data, the inputs of the tiles, and the transformed inputs.
+    """
     for part in _channel_parts(tiling.shape[3], tiling.lanes[0]):
         _transform_channels(tiling, buffers, tile, part)
 
 
 @dataclass(frozen=True)
 class _ChannelPart:
-    """Channels of the input that are transformed in vectors of one length."""
+    """Channels of the input that are transformed in vectors of the same length."""
 
     first: int
     count: int
     lanes: int
     suffix: str = ""
-    """The suffix of its blocks' names."""
+    """The suffix of the names of the blocks that transform these channels."""
 
 
 def _channel_parts(channels: int, lanes: int) -> tuple[_ChannelPart, ...]:
@@ -55,8 +58,8 @@ def _channel_parts(channels: int, lanes: int) -> tuple[_ChannelPart, ...]:
 def _transform_channels(tiling: Tiling, buffers: tuple[Any, Any, Any], tile: Any, part: _ChannelPart) -> None:
     """Write the loops over some channels of a tile.
 
-    They are two blocks, so that the loop over tiles has two parts: with one part, a search would vectorize across
-    tiles.
+    The loops are in two blocks, so that the loop over tiles has two parts: with one part, a search would vectorize
+    across tiles.
     """
     data, patches, out = buffers
     span = range(tiling.size)
@@ -92,7 +95,10 @@ def _transform_channels(tiling: Tiling, buffers: tuple[Any, Any, Any], tile: Any
 
 
 def _load_padded(data: Any, tiling: Tiling, where: tuple[Any, int, int], channel: Any) -> Any:
-    """Return the element (row, column) of a tile's input, with a condition where it may be padding."""
+    """Return the element (row, column) of a tile's input, with a condition if the element may be padding.
+
+    ``where`` is (tile, row, column).
+    """
     tile, row, column = where
     image, y, x = place(tiling, tile)
     y, x = y + (row - tiling.padding[0]), x + (column - tiling.padding[1])

@@ -20,13 +20,13 @@ from tvmbuild.compiler.machine.machine import Machine
 _ROWS = "winograd_rows"
 _PRODUCTS = "winograd_rows_products"
 _OTHER_REGISTERS = 4
-"""The number of registers for operands; the others hold sums."""
+"""The number of registers that are kept for operands; the others hold sums."""
 _VECTORS = 2
-"""The vectors of output channels in a register tile."""
+"""The number of vectors of output channels in a register tile."""
 
 
 def pays_in_rows(tiling: Tiling) -> bool:
-    """Return whether to compute the convolution in rows: each group of rows reads all weights once more."""
+    """Return whether it pays to compute the convolution in groups of rows, each of which reads all weights again."""
     if tiling.shape[3] % tiling.lanes[0]:
         return False
     weights = tiling.shape[3] * tiling.panels * tiling.panel
@@ -60,7 +60,10 @@ def make_rows(tiling: Tiling, machine: Machine) -> tirx.PrimFunc:
 
 
 def _rows_together(tiling: Tiling, machine: Machine) -> int:
-    """Return the number of tile rows to compute at a time: as many as fit into the cache, with some for each thread."""
+    """Return the number of rows of tiles to compute at a time.
+
+    As many are chosen as fit into the cache, but so that each thread gets several groups.
+    """
     _, rows, columns = tiling.grid
     row = 4 * tiling.positions * columns * (tiling.shape[3] + tiling.panels * tiling.panel)
     most = min(machine.limits.far_cache // row, rows // (2 * machine.threads))
@@ -84,7 +87,7 @@ def _write_products(tiling: Tiling, buffers: tuple[Any, Any, Any], chunk: Any, c
 
 
 def _schedule_products(function: tirx.PrimFunc, machine: Machine, count: int) -> tirx.PrimFunc:
-    """Keep tiles of sums in registers: some tiles of the picture times some vectors of channels."""
+    """Schedule the products with register tiles: sums of some tiles of the picture x some vectors of channels."""
     sch = s_tir.Schedule(function)
     block = sch.get_sblock(_PRODUCTS)
     *_, tile, channel, inputs = sch.get_loops(block)

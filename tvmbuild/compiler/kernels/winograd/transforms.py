@@ -1,8 +1,8 @@
 """The TensorIR functions of Winograd's convolution F(m x m, 3 x 3), unrolled, with vectors along the channels.
 
-They are written with their loops: tiles on all threads, vectors of channels inside. Each element is used once or
-twice, so that memory decides their time and a search finds little. Coefficients: Lavin and Gray, "Fast Algorithms for
-Convolutional Neural Networks", 2015 (points 0, 1, -1, infinity; for m = 4 also 2, -2).
+The functions are written with their final loops: tiles on all threads, vectors of channels inside. Each element is used
+once or twice, so that memory decides their time and a search finds little. The coefficients are from Lavin and Gray,
+"Fast Algorithms for Convolutional Neural Networks", 2015 (points 0, 1, -1, infinity; for m = 4 also 2, -2).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, float32, int64, wide
 
 INVERSE = "winograd_inverse"
-"""The block of the inverse transform; it identifies the functions that the transform was fused into."""
+"""The name of the inverse transform's block, which identifies the functions that the transform was fused into."""
 PRODUCTS = "winograd_products"
-"""The block of the matrix products, where they are a separate function."""
+"""The name of the matrix products' block, if the products are a separate function."""
 CROP = "winograd_crop"
 
 _WEIGHTS = {
@@ -40,45 +40,45 @@ _WEIGHTS = {
 
 @dataclass(frozen=True)
 class Tiling:
-    """One convolution in tiles of ``m`` x ``m`` outputs: NHWC, 3 x 3, stride 1."""
+    """The tiling of one convolution (NHWC, 3 x 3, stride 1) in tiles of ``m`` x ``m`` outputs."""
 
     m: int
     shape: tuple[int, int, int, int]
-    """The input's shape."""
+    """The shape of the input: N, H, W, C."""
     channels: int
     """The number of output channels."""
     padding: tuple[int, int, int, int]
     """The padding: top, left, bottom, right."""
     lanes: tuple[int, int]
-    """The channels in a vector of the input and of the output; the remaining input channels are transformed one by
-    one."""
+    """The number of channels in a vector of the input, and in one of the output. The input channels that remain are
+    transformed one by one."""
     panel: int
-    """The number of output channels side by side in the weights; the last panel may be padded with zeros."""
+    """The number of adjacent output channels in the packed weights; the last panel may be padded with zeros."""
 
     @property
     def size(self) -> int:
-        """The number of a tile's inputs in each direction."""
+        """The number of inputs of a tile in each direction."""
         return self.m + 2
 
     @property
     def positions(self) -> int:
-        """The number of matrix products."""
+        """The number of positions in a tile's input, each of which has its own matrix product."""
         return self.size**2
 
     @property
     def output(self) -> tuple[int, int, int, int]:
-        """The output's shape."""
+        """The shape of the output: N, H, W, C."""
         top, left, bottom, right = self.padding
         return self.shape[0], self.shape[1] + top + bottom - 2, self.shape[2] + left + right - 2, self.channels
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """The batch, and the rows and columns of tiles."""
+        """The numbers of images, rows of tiles, and columns of tiles."""
         return self.shape[0], -(-self.output[1] // self.m), -(-self.output[2] // self.m)
 
     @property
     def tiles(self) -> int:
-        """The number of tiles."""
+        """The number of tiles in all images."""
         batch, rows, columns = self.grid
         return batch * rows * columns
 
@@ -99,7 +99,7 @@ def transform_weights(weights: NDArray[np.float32], tiling: Tiling) -> NDArray[n
 
 
 def make_products(tiling: Tiling) -> tirx.PrimFunc:
-    """Return the matrix product at each position: [position, tile, panel, channel of the panel]."""
+    """Return the function of the matrix products at all positions: [position, tile, panel, channel of the panel]."""
     inputs = tiling.shape[3]
     data = te.placeholder((tiling.positions, tiling.tiles, inputs), name="data")
     weights = te.placeholder((tiling.positions, tiling.panels, inputs, tiling.panel), name="weights")
@@ -128,7 +128,7 @@ def make_inverse_transform(tiling: Tiling) -> tirx.PrimFunc:
 
 
 def write_inverse(tiling: Tiling, data: Any, whole: Any, tile: Any) -> None:
-    """Write the loops over the channels of one tile: from its products to the output in whole tiles."""
+    """Write the loops over the channels of one tile, from its products to the output in whole tiles."""
     m, lanes, panel = tiling.m, tiling.lanes[1], tiling.panel
     tiles, vectors, width, channels = wide(tiling.tiles, tiling.channels // lanes, lanes, tiling.channels)
     with T.serial(vectors) as far, T.vectorized(width) as near, T.sblock(INVERSE):
@@ -144,14 +144,14 @@ def write_inverse(tiling: Tiling, data: Any, whole: Any, tile: Any) -> None:
 
 
 def write_crop(tiling: Tiling, whole: Any, out: Any) -> None:
-    """Write the loops that drop the outputs of the last tiles beyond the output."""
+    """Write the loops that copy the output, without the part of the last tiles that is beyond it."""
     with T.grid(*wide(*tiling.output)) as variables, T.sblock(CROP):
         at = T.axis.remap("SSSS", variables)
         T.buffer_store(out, whole[tuple(at)], at)
 
 
 def place(tiling: Tiling, tile: Any) -> tuple[Any, Any, Any]:
-    """Return the image of a tile, and its first row and column in the output."""
+    """Return (image, row, column) of a tile's first output."""
     batch, rows, columns = tiling.grid
     row = tile // columns
     image = row // rows if batch > 1 else tirx.IntImm(str(tile.ty.dtype), 0)
@@ -159,7 +159,7 @@ def place(tiling: Tiling, tile: Any) -> tuple[Any, Any, Any]:
 
 
 def apply_twice(line: Any, values: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the transform of a square of values along its rows, then its columns; row by row."""
+    """Apply the transform ``line`` to the rows of a square of values, then to its columns; return the result's rows."""
     halves = [[T.bind(value) for value in line(row)] for row in values]
     columns = [line([half[j] for half in halves]) for j in range(len(halves[0]))]
     return [column[i] for i in range(len(columns[0])) for column in columns]

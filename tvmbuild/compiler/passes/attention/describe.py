@@ -1,4 +1,4 @@
-"""The step from a pattern of the graph to the form that kernels are written from: where each operand's numbers lie."""
+"""The conversion of an attention pattern in the graph to the form that kernels are written from, with all strides."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tvmbuild.compiler.remarks import missed
 
 
 class Describer:
-    """A describer of the attentions of one function, which share their masks."""
+    """A describer of the attentions of one function; it prepares a mask once for all attentions that use it."""
 
     def __init__(self, rewriter: PyExprMutator, graph: DefUse) -> None:
         self._rewriter, self._graph = rewriter, graph
         self._masks: dict[object, Prepared] = {}
 
     def describe(self, pattern: Pattern) -> Found | None:
-        """Return the form and its inputs in the new module; None for a pattern that no form describes."""
+        """Return the form of the attention and its inputs in the new module, or None if no form describes it."""
         scores, shape = pattern.scores, static_shape(pattern.product)
         if shape is None or 0 in (*shape, *scores.shape):
             return missed("its shape is not known, or of no elements")
@@ -79,7 +79,10 @@ class Describer:
         return Found(fold_groups(form), tuple(inputs))
 
     def _find_sources(self, pattern: Pattern, *, moves: bool) -> tuple[Source, Source, Source] | None:
-        """Return query, key and value as [heads…, tokens, size]."""
+        """Return query, key and value as views [heads…, tokens, size], or None if the shape of one is not known.
+
+        ``moves`` is that of `_find_source`.
+        """
         scores, shape = pattern.scores, static_shape(pattern.product) or ()
         (*leading, rows, keys), (*outer, _, width) = scores.shape, shape
         depth = (static_shape(scores.query) or (0,))[-1]
@@ -97,9 +100,10 @@ class Describer:
     def _find_source(
         self, expr: relax.Expr, shape: tuple[int, ...], *, scaled: bool = False, moves: bool = False
     ) -> Source | None:
-        """Return the tensor as a view in that shape whose rows and columns have one stride each.
+        """Return the tensor as a view of shape ``shape`` whose rows and columns have one stride each, or None.
 
-        ``moves``: take the expression itself, with the moves of the graph, instead of the tensor behind it.
+        If ``scaled``, the view may be of a tensor that the graph multiplies by a constant. If ``moves``, the view is of
+        the expression itself, after the graph's transposes and copies, instead of the tensor behind them.
         """
         expr = self._rewriter.visit_expr(expr)
         own = static_shape(expr)
@@ -117,7 +121,7 @@ def _operand(heads: Axis, source: Source, inputs: list[relax.Expr]) -> Operand |
 
 
 def _place(inputs: list[relax.Expr], tensor: relax.Expr) -> int:
-    """Return the tensor's place among the inputs; a new tensor is appended."""
+    """Return the index of the tensor in ``inputs``; append the tensor if it is missing."""
     for place, each in enumerate(inputs):
         if each.same_as(tensor):
             return place
@@ -128,21 +132,25 @@ def _place(inputs: list[relax.Expr], tensor: relax.Expr) -> int:
 # Masks in the form that kernels take: float32, and the keys that a constant mask hides from a row for any scores.
 
 _HIDES = -1e9
-"""A mask's addend at which a score gets the weight 0 beside any other."""
+"""The largest addend of a mask that hides a key: its weight is then 0 if the row has any other key."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A mask's numbers as a view in the scores' shape, and the score that it fills in, if it does not add."""
+    """A mask as a float32 view in the shape of the scores.
+
+    ``fill`` is the score of hidden keys, or None if the mask is added to the scores.
+    """
 
     source: Source
     fill: float | None
 
 
 def prepare_mask(rewriter: PyExprMutator, mask: MaskOf, made: dict[object, Prepared]) -> Prepared | None:
-    """Lay out the mask with neighbouring queries side by side: a vector holds several queries of one key.
+    """Return the mask in float32 with neighbouring queries contiguous, or None if its shape is not known.
 
-    ``made`` keeps the prepared masks, so that all layers share them.
+    Kernels compute several queries of one key in a vector. ``made`` keeps the prepared masks, so that all layers share
+    them.
     """
     tensor = rewriter.visit_expr(mask.tensor)
     while is_call(value := resolve(rewriter.lookup_binding, tensor), "relax.broadcast_to"):
@@ -183,7 +191,11 @@ def _lay_out(tensor: relax.Expr, mask: MaskOf, shape: tuple[int, ...]) -> relax.
 
 
 def find_visible(masks: Sequence[MaskOf], shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Return, for each row, the keys that some head sees under one constant mask; empty if that saves nothing."""
+    """Return, for each row, the range (begin, end) of the keys that a single constant mask shows to some head.
+
+    Return an empty tuple if there is another number of masks, or if the mask is computed, or hides nothing or all keys
+    of a row.
+    """
     hidden = _hides(masks[0]) if len(masks) == 1 else None
     if hidden is None or not hidden.any():
         return ()
@@ -196,7 +208,7 @@ def find_visible(masks: Sequence[MaskOf], shape: tuple[int, ...]) -> tuple[tuple
 
 
 def _hides(mask: MaskOf) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
-    """Return where a constant mask hides a key; None for a computed mask."""
+    """Return a Boolean array that is True where a constant mask hides a key, or None for a computed mask."""
     if not isinstance(mask.tensor, tvm.ir.GenericConst):
         return None
     values: np.ndarray[Any, Any] = mask.tensor.value.numpy()
@@ -210,7 +222,11 @@ def _hides(mask: MaskOf) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
 
 
 def choose_order(graph: DefUse, product: relax.Call, heads: tuple[int, ...], sizes: tuple[int, int]) -> int:
-    """Return how many head axes the output's rows should follow; ``sizes``: rows and width of a head."""
+    """Return the number of head axes before the rows in the stored output.
+
+    It is chosen so that the transposes after the attention move nothing, if possible. ``sizes`` are the rows and the
+    width of a head.
+    """
     chain = _follow(graph, product)
     for after in range(len(heads) + 1 if chain else 0):
         view: View | None = as_written(heads, sizes, after).reshape(static_shape(product) or ())
@@ -222,7 +238,10 @@ def choose_order(graph: DefUse, product: relax.Call, heads: tuple[int, ...], siz
 
 
 def rows_last(count: int, after: int) -> list[int]:
-    """Return the axes that put the stored output in the order heads, rows, width."""
+    """Return the axes of the transpose from the stored output to the order heads, rows, width.
+
+    The output is stored with its rows after ``after`` of its ``count`` head axes.
+    """
     return [*range(after), *range(after + 1, count + 1), after, count + 1]
 
 

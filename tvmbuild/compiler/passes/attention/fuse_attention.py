@@ -1,8 +1,8 @@
 """The pass that finds attention in ``main`` and replaces it by a call of one function.
 
-The call is a ``call_tir`` of the function that ``write`` makes of `Attention`, on its ``inputs``. Transposes of
-heads before it become strides of the inputs, and those after it are dropped if the output is stored in their order.
-Each target has its own ``write``.
+``write`` writes this function from an `Attention`, the description of the attention; CPUs and GPUs have different
+writers. Transposes of heads before the attention become strides of its inputs. Transposes after it are dropped if the
+output is stored in their order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tvmbuild.compiler.passes.attention.sources import find_source
 from tvmbuild.compiler.remarks import missed
 
 Write = Callable[[Attention], tirx.PrimFunc | None]
-"""A writer of an attention's function; None where separate operators are as fast."""
+"""A function that writes an attention's kernel, or returns None if separate operators are as fast."""
 
 
 def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
@@ -49,7 +49,7 @@ def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
 
 
 def _find(mod: tvm.ir.IRModule) -> tuple[DefUse, list[Pattern], list[NotAttentionError]]:
-    """Return the attentions, and why similar patterns are not attention."""
+    """Return the graph, its attentions, and the reasons why similar patterns are not attention."""
     graph = DefUse(mod["main"])
     matched = [_try(graph, value) for value in graph.values.values() if is_call(value, "relax.matmul")]
     found = [each for each in matched if isinstance(each, Pattern)]
@@ -82,7 +82,10 @@ class _FuseAttention(PyExprMutator):  # type: ignore[misc]
         return call
 
     def _see_through(self, call: relax.Call) -> relax.Expr:
-        """Return a reshape of an attention's output in place of transposes that move nothing."""
+        """Return a reshape of an attention's output if the transposes between it and the call move nothing.
+
+        Otherwise return the call.
+        """
         source = find_source(self.lookup_binding, call)
         if source is None or not any(source.tensor.same_as(each) for each in self._outputs):
             return call

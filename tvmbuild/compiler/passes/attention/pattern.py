@@ -19,7 +19,11 @@ _FLOATS = frozenset({"float32", "float16"})
 
 @dataclass(frozen=True)
 class MaskOf:
-    """A mask of the graph: ``tensor`` is added, or ``fill`` replaces the scores where it (a bool) is not ``keeps``."""
+    """A mask in the graph.
+
+    If ``fill`` is None, ``tensor`` is added to the scores. Otherwise ``tensor`` is Boolean, and ``fill`` replaces the
+    scores whose mask element differs from ``keeps``.
+    """
 
     tensor: relax.Expr
     shape: tuple[int, ...]
@@ -27,10 +31,10 @@ class MaskOf:
     fill: float | None = None
     keeps: bool = True
     factor: float = 1.0
-    """The factor of the added tensor, where scores are scaled after it."""
+    """The factor of an added tensor, if the scores are scaled after the addition."""
 
     def times(self, number: float) -> MaskOf:
-        """Return the mask for scores that are multiplied by the number after it."""
+        """Return the mask for scores that are multiplied by ``number`` after the mask."""
         if self.fill is None:
             return replace(self, factor=self.factor * number)
         return replace(self, fill=self.fill * number)
@@ -38,7 +42,7 @@ class MaskOf:
 
 @dataclass(frozen=True)
 class Scores:
-    """The input of a softmax."""
+    """The scores of an attention, which are the input of its softmax."""
 
     query: relax.Expr
     """The query, […, rows, depth]."""
@@ -51,7 +55,7 @@ class Scores:
     """The softcap: before masks, the scaled scores become cap · tanh(score)."""
 
     def times(self, number: float) -> Scores:
-        """Return the scores multiplied by the number."""
+        """Return the scores multiplied by ``number``."""
         masks = tuple(mask.times(number) for mask in self.masks)
         if self.cap is None:
             return replace(self, scale=self.scale * number, masks=masks)
@@ -60,7 +64,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Pattern:
-    """An attention of the graph; ``product`` is its last call."""
+    """An attention in the graph; ``product`` is its last call, the product of weights and value."""
 
     product: relax.Call
     scores: Scores
@@ -78,9 +82,9 @@ class NotAttentionError(Exception):
 
 
 def match(graph: DefUse, product: relax.Call) -> Pattern | None:
-    """Return the attention that ends with this product; None if it follows no softmax of another product.
+    """Return the attention that ends with this product, or None if the product follows no softmax of another product.
 
-    NotAttentionError gives the obstacle, for example an intermediate result that is used elsewhere, too.
+    Raises NotAttentionError with the obstacle, for example an intermediate result that another operator uses.
     """
     if not _comes_from(graph, product.args[0], "relax.nn.softmax", "relax.matmul"):
         return None
@@ -96,7 +100,10 @@ def match(graph: DefUse, product: relax.Call) -> Pattern | None:
 
 
 def _comes_from(graph: DefUse, expr: relax.Expr, name: str, *before: str) -> bool:
-    """Return whether a call of ``name`` leads to the expression, and a chain of calls of ``before`` to that call."""
+    """Return whether a call of ``name`` leads to the expression, and calls of the operators ``before`` to that call.
+
+    Only operators of `_BETWEEN` may be between these calls.
+    """
     left, seen = [expr], set[int]()
     while left:
         value = resolve(graph.lookup, left.pop())
@@ -109,7 +116,7 @@ def _comes_from(graph: DefUse, expr: relax.Expr, name: str, *before: str) -> boo
 
 
 def _match_weights(graph: DefUse, expr: relax.Expr) -> tuple[relax.Call, bool]:
-    """Return the softmax, and whether NaN is made zero after it."""
+    """Return the call of softmax, and whether NaN in its result is replaced by zero."""
     nan_is_zero, uses = False, 1
     while True:
         value = graph.used(expr, uses)
@@ -133,7 +140,7 @@ def _match_weights(graph: DefUse, expr: relax.Expr) -> tuple[relax.Call, bool]:
 
 
 def _without_nan(graph: DefUse, where: relax.Call) -> relax.Expr | None:
-    """Return the tensor if the call replaces its NaN by zero."""
+    """Return the tensor whose NaN the call replaces by zero, or None if the call does something else."""
     test = graph.find(where.args[0], "isnan")
     if test is None or scalar(where.args[1]) != 0:
         return None
@@ -200,7 +207,7 @@ def _match_elementwise(graph: DefUse, call: relax.Call, shape: tuple[int, ...]) 
 
 
 def _take_operand(graph: DefUse, call: relax.Call, scores: Scores, other: relax.Expr) -> Scores:
-    """Fold a number into the scores' scale; append an added tensor to their masks."""
+    """Return the scores with a constant factor folded into their scale, or with an added tensor as another mask."""
     name, shape = operator_name(call), static_shape(call) or ()
     if name == "add":
         is_zero = _same_everywhere(graph, other) == 0
@@ -223,7 +230,10 @@ def _match_where(graph: DefUse, call: relax.Call, shape: tuple[int, ...]) -> Sco
 
 
 def _try_scores(graph: DefUse, expr: relax.Expr, shape: tuple[int, ...]) -> Scores | NotAttentionError | None:
-    """Return the scores, or why they do not match; None for another shape and for an expression without a product."""
+    """Return the scores, or the error that says why they do not match.
+
+    Return None for an expression of another shape, and for an expression without a product before it.
+    """
     if static_shape(expr) != shape or not _comes_from(graph, expr, "relax.matmul"):
         return None
     try:
@@ -233,7 +243,7 @@ def _try_scores(graph: DefUse, expr: relax.Expr, shape: tuple[int, ...]) -> Scor
 
 
 def _same_everywhere(graph: DefUse, expr: relax.Expr) -> float | None:
-    """Return the number that fills a constant tensor; None for other tensors."""
+    """Return the number that all elements of a constant tensor have, or None for other tensors."""
     value = resolve(graph.lookup, expr)
     while is_call(value, "relax.broadcast_to"):
         value = resolve(graph.lookup, value.args[0])

@@ -1,7 +1,7 @@
 """One combined product in place of the products of one tensor that make query, key and value.
 
-This saves calls, makes tiles wider, and reads the tensor once. Attention reads its parts in place. A bias that is
-added to each part is added to the whole.
+This saves calls, makes tiles wider, and reads the tensor once. Attention reads the parts of the combined product in
+place. The biases of the parts are added to the whole.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Projection:
 
 
 def combine_projections(mod: tvm.ir.IRModule, graph: DefUse, patterns: Sequence[Pattern]) -> tvm.ir.IRModule:
-    """Combine the products that make query, key and value of an attention from one tensor."""
+    """Combine the products that make query, key and value of an attention if they read the same tensor."""
     groups = [group for pattern in patterns for group in _group(graph, pattern)]
     if not groups:
         return mod
@@ -116,7 +116,7 @@ def _find_projection(graph: DefUse, expr: relax.Expr) -> _Projection | None:
 
 
 def _find_product(graph: DefUse, value: relax.Expr) -> tuple[relax.Expr, Values] | None:
-    """Return (data, weights) of a product with a constant matrix, or with some columns of one."""
+    """Return (data, weights) of a product with a constant matrix or some columns of it, or None for other values."""
     if isinstance(value, relax.TupleGetItem):
         split = resolve(graph.lookup, value.tuple_value)
         product = graph.find(split.args[0], "matmul") if is_call(split, "relax.split") else None

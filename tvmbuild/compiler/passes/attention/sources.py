@@ -17,7 +17,7 @@ from tvmbuild.compiler.kernels.attention.views import View, dense
 
 @dataclass(frozen=True)
 class Source:
-    """A tensor as a view: where its elements lie in ``tensor``, and the factor that multiplies them."""
+    """A tensor as a view: the places of its elements in another ``tensor``, and the factor that multiplies them."""
 
     tensor: relax.Expr
     view: View
@@ -25,16 +25,17 @@ class Source:
 
 
 def scalar(expr: relax.Expr) -> float | None:
-    """Return the value of a constant of one element; None for other expressions."""
+    """Return the value of a constant of one element, or None for other expressions."""
     if not isinstance(expr, tvm.ir.GenericConst) or expr.value.numpy().size != 1:
         return None
     return float(expr.value.numpy().reshape(()))
 
 
 def find_source(lookup: Lookup, expr: relax.Expr, *, scaled: bool = False) -> Source | None:
-    """Return the farthest tensor that the expression is a view of; None if its shape is unknown or empty.
+    """Return the earliest tensor in the graph that the expression is a view of, with this view.
 
-    ``scaled``: follow multiplications by constant scalars, too.
+    Return None if the shape of the expression is unknown or empty. If ``scaled``, follow multiplications by constant
+    scalars, too.
     """
     shape = static_shape(expr)
     if shape is None or 0 in shape:
@@ -90,7 +91,7 @@ def _follow_split(lookup: Lookup, item: relax.TupleGetItem, *, scaled: bool) -> 
 
 
 def _follow_repetition(lookup: Lookup, call: relax.Call, *, scaled: bool) -> Source | None:
-    """Follow a concatenation of one tensor with itself."""
+    """Return the source of a concatenation of one tensor with itself, or None for other concatenations."""
     parts = resolve(lookup, call.args[0])
     if not isinstance(parts, relax.Tuple) or call.attrs.axis is None:
         return None

@@ -1,4 +1,4 @@
-"""Rules for int32 accumulators: sums of products, and the operators between them and the next rounding."""
+"""Rules for int32 accumulators: sums of products, and the operators between a sum and the next quantisation."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _minimum(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 
 def _bound_by(ledger: Ledger, call: relax.Call, bounds: Callable[[float], tuple[float, float]]) -> relax.Expr | None:
-    """Take a constant of one number, on either side, as a bound."""
+    """Bound an accumulator by a constant of one number, which may be either operand."""
     for one, other in (call.args, reversed(call.args)):
         number = _read_one(ledger, other)
         if number is not None and (made := _bound(ledger, call, *bounds(number), one)) is not None:
@@ -151,7 +151,7 @@ def _bound_by(ledger: Ledger, call: relax.Call, bounds: Callable[[float], tuple[
 
 
 def _take_factor(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    """Fold a positive number that integers are multiplied by, as `alpha` of Gemm, into their scale."""
+    """Fold a positive constant that multiplies quantised numbers, like `alpha` of Gemm, into their scale."""
     for one, other in (call.args, reversed(call.args)):
         found, factor = ledger.find(one), _read_one(ledger, other)
         if isinstance(found, Quantised) and factor is not None and factor > 0:
@@ -162,7 +162,7 @@ def _take_factor(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 
 def _read_one(ledger: Ledger, expr: relax.Expr) -> float | None:
-    """Return a constant of one number; None for NaN, which bounds nothing here."""
+    """Return a constant of one number, or None for other expressions and for NaN, which bounds nothing here."""
     value = ledger.read_constant(expr)
     return None if value is None or value.ndim or np.isnan(value) else float(value)
 
@@ -192,9 +192,10 @@ RULES: Mapping[str, Rule] = {
 def convolve(
     emit: Emit, call: relax.Call, data: Quantised | ByChannel, weights: QuantizedConstant
 ) -> Accumulator | None:
-    """Return the accumulator of an NCHW convolution; None if its weights exceed int8 or have scales along inputs.
+    """Return the accumulator of a quantised NCHW convolution, or None if it cannot be computed in integers.
 
-    Data with a scale for each channel give None, too, except in a depthwise convolution.
+    The weights must fit in int8, and may have scales only along their outputs. The data may have a scale for each
+    channel only in a depthwise convolution.
     """
     values = read_weights(weights, outputs=0)
     if values is None:
@@ -232,7 +233,10 @@ def is_depthwise(weights: Sequence[int], groups: int) -> bool:
 
 
 def multiply(emit: Emit, data: Quantised, weights: QuantizedConstant) -> Accumulator | None:
-    """Return the accumulator of a product with a matrix; None for weights beyond int8 and for scales along rows."""
+    """Return the accumulator of a product with a constant matrix, or None if it cannot be computed in integers.
+
+    The weights must fit in int8, and may have scales only along their columns, the outputs.
+    """
     values = read_weights(weights, outputs=-1)
     if values is None:
         return None
@@ -245,7 +249,7 @@ def multiply(emit: Emit, data: Quantised, weights: QuantizedConstant) -> Accumul
 
 
 def multiply_both(emit: Emit, left: Quantised, right: Quantised) -> Accumulator | None:
-    """Return the accumulator of a product of two activations; None for vectors and for rows with too large sums."""
+    """Return the accumulator of a product of two activations, or None for vectors and for rows with too large sums."""
     if not suits(left.value, right.value):
         return missed("it is of vectors, or its rows are of too many numbers")
     total = multiply_matrices(emit, Bytes(left.value, left.zero), Bytes(right.value, right.zero))
@@ -253,7 +257,10 @@ def multiply_both(emit: Emit, left: Quantised, right: Quantised) -> Accumulator 
 
 
 def read_weights(weights: QuantizedConstant, outputs: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:
-    """Return the weights minus their zero points; None if they or an output's sum of products are too large."""
+    """Return the weights minus their zero points as int8, or None if these or an output's sum are too large.
+
+    ``outputs`` is the axis of the outputs.
+    """
     values = weights.differences
     if values.ndim < 2 or values.size == 0 or values.min() < -UNSIGNED or values.max() >= UNSIGNED:
         return missed("its weights without their zeros do not fit in int8")
@@ -272,7 +279,10 @@ def read_weights(weights: QuantizedConstant, outputs: int) -> np.ndarray[tuple[i
 def convolve_transposed(
     emit: Emit, call: relax.Call, data: Quantised, weights: QuantizedConstant
 ) -> Accumulator | None:
-    """Return the accumulator of a transposed NCHW convolution; None for groups, dilation and `convolve`'s refusals."""
+    """Return the accumulator of a transposed NCHW convolution, or None if it cannot be computed in integers.
+
+    It must have neither groups nor a dilation. The conditions of `convolve` on weights hold here, too.
+    """
     values, shape, output = read_weights(weights, outputs=1), static_shape(data.value), static_shape(call)
     attributes = call.attrs
     if values is None or is_missed(_list_obstacles(call, weights)) or shape is None or output is None:

@@ -29,7 +29,7 @@ _BYTES = frozenset({"uint8", "int8"})
 
 
 def use_byte_lookup_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Replace elementwise operators on bytes by lookup tables, where the target looks up faster than it computes."""
+    """Replace elementwise operators on bytes by lookup tables if the target looks up faster than it computes."""
     lookup = find_lookup(target)
     if lookup is None:
         return mod
@@ -43,7 +43,7 @@ class _OfByte:
     byte: relax.Var
     values: Values
     has_been_float: bool = False
-    """Whether computing the values takes more than moving bits."""
+    """Whether the values, or values that they are computed from, are floats: integers alone are not worth a table."""
 
 
 @mutator
@@ -67,7 +67,7 @@ class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
         return made
 
     def _follow(self, call: relax.Call, compute: Callable[..., Values]) -> _OfByte | None:
-        """Return the call's result for each byte; None where it does not depend on one tensor of bytes alone."""
+        """Return the call's result for each value of a byte, or None if it depends on more than one tensor of bytes."""
         found = [self._find(argument) for argument in call.args]
         origins = {each.byte for each in found if each is not None}
         if len(origins) > 1:
@@ -146,4 +146,4 @@ _OPERATORS: Mapping[str, Callable[..., Values]] = MappingProxyType(
         "relax.nn.relu": lambda x: np.maximum(x, x.dtype.type(0)),
     }
 )
-"""The elementwise operators that a table can replace."""
+"""An elementwise operator that a table can replace → the NumPy function that computes it."""

@@ -1,4 +1,4 @@
-"""The knowledge of LowerQdqToInt8 about the values that it has seen, and its way to write new ones."""
+"""The record that LowerQdqToInt8 keeps of the integers behind each value of the graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Tracked = Quantised | ByChannel | QuantizedConstant | Accumulator | Joined
 
 
 class Ledger:
-    """The known integers behind each variable; aliases count as the variable that was bound first."""
+    """The known integers behind each variable; an alias stands for the variable that was bound first."""
 
     def __init__(self, rewriter: PyExprMutator, *, wants_signed: bool, is_plain: bool) -> None:
         self.rewriter = rewriter
@@ -51,22 +51,22 @@ class Ledger:
         return find_origin(self.rewriter.lookup_binding, expr)
 
     def find(self, expr: relax.Expr) -> Tracked | None:
-        """Return the known integers behind the expression; None if there are none."""
+        """Return the known integers behind the expression, or None if none are known."""
         origin = self.find_origin(expr)
         return self._tracked.get(origin) if isinstance(origin, relax.Var) else None
 
     def track(self, expr: relax.Expr, tracked: Tracked) -> relax.Expr:
-        """Bind the expression, and note the integers behind it."""
+        """Bind the expression to a new variable, note the integers behind it, and return the variable."""
         variable = self.emit(expr)
         self._tracked[variable] = tracked
         return variable
 
     def restore(self, made: Quantised | ByChannel) -> relax.Expr:
-        """Dequantise integers, and note the integers behind the result."""
+        """Return the dequantised integers, and note that these integers are behind the result."""
         return self.track(dequantise(self.emit, made), made)
 
     def read_number(self, expr: relax.Expr) -> np.ndarray[Any, Any] | None:
-        """Return a constant of float32, dequantised or not; None for other values."""
+        """Return the values of a float32 constant, which may be dequantised, or None for other expressions."""
         found = self.find(expr)
         if isinstance(found, QuantizedConstant):
             return found.numbers
@@ -74,7 +74,7 @@ class Ledger:
         return value if value is not None and value.dtype == np.float32 else None
 
     def read_constant(self, expr: relax.Expr) -> np.ndarray[Any, Any] | None:
-        """Return the value of a constant expression, reshaped or not, as importers write a bias."""
+        """Return the value of a constant or of a reshaped constant (a bias, for example), or None."""
         value = resolve(self.rewriter.lookup_binding, expr)
         if is_call(value, "relax.reshape") and (shape := static_shape(value)) is not None:
             before = self.read_constant(value.args[0])

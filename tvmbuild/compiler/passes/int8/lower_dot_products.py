@@ -121,7 +121,10 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return relax.call_tir(variable, sums.arguments, type_)
 
     def _take_over(self, call: relax.Call) -> relax.Expr | None:
-        """Return sums that start from an added constant, or that stay in float32 if a cast to float32 follows."""
+        """Return the sums before the call with the call taken into their kernel, or None if this is impossible.
+
+        The sums then start from a constant that the call adds, or stay in float32 if the call casts them to float32.
+        """
         before = resolve(self.lookup_binding, call.args[0])
         sums = self._sums.get(before.args[0]) if is_call(before, "relax.call_tir") else None
         shape = static_shape(call)
@@ -134,7 +137,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return None if taken is None else self._call(taken, call.ty)
 
     def _find_padding(self, call: relax.Call) -> Padded:
-        """Return the padding of the convolution, or of a pad operator before it, also of one in NCHW."""
+        """Return the padding of the convolution, or that of a pad operator before it, which may be in NCHW."""
         top, left, bottom, right = (int(each) for each in call.attrs.padding)
         own = Padded(call.args[0], 0, (top, left), (bottom, right))
         if any((top, left, bottom, right)):
@@ -162,7 +165,10 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return self._call(DotCall(PRODUCT, write, (data, packed, *begin), count_filled(packed)), call.ty)
 
     def _pack_matrices(self, call: relax.Call) -> relax.Expr:
-        """Multiply by computed matrices; subtract the part of the sums that the shift of the data's type adds."""
+        """Multiply by computed matrices, which are packed at run time.
+
+        If the data were shifted to another type of bytes, subtract what the shift adds to the sums.
+        """
         matrices = call.args[1]
         data, by = self._take_type(call.args[0])
         data = self._fill_groups(data)
@@ -181,7 +187,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return relax.op.subtract(self.builder_.emit(sums), more)
 
     def _take_type(self, data: relax.Expr) -> tuple[relax.Expr, int]:
-        """Return the bytes in the instruction's type, and the number that was added to them for it."""
+        """Return the data as bytes of the type that the instruction takes, and the number that was added to each."""
         wanted = self._instruction.tensor
         if str(data.ty.dtype) == wanted:
             return data, 0
@@ -189,7 +195,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return shift(self.builder_.emit, data, by, wanted), by
 
     def _fill_groups(self, data: relax.Expr) -> relax.Expr:
-        """Pad the tensor to whole groups of channels: the operator before it in the graph then writes them."""
+        """Pad the channels to whole groups of the instruction; the padding is fused with the operator before it."""
         return self._fill(data, -int(data.ty.shape.values[-1]) % self._instruction.group)
 
     def _fill(self, data: relax.Expr, more: int) -> relax.Expr:
@@ -222,7 +228,7 @@ def _is_of_integers(call: relax.Call) -> bool:
 EXACT = 1 << 24
 """The limit below which float32 holds all integers."""
 Write = Callable[..., tirx.PrimFunc]
-"""A writer of the function; it takes the sums' initial values ``begin`` and the type ``result``."""
+"""A function that writes the kernel; it takes the sums' initial values ``begin`` and the dtype ``result``."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +244,10 @@ class DotCall:
     """The largest possible sum, if the sums are computed in float32."""
 
     def begin_with(self, addend: relax.Expr, outputs: int) -> DotCall | None:
-        """Return the call with sums that start from a number for each output; None for other addends."""
+        """Return the call with sums that start from ``addend``, or None if this is impossible.
+
+        The addend must be an int32 constant with one number for each of the ``outputs``.
+        """
         values = addend.value.numpy() if isinstance(addend, tvm.ir.GenericConst) else None
         if values is None or values.dtype != np.int32 or values.shape[-1:] != (outputs,) or values.size != outputs:
             return None
@@ -252,12 +261,12 @@ class DotCall:
         return replace(self, write=write, arguments=arguments, in_floats=in_floats)
 
     def keep_floats(self) -> DotCall | None:
-        """Return the call with sums that stay in float32; None if they are computed as integers."""
+        """Return the call with sums that stay in float32, or None if they are computed as integers."""
         return None if self.in_floats is None else replace(self, write=partial(self.write, result="float32"))
 
 
 def add_up_most(weights: np.ndarray[Any, Any]) -> int:
-    """Return the largest possible sum of products of an output."""
+    """Return the largest absolute value that an output's sum of products with bytes can have."""
     return int(np.abs(weights.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 255
 
 
@@ -276,7 +285,7 @@ def count_filled(packed: relax.Expr) -> int:
 
 
 def pack_weights(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndarray[Any, Any]:
-    """Pack weights, with zeros as padding.
+    """Pack HWIO weights in the order of the dot instruction, with zeros as padding.
 
     The axes are vectors of outputs x rows x columns x uses of the instruction x steps x outputs x inputs.
     """

@@ -1,4 +1,4 @@
-"""The pass that follows quantised tensors from a dequantisation to the next quantisation.
+"""The pass that computes in integers from a dequantisation to the next quantisation.
 
 The float32 operators between the two stay in the graph only if another operator needs them.
 """
@@ -20,11 +20,11 @@ _RULES: Mapping[str, Rule] = {**rounding.RULES, **accumulators.RULES, **moves.RU
 
 
 def lower_qdq_to_int8(mod: tvm.ir.IRModule, *, signed: bool = False, plain: bool = False) -> tvm.ir.IRModule:
-    """Compute in integers between quantisations; a module without quantisations stays as it is.
+    """Compute in integers from each dequantisation to the next quantisation; a module without them stays as it is.
 
-    ``signed``: products and dense convolutions take their data as int8, for the target's dot instruction.
-    ``plain``: the target has no dot instruction; groups of several channels, transposed convolutions and products of
-    two activations then stay in floats, which have tiles for them.
+    If ``signed``, products and dense convolutions take their data as int8, as the target's dot instruction needs them.
+    If ``plain``, the target has no dot instruction. Groups of several channels, transposed convolutions and products of
+    two activations then stay in floats, because only their float versions have register tiles.
     """
     if not operator_calls(mod, "relax.dequantize"):
         return mod

@@ -1,6 +1,7 @@
-"""Recurrences with integer weights by the target's dot instruction: packed for it, and as its kernel.
+"""Recurrences (LSTM) with integer weights: kernels that use the target's dot instruction, with weights packed for it.
 
-The import, which knows no target, multiplies them as floats; its kernel says of itself which recurrence it is.
+The importer, which does not know the target, writes a kernel that multiplies the integers as floats. An attribute of
+that kernel describes the recurrence.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tvmbuild.compiler.remarks import missed
 
 
 def lower_recurrences(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite each recurrence with integer weights that the target has a dot instruction for."""
+    """Rewrite each recurrence with constant integer weights to the target's dot instruction, if the target has one."""
     forms = {variable: Recurrence.of_function(function) for variable, function in mod.functions.items()}
     instruction = find_instruction(target)
     if instruction is None or not any(forms.values()):

@@ -39,7 +39,7 @@ _OF_ZEROS = int(np.full(BYTES, -UNSIGNED, np.int8).view(np.int32)[0])
 
 
 def lower_to_dp4a(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite NCHW convolutions and products of bytes with int8 weights, where the target has `dp4a`.
+    """Rewrite NCHW convolutions and products of bytes with int8 weights if the target has `dp4a`.
 
     A convolution's groups must consist of whole words. A product's second operand is a constant or another int8 tensor.
     """
@@ -53,7 +53,7 @@ class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule) -> None:
         super().__init__(mod)
         self._words: dict[tuple[relax.Expr, int], relax.Expr] = {}
-        """The packed words of each tensor and packed axis."""
+        """A tensor and the axis along which it is packed → its words."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
@@ -76,7 +76,7 @@ class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
         return relax.op.add(self.builder_.emit(sums), constant(more.astype(np.int32)))
 
     def _multiply(self, call: relax.Call) -> relax.Expr:
-        """Multiply by one matrix, constant or computed, or by one matrix each."""
+        """Multiply all matrices of the data by one matrix, constant or computed, or each by its own matrix."""
         data, right = call.args
         words, by = self._pack(data, len(data.ty.shape.values) - 1)
         if isinstance(right, tvm.ir.GenericConst):
@@ -94,7 +94,7 @@ class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
         return relax.call_tir(self.builder_.add_func(function, name), arguments, call.ty)
 
     def _pack(self, data: relax.Expr, axis: int) -> tuple[relax.Expr, int]:
-        """Return the words, and the number that was subtracted from the data's bytes."""
+        """Return the data packed into words along ``axis``, and the number that was subtracted from each byte."""
         by = 0 if str(data.ty.dtype) == "int8" else UNSIGNED
         key = find_origin(self.lookup_binding, data), axis
         if key not in self._words:
@@ -143,7 +143,10 @@ def _write_product(call: relax.Call, words: relax.Expr, packed: relax.Expr) -> _
 
 
 def _write_packing(data: relax.Expr, axis: int) -> tuple[tirx.PrimFunc, Sequence[Any]]:
-    """Write the function that packs four neighbours along the axis, zeros after the last; return it and the shape."""
+    """Write the function that packs four neighbours along ``axis`` into a word; return it and the shape of the words.
+
+    Zeros fill up the last word.
+    """
     source, extent = _placeholder(data), int(data.ty.shape.values[axis])
     shape = list(data.ty.shape.values)
     (shape[axis],) = wide(-(-extent // BYTES))
@@ -165,7 +168,7 @@ def _write_packing(data: relax.Expr, axis: int) -> tuple[tirx.PrimFunc, Sequence
 
 
 def _pack_constant(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
-    """Pack int8 weights into words."""
+    """Pack int8 weights into int32 words of four neighbours along ``axis``."""
     extent = values.shape[axis]
     last = np.moveaxis(values, axis, -1)
     filled = np.pad(last, [(0, 0)] * (last.ndim - 1) + [(0, -extent % BYTES)])
@@ -174,7 +177,7 @@ def _pack_constant(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, A
 
 
 def _is_of_bytes(call: relax.Call) -> bool:
-    """Return whether the call sums up products of bytes with int8, all of known shapes."""
+    """Return whether the call multiplies bytes by int8 and adds up in int32, with tensors of known shapes."""
     data, weights = call.args
     types = (str(data.ty.dtype), str(weights.ty.dtype), str(call.ty.dtype))
     is_known = all(static_shape(each) for each in (data, weights, call))

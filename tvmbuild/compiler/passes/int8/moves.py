@@ -1,4 +1,4 @@
-"""Rules for operators that move or join numbers: they move or join the integers instead."""
+"""Rules for operators that only move or join elements: they are applied to the integers instead of the numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.compiler.remarks import missed
 
 
 def _move(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    """Apply the operator to the integers instead of the numbers."""
+    """Apply the operator to the integers instead of the dequantised numbers."""
     found = ledger.find(call.args[0])
     if isinstance(found, QuantizedConstant):
         return _move_known(ledger, call, found)
@@ -61,7 +61,7 @@ def _split(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 
 def pick(ledger: Ledger, item: relax.TupleGetItem) -> relax.Expr:
-    """Return a part of a split tensor."""
+    """Return a part of a split tensor with its integers noted; return any other item unchanged."""
     found = ledger.find(item.tuple_value)
     if not isinstance(found, Quantised):
         return item

@@ -1,6 +1,6 @@
 """Channels padded to whole vectors between integer convolutions.
 
-Without padding, 58 channels are rounded in vectors of two. No convolution reads the padding.
+Without padding, 58 channels are rounded in vectors of two. The weights of padded input channels are zeros.
 """
 
 from __future__ import annotations
@@ -121,7 +121,10 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
         return relax.Call(call.op, arguments, call.attrs)
 
     def _widen(self, argument: relax.Expr, channels: tuple[int, int]) -> relax.Expr | None:
-        """Return a constant that spreads over the wider tensor; None for other operands."""
+        """Return the operand for the wider tensor, or None for a variable and for a constant of other channels.
+
+        ``channels`` are the numbers of channels before and after padding.
+        """
         if not isinstance(argument, tvm.ir.GenericConst):
             return None if isinstance(argument, relax.Var) else argument
         values = argument.value.numpy()

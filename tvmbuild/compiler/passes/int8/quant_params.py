@@ -15,36 +15,37 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Whole = np.ndarray[Any, np.dtype[np.int64]]
 Integers = np.ndarray[Any, np.dtype[np.integer[Any]]]
 UNSIGNED = 128
-"""The number that turns a signed byte into an unsigned one."""
+"""The number to add to an int8 value to store it as uint8."""
 MOST = 1 << 30
-"""The limit of a sum's products and of its offset: together they fit in int32."""
+"""The limit of a sum of products, and the limit of its offset: together they fit in int32."""
 MAX_OF_BIAS = 1 << 23
 """The limit of a bias in integer steps: below it, a sum of few products with its bias is exact in float32."""
 
 
 @dataclass(frozen=True)
 class Quantised:
-    """(value - zero) * scale, where the value is a tensor of uint8, or of int8 for a sum that needs signed data."""
+    """The tensor (value - zero) * scale, where the value is uint8, or int8 for a product that needs signed data."""
 
     value: relax.Expr
     scale: np.float32
     zero: int
 
     def has_steps_of(self, other: Quantised) -> bool:
-        """Return whether equal integers stand for equal numbers in both."""
+        """Return whether both have the same scale and zero point."""
         return self.scale == other.scale and self.zero == other.zero
 
     def is_of(self, steps: QuantParams) -> bool:
-        """Return whether rounding with these parameters gives these integers."""
+        """Return whether quantising the numbers with the parameters ``steps`` gives these integers."""
         is_one = np.ndim(steps.scale) == 0 and steps.dtype == "uint8"
         return is_one and bool(self.scale == steps.scale) and self.zero == steps.zero
 
 
 @dataclass(frozen=True)
 class ByChannel:
-    """(value - zero) * scale, where the value is a tensor of bytes in NCHW, with a scale for each channel.
+    """The tensor (value - zero) * scale, where the value is a tensor of bytes in NCHW, with a scale for each channel.
 
-    The value is of int16 if the channels had different zero points, which are subtracted: integers within -255 and 255.
+    If the channels had different zero points, these are already subtracted from the value. It is then int16, with
+    integers from -255 to 255, or uint8 if no integer can be negative.
     """
 
     value: relax.Expr
@@ -54,9 +55,9 @@ class ByChannel:
 
 @dataclass(frozen=True)
 class QuantParams:
-    """The parameters of a quantisation: ``scale`` times an integer within bounds; the integer ``zero`` stands for 0.
+    """The parameters of a quantisation: integer i, from ``low`` to ``high``, stands for (i - ``zero``) * ``scale``.
 
-    Scale and bounds are single numbers, or arrays that spread over the tensor.
+    Scale and bounds are single numbers, or arrays that broadcast to the tensor.
     """
 
     scale: Floats | np.float32
@@ -68,7 +69,7 @@ class QuantParams:
 
 @dataclass(frozen=True)
 class QuantizedConstant:
-    """(values - zeros) * scales, a constant; scales and zeros are single numbers, or one for each index of an axis."""
+    """The constant (values - zeros) * scales; scales and zeros are single numbers, or one for each index of an axis."""
 
     values: Integers
     scales: Floats
@@ -81,7 +82,7 @@ class QuantizedConstant:
         return self.scales.size > 1
 
     def widen(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return scales or zeros in a shape that spreads over the values."""
+        """Return ``array``, the scales or zeros, in a shape that broadcasts to the values."""
         if array.size == 1:
             return array.reshape(())
         return array.reshape([-1 if place == self.axis else 1 for place in range(self.values.ndim)])
@@ -94,7 +95,7 @@ class QuantizedConstant:
 
     @property
     def numbers(self) -> Floats:
-        """The dequantised constant."""
+        """The dequantised constant, in float32."""
         result: Floats = np.multiply(self.differences, self.widen(self.scales), dtype=np.float64).astype(np.float32)
         return result
 
@@ -105,9 +106,9 @@ class QuantizedConstant:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """(value + offset) * scale + bias within bounds, where the value is a tensor of int32.
+    """The tensor (value + offset) * scale + bias, clipped to ``low`` and ``high``, where the value is int32.
 
-    Offset, scale and bias spread over the value, along one axis at most.
+    Offset, scale and bias broadcast to the value, and vary along one axis at most.
     """
 
     value: relax.Expr
@@ -116,11 +117,11 @@ class Accumulator:
     low: float = float("-inf")
     high: float = float("inf")
     bias: Floats | None = None
-    """The bias, if it is added as floats: some channel's weights are so small that it takes too many of their steps."""
+    """The bias, if it is added in float32, because in some channel it has too many integer steps for ``offset``."""
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether an activation has bounded it: a later addition is then no part of the sum."""
+        """Return whether an activation has bounded the sum; a bias that is added later is then not part of the sum."""
         return self.low > float("-inf") or self.high < float("inf")
 
 
@@ -138,7 +139,7 @@ Emit = Callable[[relax.Expr], relax.Expr]
 
 
 def dequantise(emit: Emit, source: Quantised | ByChannel) -> relax.Expr:
-    """Dequantise a tensor of integers."""
+    """Return the float32 numbers of a tensor of integers."""
     wide = emit(relax.op.astype(source.value, "float32"))
     if source.zero:
         wide = emit(relax.op.subtract(wide, _number(source.zero)))
@@ -156,12 +157,15 @@ def quantise(emit: Emit, data: relax.Expr, steps: QuantParams) -> relax.Expr:
 
 
 def requantise(emit: Emit, data: Accumulator, steps: QuantParams) -> relax.Expr:
-    """Return the integers nearest to the accumulator, computed as in ONNX Runtime: one product of the integer."""
+    """Return the integers nearest to the accumulator's numbers.
+
+    The int32 sum is multiplied once, by the ratio of the scales, as in ONNX Runtime.
+    """
     return _clip(emit, emit(_scale(emit, data, steps.scale)), narrow(data, steps))
 
 
 def narrow(data: Accumulator, steps: QuantParams) -> QuantParams:
-    """Return the parameters with the accumulator's bounds."""
+    """Return the parameters with their range narrowed to the accumulator's bounds."""
     low, high = (_round_bound(bound, steps) for bound in (data.low, data.high))
     return replace(steps, low=low, high=high)
 
@@ -172,7 +176,10 @@ def sum_up(emit: Emit, data: Accumulator) -> relax.Expr:
 
 
 def _scale(emit: Emit, data: Accumulator, unit: Any) -> relax.Expr:
-    """Return the accumulator in units, without its bounds; a bias includes the offset."""
+    """Return the accumulator divided by ``unit``, in float32, without its bounds.
+
+    If the bias is added in float32, the offset is added with it.
+    """
     value, ratio = data.value, np.asarray(data.scale / unit, np.float32)
     if data.bias is None and np.any(data.offset):
         value = emit(relax.op.add(value, constant(data.offset.astype(np.int32))))
@@ -184,7 +191,11 @@ def _scale(emit: Emit, data: Accumulator, unit: Any) -> relax.Expr:
 
 
 def _clip(emit: Emit, data: relax.Expr, steps: QuantParams) -> relax.Expr:
-    """Bound by one number after rounding, in one instruction; by channel before rounding, as whole numbers allow."""
+    """Round the numbers, clip them to the bounds, and cast them to the integer type.
+
+    A bound of one number is applied after rounding, by one instruction. Bounds by channel are applied before rounding,
+    which gives the same result, because they are whole numbers.
+    """
     low, high = (bound - steps.zero for bound in (steps.low, steps.high))
     if np.ndim(high):
         data = emit(relax.op.minimum(data, _number(high)))
@@ -201,13 +212,13 @@ def _clip(emit: Emit, data: relax.Expr, steps: QuantParams) -> relax.Expr:
 
 
 def _round_bound(bound: float, steps: QuantParams) -> Whole | int:
-    """Return the integers that stand for the bound, or the nearest ones in range."""
+    """Return the integers that stand for the bound, limited to the range of ``steps``."""
     rounded = np.rint(np.float32(bound) / steps.scale) + steps.zero
     return _unite(np.asarray(np.clip(rounded, steps.low, steps.high)).astype(np.int64))
 
 
 def _unite(bounds: Whole) -> Whole | int:
-    """Return one number if all channels have the same bound."""
+    """Return the bounds as one number if all channels have the same bound; else return them unchanged."""
     return int(bounds.flat[0]) if bounds.size and np.all(bounds == bounds.flat[0]) else bounds
 
 

@@ -90,10 +90,10 @@ def _list_obstacles(
 def _quantise_channels(
     ledger: Ledger, call: relax.Call, scales: np.ndarray[Any, Any], zeros: np.ndarray[Any, Any]
 ) -> relax.Expr | None:
-    """Round with a scale for each channel; where zero points differ, keep the integers minus their zero points.
+    """Quantise with a scale for each channel. If the zero points differ, keep the integers minus their zero points.
 
-    The integers that the graph asks for are made from them where they are needed. After an activation without negative
-    results the integers fit in bytes.
+    The integers that the graph asks for are computed from these, and only if they are needed. After an activation
+    without negative results, the integers minus their zero points fit in bytes.
     """
     shape, dtype = static_shape(call), str(call.ty.dtype)
     if shape is None or len(shape) != 4 or int(call.attrs.axis) % 4 != 1:
@@ -130,7 +130,7 @@ def _to_integers(ledger: Ledger, data: relax.Expr, steps: QuantParams) -> relax.
 
 
 def _has_steps_of(ledger: Ledger, call: relax.Call, other: relax.Call) -> bool:
-    """Return whether both have equal scales and zero points along one axis."""
+    """Return whether both calls have equal scales and zero points along the same axis."""
     if int(call.attrs.axis) % 4 != int(other.attrs.axis) % 4:
         return False
     pairs = (
@@ -141,7 +141,7 @@ def _has_steps_of(ledger: Ledger, call: relax.Call, other: relax.Call) -> bool:
 
 
 def sign(ledger: Ledger, data: Quantised) -> Quantised:
-    """Return the same numbers as int8; each tensor is converted once."""
+    """Return the same numbers with int8 values; each tensor is converted only once."""
     origin = ledger.find_origin(data.value)
     if origin not in ledger.signed:
         ledger.signed[origin] = shift(ledger.emit, data.value, -UNSIGNED, "int8")

@@ -26,20 +26,23 @@ from tvmbuild.compiler.passes.winograd.choices import keep_choices, read_choices
 from tvmbuild.compiler.remarks import is_missed, missed
 
 TILES: Mapping[str, int] = {"winograd2": 2, "winograd4": 4}
-"""The algorithm → the number of rows and columns of outputs in a tile."""
+"""A Winograd algorithm → the number of rows, which is also the number of columns, of outputs in a tile."""
 MIN_CHANNELS = 16
 """The smallest number of channels; with fewer, the transforms cost more than the products save."""
 MIN_LANES = 4
-"""The smallest vector of channels; with fewer channels in it, the transforms take as long as the convolution."""
+"""The smallest number of channels in a vector; with fewer, the transforms take as long as the convolution."""
 VECTORS_IN_PANEL = 4
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """The facts that decide a convolution's best algorithm: NHWC, 3 x 3, stride 1, constant float32 weights."""
+    """An NHWC convolution with a kernel of 3 x 3, stride 1 and constant float32 weights.
+
+    Its fields decide which algorithm is best.
+    """
 
     shape: tuple[int, int, int, int]
-    """The input's shape."""
+    """The shape of the input: N, H, W, C."""
     channels: int
     """The number of output channels."""
     padding: tuple[int, int, int, int]
@@ -47,12 +50,12 @@ class Convolution:
 
     @property
     def signature(self) -> str:
-        """The name of the convolution in choices."""
+        """The convolution's name in a map of signatures to algorithms."""
         extents = "x".join(map(str, self.shape))
         return f"{extents} to {self.channels}, padding {' '.join(map(str, self.padding))}"
 
     def tile(self, algorithm: str, target: tvm.target.Target) -> Tiling:
-        """Return the convolution in the algorithm's tiles, in vectors of the target's width."""
+        """Return the tiling of the convolution for a Winograd algorithm, with vectors of the target."""
         width = describe_machine(target).lanes(32)
         inputs = power_of_two_divisor(self.shape[3], width)
         lanes = inputs if inputs >= MIN_LANES else width, power_of_two_divisor(self.channels, width)
@@ -101,7 +104,7 @@ class ConvolutionCall:
 
     convolution: Convolution
     weights: tvm.runtime.Tensor
-    """The weights in the module: HWIO, or transformed. Later passes keep the very tensor."""
+    """The weights in the module: HWIO, or transformed. Later passes keep the same tensor object."""
 
 
 def read_convolutions(mod: tvm.ir.IRModule) -> tuple[ConvolutionCall, ...]:
@@ -118,8 +121,9 @@ def apply_winograd(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: 
     """Compute each convolution by its algorithm in ``algorithms`` (signature → algorithm), or else directly.
 
     A Winograd convolution becomes one function, or three if its weights are large, each a Task: transform of the input,
-    matrix products, inverse transform. The last one includes the elementwise operators after it. The weights are
-    transformed here. The convolutions that have a choice become an attribute of the module (`read_convolutions`).
+    matrix products, inverse transform. The last function includes the elementwise operators after it. This pass also
+    transforms the weights, and lists the convolutions that have a choice in an attribute of the module
+    (`read_convolutions`).
     """
     rewriter = _ApplyWinograd(mod, algorithms, target)
     rewritten = rewrite_main(mod, rewriter)
@@ -172,24 +176,24 @@ class _ApplyWinograd(PyExprMutator):  # type: ignore[misc]
 
 DIRECT = "direct"
 WORTH = 0.82
-"""The largest estimate that pays for larger weights and less exact sums."""
+"""The largest estimated time, as a fraction of the direct time, that is worth larger weights and less exact sums."""
 TRANSFORMING: Mapping[str, float] = {"winograd2": 3.5, "winograd4": 5.0}
-"""The cost of transforming a pixel in a vector of channels, in multiply-adds of vectors, for each lane of a full
-vector: it is bound by loads and stores, which wider vectors do not speed up as they do products."""
+"""An algorithm → the cost of transforming one pixel of a vector of channels, in multiply-adds of vectors, for each lane
+of a full vector. Loads and stores bound this cost, and wider vectors do not speed them up as they do products."""
 READING: Mapping[str, int] = {"winograd2": 16 << 10, "winograd4": 8 << 10}
-"""The bytes of transformed weights for each output pixel; with more, reading them takes the time that the products
-save."""
+"""An algorithm → the largest number of bytes of transformed weights for each output pixel; with more, reading them
+takes the time that the products save."""
 
 
 def choose_algorithm(convolution: Convolution, target: tvm.target.Target) -> str:
-    """Return the algorithm with the lowest estimate, or `direct` if no estimate is worth it."""
+    """Return the algorithm with the lowest estimated time, or `direct` if all estimates are above `WORTH`."""
     estimates = {name: _estimate(convolution, name, target) for name in TILES}
     best = min(estimates, key=lambda name: estimates[name])
     return best if estimates[best] <= WORTH else DIRECT
 
 
 def _estimate(convolution: Convolution, algorithm: str, target: tvm.target.Target) -> float:
-    """Return the algorithm's time over that of the direct sum; infinity where its weights are too large."""
+    """Return the algorithm's time divided by that of the direct sum, or infinity if its weights are too large."""
     images, rows, columns, inputs = convolution.shape
     top, left, bottom, right = convolution.padding
     rows, columns, outputs = rows + top + bottom - 2, columns + left + right - 2, convolution.channels

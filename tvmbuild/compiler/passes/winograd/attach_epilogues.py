@@ -1,4 +1,4 @@
-"""Epilogues of inverse Winograd transforms: operators fused to one run on each tile while it is in a near cache."""
+"""Epilogues of inverse Winograd transforms: the fused operators run on each tile while it is in a near cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.package.metadata import SLOW
 
 
 def attach_epilogues(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Move the epilogue of every inverse transform into its loop over tiles.
+    """Move the epilogue of every inverse transform into the transform's loop over tiles.
 
     An epilogue that cannot be moved becomes a separate pass over memory, on all threads, and a note reports it.
     """
@@ -65,7 +65,7 @@ def _count_lanes(sch: s_tir.Schedule) -> int:
 def _list_operands(sch: s_tir.Schedule, last: Any) -> list[Any]:
     """List the blocks that compute ``last``'s operands, in program order, except the transform and the blocks it reads.
 
-    The operands of a residual through an activation may stand before the transform: they do not depend on it.
+    The blocks of a residual with an activation may be before the transform, because they do not depend on it.
     """
     found: set[str] = set()
     left = [last]

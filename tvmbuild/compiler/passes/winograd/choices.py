@@ -1,6 +1,6 @@
-"""The module's attribute that lists the convolutions with a choice of algorithm.
+"""The module attribute that lists the convolutions with a choice of algorithm.
 
-`apply_winograd` writes it; `pad_conv_channels`, which replaces their weights, updates it.
+`apply_winograd` writes the attribute; `pad_conv_channels`, which replaces weights of the convolutions, updates it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Choice = Sequence[Any]
 
 
 def keep_choices(mod: tvm.ir.IRModule, choices: Sequence[Choice]) -> tvm.ir.IRModule:
-    """Return the module with the attribute; a module without choices is returned as it is.
+    """Return the module with ``choices`` as its attribute; return it unchanged if there are no choices.
 
-    Functions have no attribute that survives fusing: the weights identify the function that computes a convolution.
+    No attribute of a function survives fusing. The weights therefore identify the function that computes a convolution.
     """
     return mod.with_attr(CHOICES, choices) if choices else mod
 
 
 def read_choices(mod: tvm.ir.IRModule) -> Sequence[Choice]:
-    """Return (shape, channels, padding, weights) of each convolution."""
+    """Return (shape, channels, padding, weights) of each convolution with a choice of algorithm."""
     return (mod.attrs or {}).get(CHOICES) or ()

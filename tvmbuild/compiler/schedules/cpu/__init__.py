@@ -1,1 +1,1 @@
-"""Schedules of CPU functions."""
+"""Schedule rules for CPU functions."""

@@ -1,6 +1,6 @@
-"""Long sums in blocks: a block's weights stay in the second-level cache while all rows go past them.
+"""The schedule of long sums in blocks: a block's weights stay in the second-level cache while all rows read them.
 
-Partial sums are accumulated in memory, a tile at a time. A search measures this; no rule chooses it unmeasured.
+Partial sums are accumulated in memory, a tile at a time. Only a search uses this schedule, after it has measured it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile
 from tvmbuild.compiler.schedules.nest import Nest, Variant, count, require_nest, run_parallel
 
 SHORTEST, LONGEST = 192, 640
-"""The bounds of the steps in a block; shorter blocks lose their gain in loading and storing the sums."""
+"""The smallest and the largest number of steps in a block; with shorter blocks, loads and stores of the sums cost what
+the blocks gain."""
 
 
 def schedule_blocked(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> None:
-    """Compute a product or a 1 x 1 convolution block by block, if the variant asks for it and its sum is long."""
+    """Schedule a product or a 1 x 1 convolution block by block.
+
+    Raises ScheduleRefused if the variant does not ask for it, or if the sum cannot be divided into long blocks.
+    """
     if not variant.blocked:
         raise ScheduleRefused("it is a variant that only a search measures")
     nest = require_nest(sch, block)
@@ -54,7 +58,10 @@ def schedule_blocked(sch: s_tir.Schedule, block: Any, machine: Machine, variant:
 
 
 def _choose_block(nest: Nest, tile: Tile, machine: Machine) -> int | None:
-    """Return the steps in a block; None if a tile's weights stay in the cache, or no number divides the sum."""
+    """Return the number of steps in a block.
+
+    Return None if a tile's weights stay in the cache anyway, or if no suitable number divides the sum.
+    """
     steps = nest.reduced[-1].extent
     if count(nest.reduced) != steps or tile.lanes == 1:
         return None

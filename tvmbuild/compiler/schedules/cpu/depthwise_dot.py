@@ -1,4 +1,4 @@
-"""Sums over columns by a dot instruction; rows of interleaved columns stay in a near cache."""
+"""The schedule of depthwise sums over columns by a dot instruction; interleaved columns stay in a near cache."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tvmbuild.compiler.schedules.cpu.tile_size import Tile
 from tvmbuild.compiler.schedules.nest import Nest, count, require_nest, run_parallel, view_nest
 
 MAX_ROWS = 8
-"""The most rows of the output that are computed together."""
+"""The largest number of rows of the output that are computed together."""
 MAX_SUMS = 16
-"""The most sums in registers; as many registers are left for weights, which are the same for the whole row."""
+"""The largest number of sums in registers; as many registers are left for weights, which a whole row shares."""
 MAX_VECTORS = 3
-"""The most vectors of channels that are computed together."""
+"""The largest number of vectors of channels that are computed together."""
 CACHED = 8
-"""The words of a part take at most 1 / CACHED of the bytes that stay in the second-level cache."""
+"""The interleaved columns of a part should take at most 1 / CACHED of the second-level cache."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,17 @@ class _Part:
     rows: int
     vectors: int
     size: int
-    """The number of bytes."""
+    """The size of the interleaved columns in bytes."""
     repeated: float
     """The average number of times that a row is interleaved."""
     chunks: int
 
 
 def schedule_windows(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> None:
-    """Schedule a block that names an instruction of the machine for sums over columns."""
+    """Schedule a block that names an instruction of the machine for sums over columns.
+
+    ``rank`` chooses the part: 0 is the best one. Raises ScheduleRefused for other blocks.
+    """
     name = sch.get(block).annotations.get(ANNOTATION)
     instruction = next((each for each in INSTRUCTIONS if each.of_columns == name), None)
     if instruction is None or instruction.name not in machine.dots:
@@ -77,14 +80,14 @@ def schedule_windows(sch: s_tir.Schedule, block: Any, machine: Machine, rank: in
 
 
 def _interleave_near(sch: s_tir.Schedule, columns: Any, loop: Any, instruction: DotInstruction) -> None:
-    """Interleave, and pad before it, the columns that the rows of a part read."""
+    """Interleave the columns that the rows of a part read, padding included, inside ``loop``."""
     sch.compute_at(columns, loop)
     channels = sch.get_loops(columns)[-1]
     sch.vectorize(sch.split(channels, [None, instruction.lanes])[1])
 
 
 def _list_parts(sch: s_tir.Schedule, nest: Nest, columns: Any, machine: Machine, lanes: int) -> list[_Part]:
-    """Return the parts: first those that fit the cache, then by how few times they interleave a row."""
+    """Return the parts, the best first: parts that fit in the cache first, then parts that interleave rows less often."""
     made = view_nest(sch, columns)
     load = next(each for each in nest.loads if made and made.store and each.buffer.same_as(made.store.buffer))
     *others, _, channels = nest.spatial

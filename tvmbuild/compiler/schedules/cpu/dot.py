@@ -1,4 +1,4 @@
-"""Reductions along memory (rows of a softmax, means, dot products): partial sums in the lanes of a vector."""
+"""The schedule of reductions along contiguous memory (means, dot products): a vector's lanes have partial sums."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.nest import Axis, Nest, require_nest, run_parallel
 
 REGISTERS = 2
-"""The registers of partial sums: more hide the latency of a sum, and cost more to add up at the end."""
+"""The number of registers of partial sums: more of them hide the latency of an addition, but cost more to add up."""
 
 
 def schedule_dot(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
-    """Sum in vectors along the reduction."""
+    """Schedule a reduction in vectors along the reduced axis; raise ScheduleRefused if it is not along memory."""
     nest = require_nest(sch, block)
     axis = _axis_along_memory(nest)
     if axis is None:
@@ -57,7 +57,7 @@ def _axis_along_memory(nest: Nest) -> Axis | None:
 
 
 def _reduces(sch: s_tir.Schedule, block: Any, loop: Any) -> bool:
-    """Return whether the loop belongs to the block's reduction, by the variable that is bound to it."""
+    """Return whether the loop belongs to the block's reduction, by the block variable that is bound to the loop."""
     from tvm.s_tir.dlight.analysis.common_analysis import get_sblockrealize  # noqa: PLC0415 - not exported
 
     realize = get_sblockrealize(sch, block)

@@ -23,12 +23,13 @@ from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.nest import Nest
 
 LONGEST_SUM = 64
-"""The most products that are added up in float16.
+"""The largest number of products that are added up in float16.
 
-Numbers of one sign lose a third of a percent at most; with 2,048 products they lose 5 %.
+A sum of products of one sign is then wrong by at most a third of a percent; with 2,048 products, it is wrong by 5 %.
 """
 FEWEST = 8
-"""The fewest products that are added up in float16: adding up the results of fewer takes as long as they do."""
+"""The smallest number of products that are added up in float16: with fewer, adding up the partial sums takes as long
+as the products."""
 _PARTIAL, _NARROW, _WIDE = "tvmbuild_partial", "float16", "float32"
 
 
@@ -38,16 +39,17 @@ def adds_up_halves(sch: s_tir.Schedule, nest: Nest, machine: Machine) -> bool:
 
 
 def view_narrow(nest: Nest) -> Nest:
-    """Return the nest with float16 sums, the type of the sums in its tile."""
+    """Return the nest with a float16 output: the dtype of the sums in its register tile."""
     if nest.store is None:
         return nest
     return replace(nest, store=Access(tirx.decl_buffer(nest.store.shape, _NARROW), nest.store.indices))
 
 
 def split_sum(sch: s_tir.Schedule, loops: Sequence[Any]) -> list[Any]:
-    """Let the last loops of a sum, or some steps of the outermost of these, make partial sums; return all loops.
+    """Annotate the innermost loops of a sum to compute partial sums; return all loops of the sum, outermost first.
 
-    One loop is split if needed. If too few products would come together, the sums stay float32.
+    The annotated loops have at most `LONGEST_SUM` steps together; one loop is split if needed. If they would have fewer
+    than `FEWEST` steps, nothing is annotated, and the sums stay in float32.
     """
     extents = [int(sch.get(loop).extent) for loop in loops]
     inside = next(at for at in range(len(loops) + 1) if math.prod(extents[at:]) <= LONGEST_SUM)
@@ -64,7 +66,7 @@ def split_sum(sch: s_tir.Schedule, loops: Sequence[Any]) -> list[Any]:
 
 
 def add_up_halves(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Make partial sums in the loops that are annotated for them."""
+    """Compute float16 partial sums in the loops that `split_sum` annotated, and add them up in float32."""
     return map_prim_funcs(mod, _rewrite)
 
 
@@ -92,11 +94,11 @@ def _rewrite(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
 @dataclass(frozen=True)
 class _Partial:
-    """A loop of a sum's update, and its buffer of partial sums beside the buffer of the sums."""
+    """A loop that updates sums: the buffer ``wide`` of the sums, and the buffer ``narrow`` of float16 partial sums."""
 
     realize: s_tir.SBlockRealize
     tile: tuple[tirx.For, ...]
-    """The loops inside it that do not belong to the sum, outermost first."""
+    """The loops inside this loop that do not belong to the sum, outermost first."""
     wide: Any
     narrow: Any
 
@@ -138,7 +140,7 @@ class _Partial:
         return self.narrow[tuple(self.realize.block.body.indices)]
 
     def _narrow_down(self, block: s_tir.SBlock) -> s_tir.SBlock:
-        """Return the block that updates the partial sums."""
+        """Return the block changed so that it updates the partial sums."""
         a, b = _find_factors(block.body)
         store = tirx.BufferStore(self.narrow, self._load() + a * b, block.body.indices)
         own = tirx.BufferRegion(self.narrow, block.writes[0].region)
@@ -146,7 +148,7 @@ class _Partial:
         return _with(block, reads=reads, writes=[own], body=store)
 
     def _repeat(self, name: str, store: Any, reads: list[Any], writes: list[Any]) -> Any:
-        """Return the store in loops of its own, one for each loop of the tile."""
+        """Return the store as a block in new loops, one for each loop of the tile."""
         kept = [
             (value, var) for value, var in _list_variables(self.realize) if var.iter_type != tirx.IterVar.CommReduce
         ]
@@ -163,7 +165,7 @@ class _Partial:
 
 
 def _find_factors(body: Any) -> tuple[Any, ...]:
-    """Return the float16 factors whose products a sum in float32 adds up; empty for other statements."""
+    """Return the float16 factors whose products a sum in float32 adds up, or an empty tuple for other statements."""
     value = body.value if isinstance(body, tirx.BufferStore) else None
     if not isinstance(value, tirx.Add) or not isinstance(value.a, tvm.ir.TensorLoad):
         return ()
@@ -186,5 +188,5 @@ _PARTS = ("iter_vars", "reads", "writes", "name_hint", "body", "init", "alloc_bu
 
 
 def _with(block: s_tir.SBlock, **changed: Any) -> s_tir.SBlock:
-    """Return the block with some parts changed."""
+    """Return a copy of the block with the given fields changed."""
     return s_tir.SBlock(**{part: changed.get(part, getattr(block, part)) for part in _PARTS}, span=block.span)

@@ -1,4 +1,4 @@
-"""Sums of 8-bit products by the target's dot instruction: a tile of sums stays in registers."""
+"""The schedule of sums of 8-bit products by the target's dot instruction: a tile of sums stays in registers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tvmbuild.compiler.schedules.nest import Nest, count, require_nest, run_para
 
 
 def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> None:
-    """Schedule a block that names a dot instruction of the machine.
+    """Schedule a block that names a dot instruction of the machine; ``rank`` 0 is the best tile.
 
-    The block names another machine's instruction if this machine checks the numbers of a module for that machine.
+    Raises ScheduleRefused if the block names no instruction, or one of another machine. The latter happens if this
+    machine checks the results of a module that was lowered for the other machine.
     """
     name = sch.get(block).annotations.get(ANNOTATION)
     instruction = next((each for each in list_intrinsics() if each.intrinsic == name), None)
@@ -60,7 +61,7 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
 
 
 def _find_widening(sch: s_tir.Schedule, nest: Nest, dtype: str) -> Nest | None:
-    """Return the block that converts the data to the instruction's type."""
+    """Return the block that converts the data to the instruction's dtype, or None if there is none."""
     for producer in sch.get_producers(nest.block):
         made = view_nest(sch, producer)
         if made is not None and made.store is not None and str(made.store.buffer.dtype) == dtype:
@@ -69,7 +70,7 @@ def _find_widening(sch: s_tir.Schedule, nest: Nest, dtype: str) -> Nest | None:
 
 
 def _widen_near(sch: s_tir.Schedule, wide: Nest, loop: Any, machine: Machine) -> None:
-    """Widen the rows that the next row of the output reads, so that they stay in the nearest cache."""
+    """Widen the rows that a row of the output reads inside ``loop``, so that they stay in the first-level cache."""
     sch.compute_at(wide.block, loop)
     last = sch.get_loops(wide.block)[-1]
     lanes = power_of_two_divisor(int(sch.get(last).extent), machine.lanes(16))
@@ -86,7 +87,7 @@ def _finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> N
 
 
 def _choose_tile(nest: Nest, instruction: DotInstruction, machine: Machine, rank: int) -> Tile:
-    """Return the tile with the fewest loads for each sum, or the one of that rank."""
+    """Return the tile with the fewest cycles for each sum, or the tile of rank ``rank`` in this order."""
     *_, along = nest.spatial
     across = nest.spatial[-2] if len(nest.spatial) > 1 else None
     most = machine.registers - SPARE_REGISTERS - instruction.registers
@@ -105,9 +106,9 @@ def _choose_tile(nest: Nest, instruction: DotInstruction, machine: Machine, rank
 
 
 def _cost(tile: Tile, steps: int, machine: Machine) -> tuple[float, float]:
-    """Return the cycles for each sum, then the loads.
+    """Return the cycles that a tile takes for each sum, and a measure of its loads.
 
-    The model has two sums and two loads a cycle, and each sum waits for the one before it.
+    The model has two sums and two loads in a cycle, and each step of a sum waits for the one before it.
     """
     sums, loads = tile.rows * tile.vectors, tile.rows / steps + tile.vectors
     cycles = max(sums / 2, loads / 2, machine.limits.fma_latency + 1) / sums
@@ -115,10 +116,10 @@ def _cost(tile: Tile, steps: int, machine: Machine) -> tuple[float, float]:
 
 
 def _find_part(sch: s_tir.Schedule, nest: Nest, tile: Tile, outer: Sequence[Any], machine: Machine) -> Any | None:
-    """Return the loop over pixels that is divided equally among the threads; None if these share the weights.
+    """Return the loop over pixels to divide equally among the threads, or None to divide the weights instead.
 
-    Neighbouring functions are divided by pixels, too, so that data need not come from another core's cache. This
-    matters if a thread's half of the weights is smaller than the data that it would fetch.
+    The functions before and after are divided by pixels, too, so that data need not come from another core's cache.
+    This pays only if the weights are smaller than the data, because every thread then reads all weights.
     """
     sizes = {True: 0, False: count(nest.spatial)}  # bytes of weights and of data; bytes become bytes
     for load in nest.loads:
@@ -129,6 +130,9 @@ def _find_part(sch: s_tir.Schedule, nest: Nest, tile: Tile, outer: Sequence[Any]
 
 
 def _weights_stay(nest: Nest, tile: Tile, machine: Machine) -> bool:
-    """Return whether to stream the data past a block of weights: only the block fits the nearest cache."""
+    """Return whether a block of weights should stay in the first-level cache while all data are read.
+
+    This is the case if a tile's block of weights fits in the cache, but all weights do not.
+    """
     weights = count(nest.reduced) * tile.vector.extent
     return weights > machine.limits.near_cache and count(nest.reduced) * tile.width <= 2 * machine.limits.near_cache

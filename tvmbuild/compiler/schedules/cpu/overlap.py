@@ -22,16 +22,16 @@ _IN_TILE = (tirx.ForKind.UNROLLED, tirx.ForKind.VECTORIZED)
 
 
 def allow_overlap(sch: s_tir.Schedule, blocks: Iterable[Any]) -> None:
-    """Let tiles of these blocks overlap: a tile sums up only its own elements, and doing it again does no harm.
+    """Allow tiles of these blocks to overlap: an element of two tiles is computed twice, with the same result.
 
-    Until ``overlap_tiles`` runs, each element of a tile is guarded instead, which is right and far slower.
+    Until ``overlap_tiles`` runs, each element of a tile is guarded by a condition instead, which is far slower.
     """
     for block in blocks:
         sch.annotate(block, _OVERLAPS, 1)
 
 
 def overlap_tiles(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Move the last tile of each annotated block back until it is whole, and drop the guards."""
+    """Move the last tile of each block with `allow_overlap` back until it is whole, and drop the guards."""
     return map_prim_funcs(mod, _overlap)
 
 
@@ -48,9 +48,9 @@ class _Loops:
 
     analyzer: sym.Analyzer = field(default_factory=sym.Analyzer)
     first: dict[Any, Any] = field(default_factory=dict)
-    """The variables of loops inside tiles, each with zero."""
+    """A variable of a loop inside a tile → 0."""
     last: dict[Any, Any] = field(default_factory=dict)
-    """The same variables, each with its last value."""
+    """A variable of a loop inside a tile → its last value."""
 
     @classmethod
     def of(cls, function: tirx.PrimFunc) -> _Loops:
@@ -63,7 +63,7 @@ class _Loops:
         return loops
 
     def move(self, realize: s_tir.SBlockRealize) -> s_tir.SBlockRealize:
-        """Return the block with whole tiles if its tiles may overlap."""
+        """Return the block with its last tile moved back and without guards, if its tiles may overlap."""
         block = realize.block
         if _OVERLAPS not in block.annotations:
             return realize

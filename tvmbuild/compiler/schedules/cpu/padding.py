@@ -1,4 +1,4 @@
-"""The padding of a convolution's input, a few rows at a time, just before these are read.
+"""The padding of a convolution's input, a few rows at a time, just before the convolution reads the rows.
 
 A separate pass would write the padded picture to the second-level cache and read it from there.
 """
@@ -22,13 +22,13 @@ class Padding:
     nest: Nest
     rows: Axis
     step: int
-    """The bytes of the padded input for each of ``rows``."""
+    """The number of bytes of the padded input for each step along ``rows``."""
     window: int
-    """The bytes that the next part needs, too."""
+    """The number of bytes of the padded input that the next part reads, too."""
 
     @property
     def is_best_near(self) -> bool:
-        """Return whether to pad a few rows at a time: for pictures whose layout the padding changes element by element.
+        """Return whether to pad a few rows at a time, which is better if the padding also changes a picture's layout.
 
         The time of a convolution of many channels hardly depends on its padding, but parts pad their common rows again.
         """
@@ -36,14 +36,14 @@ class Padding:
         return any(load.stride(last.var) != 1 for load in self.nest.loads)
 
     def rows_at_once(self, machine: Machine) -> int:
-        """Return the number of output rows to pad for together: few enough for the cache and for the threads."""
+        """Return the number of output rows to pad for together: few enough for the cache and for all threads."""
         fitting = max(1, (machine.limits.near_rows - self.window) // self.step)
         enough = self.rows.extent // (CHUNKS_PER_THREAD * machine.threads) if machine.threads > 1 else fitting
         return divisors(self.rows.extent, max(1, min(fitting, enough)))[-1]
 
 
 def find_padding(sch: s_tir.Schedule, nest: Nest, tiled: tuple[Axis | None, ...]) -> Padding | None:
-    """Return the block that pads an input of the nest; None if there is none, or it pads along a tiled axis."""
+    """Return the block that pads an input of the nest, or None if there is none or its rows are a tiled axis."""
     for producer in sch.get_producers(nest.block):
         pad = view_nest(sch, producer)
         if pad is None or pad.store is None or not pad.conditions or len(sch.get_consumers(producer)) > 1:
@@ -65,9 +65,9 @@ def _view(pad: Nest, nest: Nest, load: Access) -> Padding | None:
 
 
 def pad_near(sch: s_tir.Schedule, padding: Padding, outer: tuple[Any, ...], machine: Machine) -> tuple[Any, ...]:
-    """Pad inside a new outermost loop; ``outer`` are the loops around the tile. Return the new loops around it.
+    """Pad inside a new outermost loop, and return the new loops around the tile; ``outer`` are the loops until now.
 
-    Only the first of them may be divided among threads.
+    Only the first of the returned loops may be divided among threads.
     """
     part, row = sch.split(padding.rows.loop, [None, padding.rows_at_once(machine)])
     loops = (part, *(row if loop is padding.rows.loop else loop for loop in outer))

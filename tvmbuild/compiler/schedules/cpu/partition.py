@@ -11,12 +11,12 @@ from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
 
 PARTITIONED = "pragma_loop_partition_hint"
-"""TVM's annotation of a loop that it splits, one loop for each branch."""
+"""TVM's annotation of a loop with branches that it splits into one loop for each branch."""
 _MOST = (1 << 31) - 1
 
 
 def narrow_partitioned(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Index with 32 bits in functions whose loops are to be split: TVM 0.27 does not split 64-bit loops."""
+    """Use 32-bit indices in functions whose loops TVM splits by branches: TVM 0.27 does not split 64-bit loops."""
     narrow = tirx.transform.ForceNarrowIndexToInt32()
 
     def change(function: tirx.PrimFunc, name: str) -> tirx.PrimFunc | None:

@@ -18,16 +18,17 @@ from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import list_nodes, list_within
 
 TAPS = "tvmbuild_taps"
-"""The annotation with the number of taps by phase, for rows and for columns; empty if all phases have the same."""
+"""The annotation with the number of taps of each phase, for rows and for columns; empty if all phases have equally
+many."""
 
 
 def has_unequal_windows(sch: s_tir.Schedule, block: Any) -> bool:
-    """Return whether loops over the block's window must not be unrolled, because their ends depend on the phase."""
+    """Return whether the phases have windows of different sizes: loops over a window must then not be unrolled."""
     return any(len(taps) for taps in sch.get(block).annotations.get(TAPS, []))
 
 
 def trim_windows(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Let the loops over a window end where the phase's window ends."""
+    """End the loops over a window where the window of the phase ends."""
     return map_prim_funcs(mod, _trim)
 
 
@@ -52,10 +53,10 @@ def _trim(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
 
 def _find_loop(realize: s_tir.SBlockRealize, axis: int) -> tuple[Any, Any] | None:
-    """Return the variable of the loop over the window in that direction, and the phase; None for other forms.
+    """Return the variable of the loop over the window's rows (``axis`` 0) or columns (1), and the phase.
 
-    The output's indices are places and phases of rows, then of columns; those of weights are phases of both, then taps
-    of both.
+    Return None for functions of another form. The indices of the output are places and phases of rows, then of columns.
+    The indices of the weights are the phases of rows and columns, then the taps of rows and columns.
     """
     block, store = realize.block, realize.block.body
     if not isinstance(store, tirx.BufferStore):
@@ -70,7 +71,7 @@ def _find_loop(realize: s_tir.SBlockRealize, axis: int) -> tuple[Any, Any] | Non
 
 
 def _look_up(taps: Sequence[int], phase: Any) -> Any:
-    """Return the phase's number of taps, as an expression."""
+    """Return the number of taps of the phase, as an expression."""
     if len(taps) == 2:
         return int64(taps[0]) + phase * int64(taps[1] - taps[0])
     pairs = list(enumerate(taps))[:-1]

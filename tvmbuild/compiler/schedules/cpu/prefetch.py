@@ -1,7 +1,8 @@
-"""Prefetch of weights from memory during the tiles before those that read them.
+"""The prefetch of weights from memory, during the tiles before those that read them.
 
-All rows go past a panel of the weights, as wide as a tile. The first tile of rows would wait for each cache line of the
-panel. The tiles of the panel before it therefore prefetch some lines every few steps of their sums.
+All rows are multiplied by one panel of the weights, as wide as a tile, before the next panel. The first tile of rows
+would wait for each cache line of the panel. The tiles of the previous panel therefore prefetch some of its lines every
+few steps of their sums.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _LINE_BITS = 512
 _READ, _SECOND_LEVEL, _DATA = (tirx.IntImm("int32", number) for number in (0, 2, 1))
 """The operands of LLVM's `llvm.prefetch`: a read, of data, to the second-level cache."""
 MIN_STEPS = 2
-"""The fewest steps of a sum for each line: with fewer rows, prefetching would take as long as waiting."""
+"""The smallest number of steps of a sum for each prefetched line: with fewer, prefetching takes as long as waiting."""
 MAX_TURNS = 64
-"""The most tiles of rows that go past a panel: among more, the wait of the first one does not matter."""
+"""The largest number of tiles of rows for a panel: with more, the wait of the first tile does not matter."""
 MIN_TOGETHER, MAX_TOGETHER = 32, 96
-"""The bounds of the steps between two prefetches.
+"""The smallest and the largest number of steps between two prefetches.
 
 LLVM takes the instruction for one that may write, and stores a tile's sums around it: with AVX-512, prefetching at
 every step took twice the time.
@@ -35,19 +36,20 @@ every step took twice the time.
 
 
 def count_steps(turns: int, width: int, bits: int) -> int:
-    """Return after how many steps of a sum each of a panel's tiles prefetches a line of the next panel.
+    """Return the number of steps of a sum after which each tile of a panel prefetches a line of the next panel.
 
-    The result is 0 if the tiles are so few, or so many, that it does not pay. ``width`` is the number of elements in a
-    panel's row.
+    The result is 0 if the tiles are so few, or so many, that prefetching does not pay. ``turns`` is the number of tiles
+    of a panel, ``width`` the number of elements in a row of the panel, and ``bits`` the size of an element.
     """
     steps = turns * (_LINE_BITS // bits) // width
     return steps if steps >= MIN_STEPS and turns <= MAX_TURNS else 0
 
 
 def ask_for_prefetch(sch: s_tir.Schedule, summed: Sequence[Any], steps: int) -> list[Any]:
-    """Let the loop of a sum, or the outer of its two, prefetch the panel after the one that it reads; return both.
+    """Annotate the loops of a sum to prefetch the next panel of weights; return the loops of the sum.
 
-    ``steps`` comes from :func:`count_steps`; 0 leaves the loop as it is.
+    A single loop is split, so that the outer one of two loops prefetches.
+    ``steps`` is the result of :func:`count_steps`; if it is 0, the loops stay as they are.
     """
     *_, last = summed
     together = int(sch.get(last).extent) if len(summed) > 1 else max(divisors(int(sch.get(last).extent), MAX_TOGETHER))
@@ -59,7 +61,7 @@ def ask_for_prefetch(sch: s_tir.Schedule, summed: Sequence[Any], steps: int) -> 
 
 
 def prefetch_panels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Put the prefetch instructions into the loops that are annotated for them."""
+    """Write prefetch instructions into the loops that `ask_for_prefetch` annotated."""
     return map_prim_funcs(mod, _add)
 
 
@@ -80,7 +82,7 @@ def _add(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
 
 def _write(loop: tirx.For, loops: list[tirx.For]) -> list[Any]:
-    """Return the prefetches of one step of the loop; none if it reads no panel of packed weights."""
+    """Return the prefetches of one step of the loop; an empty list if it reads no panel of packed weights."""
     inner = {each.loop_var: int64(0) for each in list_within(loop.body, tirx.For)}
     outer = [each for each in loops if any(other.same_as(loop) for other in list_within(each.body, tirx.For))]
     realizes = list_within(loop.body, s_tir.SBlockRealize)
@@ -100,9 +102,10 @@ def _write(loop: tirx.For, loops: list[tirx.For]) -> list[Any]:
 
 
 def _find_turn(panel: Any, outer: list[tirx.For]) -> tuple[Any, int] | None:
-    """Return the number of the tile within its panel, and their count; None if ``panel`` is not a loop's index.
+    """Return the index of the tile within its panel, and the number of tiles of a panel.
 
-    The loop over panels may be fused with the loop over their tiles: the threads share it.
+    Return None if ``panel`` is not the index of a loop. The loop over panels may be fused with the loop over their
+    tiles, so that the threads share both.
     """
     is_shared = isinstance(panel, tirx.FloorDiv) and isinstance(panel.b, tirx.IntImm)
     var, tiles = (panel.a, int(panel.b)) if is_shared else (panel, 1)
@@ -116,7 +119,10 @@ def _find_turn(panel: Any, outer: list[tirx.For]) -> tuple[Any, int] | None:
 
 
 def _ask(weights: Any, panel: Any, tile: tuple[Any, int], loop: tirx.For) -> list[Any]:
-    """Return the prefetches of one step of ``loop``; each of the panel's tiles prefetches lines of its own."""
+    """Return the prefetches of one step of ``loop``; each tile of the panel prefetches other lines.
+
+    ``tile`` is (index of the tile in its panel, number of tiles).
+    """
     width, (turn, turns) = int(weights.shape[-1]), tile
     bits = int(tvm.DataType(str(weights.dtype)).bits)
     line, steps, together = _LINE_BITS // bits, count_steps(turns, width, bits), int(loop.annotations[_PREFETCH])

@@ -1,6 +1,6 @@
-"""Conversion of floats to integers: bounds, then the instruction that rounds to an integer.
+"""The conversion of floats to integers: first the bounds, then one instruction that rounds and converts.
 
-TVM rounds to a float, bounds it, and converts it by another instruction, which would round towards zero.
+TVM's own code rounds to a float, applies the bounds, and converts by another instruction, which rounds towards zero.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import list_nodes
 
 _ROUND = "tirx.nearbyint"
-"""TVM's rounding, which gives a float; where an int32 is wanted, `fast_math` makes one instruction of it."""
+"""TVM's operator that rounds to a float; if its dtype is int32, `fast_math` turns it into one instruction."""
 _EXACT = 1 << 24
 """The bound below which float32 represents all integers."""
 _INTEGERS = frozenset({"uint8", "int8", "int16", "int32"})
@@ -26,7 +26,7 @@ _MOST = 255
 
 
 def round_to_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Round by one instruction (`cvtps2dq`) on x86; the results are the same."""
+    """Convert rounded floats to integers by one instruction (`cvtps2dq`) on x86; the results stay the same."""
     triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
     return map_prim_funcs(mod, _round) if machine_of(triple) == "x86_64" else mod
 
@@ -38,7 +38,10 @@ def _round(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
 
 def _convert(cast: tirx.Cast) -> tirx.Cast:
-    """Compute the cast of a rounded number in integers, with its bounds and its zero point if it has them."""
+    """Return a cast of a rounded float as one rounding to an integer, with the same bounds and zero point.
+
+    Other casts are returned unchanged.
+    """
     dtype = str(cast.ty.dtype)
     if dtype not in _INTEGERS:
         return cast
@@ -61,7 +64,7 @@ def _convert(cast: tirx.Cast) -> tirx.Cast:
 
 
 def _split(value: Any, kind: type[tirx.Min | tirx.Max | tirx.Add]) -> tuple[int | None, Any]:
-    """Return the whole number and the other operand of an operation of that kind; None and the value for others."""
+    """Return (whole constant, other operand) of an operation of class ``kind``, or (None, ``value``) for others."""
     if not isinstance(value, kind) or not isinstance(value.b, tirx.FloatImm):
         return None, value
     number = float(value.b.value)

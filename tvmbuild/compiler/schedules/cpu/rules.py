@@ -1,4 +1,4 @@
-"""Schedule rules for CPU functions without a record: no search, the same in every process, never a naive nest."""
+"""Schedules of CPU functions without a record, by rules: they need no search, and are the same in every process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
 
 
 def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
-    """Apply to each block the first rule that can handle it; a function with a sum that no rule handles is marked."""
+    """Apply to each block the first rule that can handle it.
+
+    A function with a reduction that no rule handles well is marked (`mark_plain_loops`).
+    """
     function = drop_empty_loops(function)
     given = _take_as_given(function)
     if given is not None:
@@ -46,7 +49,7 @@ def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFun
 
 
 def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` different schedules of a workload worth measuring, the rules' own first."""
+    """Return at most ``limit`` different schedules of a workload worth measuring; the first is that of the rules."""
     given = _take_as_given(mod["main"])
     if given is not None:
         return [given]
@@ -63,7 +66,7 @@ def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) 
 
 
 def _take_as_given(function: tirx.PrimFunc) -> s_tir.Schedule | None:
-    """Return the schedule of a function that was written with its loops; None for other functions."""
+    """Return the schedule of a function that was written with its final loops, or None for other functions."""
     return try_rule(_annotate, function) if has_parallel_loop(function) else None
 
 
@@ -74,7 +77,7 @@ def _annotate(function: tirx.PrimFunc) -> s_tir.Schedule:
 
 
 def sums_without_tiles(function: tirx.PrimFunc, machine: Machine) -> bool:
-    """Return whether scheduling the function by rule would leave some sum to a plain loop."""
+    """Return whether scheduling the function by rule would leave a reduction as a plain loop."""
     function = drop_empty_loops(function)
     if is_scheduled(function) or _take_as_given(function) is not None:
         return False
@@ -93,7 +96,7 @@ def _schedule(function: tirx.PrimFunc, machine: Machine, variant: Variant) -> s_
 def _apply_rules(
     function: tirx.PrimFunc, machine: Machine, variant: Variant
 ) -> tuple[s_tir.Schedule, list[Rule | None]] | None:
-    """Return the schedule and the rule of each sum; None if no rule takes the function's form."""
+    """Return the schedule and the rule of each reduction, or None if no rule can handle the function's form."""
     if has_empty_loops(function):
         return None
     sch = _inline(s_tir.Schedule(function, error_render_level="none"))
@@ -133,13 +136,13 @@ def _inline(sch: s_tir.Schedule) -> s_tir.Schedule:
 
 
 def _is_placed(sch: s_tir.Schedule, name: str) -> bool:
-    """Return whether a rule has moved the block into the loops of the one before it."""
+    """Return whether a rule has moved the block into the loops of another block."""
     loops = sch.get_loops(sch.get_sblock(name))
     return bool(loops) and len(sch.get_child_blocks(loops[0])) > 1
 
 
 def _schedule_outer_loops(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
-    """Divide the output among the threads and leave the rest to LLVM."""
+    """Divide the output of a reduction among the threads, and leave its plain loops to LLVM."""
     nest = require_nest(sch, block)
     if not nest.spatial:
         raise ScheduleRefused("it has one output alone")

@@ -1,4 +1,4 @@
-"""Register tiles of reductions whose output is contiguous: convolutions, matrix products, pooling, sums over rows.
+"""The schedule by register tiles, for reductions with a contiguous output: convolutions, matrix products, pooling.
 
 A tile of the output stays in registers while the reduction runs; the epilogue (bias, activation) works on the tile.
 """
@@ -24,15 +24,20 @@ from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors
 from tvmbuild.compiler.schedules.nest import Axis, Nest, Variant, count, require_nest, run_parallel, view_nest
 
 UNROLLED = 400
-"""The most instructions of a window (3x3 …) that is unrolled, so that overlapping loads are done once."""
+"""The largest number of instructions for which the loops over a window (3 x 3, for example) are unrolled, so that
+overlapping loads are done once."""
 
 
 _LONG_SUM = 64
-"""The steps below which the epilogue of a sum is unrolled: a loop over rows wants the sums in memory."""
+"""The smallest number of steps of a sum whose epilogue may be a loop over the rows of a tile. This loop needs the sums
+in memory; the epilogue of a shorter sum is unrolled."""
 
 
 def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> None:
-    """Compute the block, and a block that only its output feeds, in register tiles."""
+    """Schedule the block, and the elementwise block that follows it, in register tiles.
+
+    Raises ScheduleRefused if no axis of the output can be vectorised.
+    """
     nest = require_nest(sch, block)
     constants = list_constants(sch, nest)
     is_narrow = adds_up_halves(sch, nest, machine)
@@ -67,22 +72,22 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
 
 
 def _is_long(sch: s_tir.Schedule, epilogue: Any) -> bool:
-    """Return whether the epilogue takes many instructions: unrolled for each row it runs slower than in a loop.
+    """Return whether the epilogue calls functions and therefore takes many instructions, so that a loop is faster.
 
-    In a loop its constants stay in registers, and its code in the cache of decoded instructions.
+    In a loop over rows, the epilogue's constants stay in registers, and its code in the cache of decoded instructions.
     """
     body = sch.get(epilogue).body
     return isinstance(body, tirx.BufferStore) and collect(body.value).calls > 0
 
 
 def _is_far(load: Access, machine: Machine) -> bool:
-    """Return whether the tensor comes from memory, or from a cache that all cores share."""
+    """Return whether the tensor is read from memory or from a cache that all cores share, by its size."""
     return load.elements * load.bits // 8 > machine.limits.far_cache
 
 
 @dataclass(frozen=True)
 class Loops:
-    """The loops around the block, outermost first."""
+    """The loops around a block, outermost first: loops over tiles, loops of the sum, loops of one tile."""
 
     outer: tuple[Any, ...]
     reduced: tuple[Any, ...]
@@ -90,7 +95,11 @@ class Loops:
 
 
 def split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside: bool) -> Loops:
-    """Move the loops of the tile inside those of the sum."""
+    """Move the loops of the tile inside those of the sum.
+
+    ``vectors_outside`` makes the loop over tiles along the vector axis the outermost one, else it is the innermost
+    loop over tiles.
+    """
     over_vectors, vectors, lanes = sch.split(tile.vector.loop, [None, tile.vectors, tile.lanes])
     inner = [vectors, lanes]
     others = [axis for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
@@ -108,7 +117,7 @@ def split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside:
 
 
 def _moves_weights(nest: Nest, tile: Tile, axis: Axis) -> bool:
-    """Return whether each turn of the axis reads other weights."""
+    """Return whether each step along the axis reads other weights."""
     return any(
         load.stride(tile.vector.var) == 1 and load.stride(axis.var) != 0
         for load in nest.loads
@@ -117,7 +126,7 @@ def _moves_weights(nest: Nest, tile: Tile, axis: Axis) -> bool:
 
 
 def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: bool = False) -> Any:
-    """Compute the epilogue, or a copy to the output, inside ``loop``; return its block.
+    """Compute the epilogue, or a copy to the output, inside ``loop``; return the block of the epilogue or copy.
 
     ``narrower`` also allows an epilogue that reads only the first elements of each row.
     """
@@ -134,7 +143,7 @@ def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: boo
 
 
 def _split_axes(sch: s_tir.Schedule, nest: Nest, follower: Any) -> None:
-    """Split the axis of a follower that reads ``x // 2`` and ``x % 2`` like the nest's two axes, if it reads all."""
+    """Split axis x of the follower like two axes of the nest if the follower reads them at ``x // n`` and ``x % n``."""
     view = view_nest(sch, follower)
     reads = [load for load in view.loads if nest.store and load.buffer.same_as(nest.store.buffer)] if view else []
     if len(reads) != 1 or not any(isinstance(index, tirx.FloorMod) for index in reads[0].indices):
@@ -158,7 +167,7 @@ def _split_axes(sch: s_tir.Schedule, nest: Nest, follower: Any) -> None:
 
 
 def _is_elementwise(nest: Nest, follower: Nest, narrower: bool) -> bool:
-    """Return whether the follower reads each element of the nest's output once, where it writes its own."""
+    """Return whether the follower reads each element of the nest's output once, at the index at which it writes."""
     if follower.reduced or nest.store is None or follower.store is None:
         return False
     reads = [load for load in follower.loads if load.buffer.same_as(nest.store.buffer)]
@@ -189,7 +198,7 @@ def make_vectors(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
 
 
 def finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
-    """Compute the epilogue in the tile's vectors, if it is as wide as the tile."""
+    """Compute the epilogue in the vectors of the tile if the epilogue is as wide as the tile."""
     if loops and int(sch.get(loops[-1]).extent) == tile.width:
         make_vectors(sch, [*loops[:-1], *sch.split(loops[-1], [tile.vectors, tile.lanes])], tile)
 

@@ -10,18 +10,19 @@ from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.nest import Axis, Nest, count
 
 SPARE_REGISTERS = 4
-"""The registers for loaded operands; the rest may hold sums."""
+"""The number of registers that are kept for loaded operands; the others may hold sums."""
 BARE = 16
-"""The registers of machines that cannot broadcast a number from memory within a sum: it needs a register there."""
+"""The number of registers of machines whose multiply-add cannot broadcast a number from memory: there the number takes
+a register."""
 WRITTEN_OUT = 32
-"""The most steps of a sum that LLVM unrolls; a register then holds 0, for the first of them."""
+"""The largest number of steps of a sum that LLVM unrolls; a register then holds 0 for the first step."""
 MAX_VECTORS = 8
 FEW = 8
-"""The fewest sums in registers if their operands are in registers, too: with fewer, these are read too often."""
+"""The smallest number of sums in registers if operands are in registers, too: fewer sums read operands too often."""
 OVERLAP = 1.05
-"""The factor by which overlapping tiles must be better.
+"""The factor by which overlapping tiles must be better than others.
 
-Among similar ones, the tile with fewer loads computes a little more twice.
+Among similar overlapping tiles, one with fewer loads may compute a few more elements twice.
 """
 UNPACKED = 2
 """The factor by which unpacked constant weights are slower: each step of the sum reads another page of memory."""
@@ -39,7 +40,7 @@ class Tile:
 
     @property
     def width(self) -> int:
-        """Return the tile's extent along the vector axis."""
+        """Return the extent of the tile along the vector axis."""
         return self.lanes * self.vectors
 
     @property
@@ -60,19 +61,19 @@ class Tile:
 
     @property
     def is_packed(self) -> bool:
-        """Return whether constants may lie in memory as tiles read them."""
+        """Return whether constants may be stored in the order in which tiles read them."""
         return self.vector.extent % self.width == 0
 
     @property
     def overlaps(self) -> bool:
-        """Return whether the last tile computes elements of the one before it again."""
+        """Return whether the last tile computes elements of the previous tile again."""
         return self.computed > self.wanted
 
 
 def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence[Access] = ()) -> Tile | None:
-    """Return the tile with the fewest cycles an element, or the one of that ``rank``; None if no tile suits.
+    """Return the tile with the fewest cycles for each element, or the tile of rank ``rank``, or None if no tile suits.
 
-    The rough model has two loads and two sums a cycle. ``constants`` are the loads of tensors that may be packed.
+    The rough model has two loads and two sums in a cycle. ``constants`` are the loads of tensors that may be packed.
     """
     store = nest.store
     if store is None or not nest.reduced or any(access.is_bool for access in (store, *nest.loads)):
@@ -104,9 +105,9 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence
 
 
 def _list_tiles(axes: tuple[Axis, Axis | None], width: int, most: int) -> list[Tile]:
-    """Return tiles of at most ``most`` sums in registers of that width: those that divide the axes, then others.
+    """Return tiles of at most ``most`` vectors of sums: first those that divide the axes, then those that overlap.
 
-    They need no more of each axis than it has, and fill their vectors.
+    ``width`` is the number of lanes in a register. No tile is longer than an axis, and all vectors are full.
     """
     vector, reuse = axes
     most_rows = min(most, reuse.extent) if reuse else 1
@@ -125,8 +126,9 @@ def _list_tiles(axes: tuple[Axis, Axis | None], width: int, most: int) -> list[T
 def _count_registers(tile: Tile, machine: Machine, steps: int) -> int:
     """Return the number of registers for the sums and their factors: vectors, and numbers broadcast to all lanes.
 
-    A factor that is used once is read from memory; on a bare machine numbers are, too, one at a time. Elsewhere LLVM,
-    at least for znver4, keeps all numbers that are multiplied by several vectors in registers.
+    A factor that is used once is read from memory. On a machine with at most `BARE` registers, broadcast numbers take
+    one register at a time. On others LLVM, at least for znver4, keeps all numbers that are multiplied by several
+    vectors in registers.
     """
     sums = tile.rows * tile.vectors
     if tile.rows == 1:
@@ -137,7 +139,7 @@ def _count_registers(tile: Tile, machine: Machine, steps: int) -> int:
 
 
 def is_read_again(load: Access, step: Axis, across: Axis | None) -> bool:
-    """Return whether a step of a sum reads what another sum has read before, as neighbouring windows do.
+    """Return whether a step of a sum reads elements that another sum has read before, as for overlapping windows.
 
     LLVM unrolls short loops and keeps these elements in registers, or in memory if the sums take all registers.
     """
@@ -152,7 +154,7 @@ def _moves(load: Access, axis: Axis | None) -> bool:
 
 
 def _reuse_axis(nest: Nest, vector: Axis) -> Axis | None:
-    """Return the axis along which most loaded vectors are reused; the innermost of several."""
+    """Return the axis along which most loaded vectors are reused, and of several equal axes the innermost one."""
     best, most = None, 0
     for axis in nest.spatial:
         if axis is not vector and axis.extent > 1:
@@ -181,9 +183,9 @@ def _cost(
 
 
 def vectors_go_outside(nest: Nest, tile: Tile, machine: Machine) -> bool:
-    """Return whether to keep a block of the weights and stream the data past it, not the other way round.
+    """Return whether to read all data for one block of weights after the other, instead of all weights for each data.
 
-    The order that moves fewer bytes from memory is chosen; data that fit the nearest cache count as free.
+    The order that moves fewer bytes from memory is chosen; data that fit in the first-level cache count as free.
     """
     others = count(nest.spatial) // tile.wanted * tile.computed // (tile.passes * tile.width * tile.rows)
     outside, inside, near_cache = 0, 0, machine.limits.near_cache

@@ -1,4 +1,4 @@
-"""The passes between schedules and code generation: they do what TVM's primitives cannot express."""
+"""The passes between schedules and code generation, which do what TVM's schedule primitives cannot express."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ TIR_PASSES = Phase(
         ),
     ),
 )
-"""The passes for whole tiles, loops of rows, and indices that can be taken apart; a GPU's functions stay unchanged."""
+"""The passes that complete schedules of CPU functions; they do not change functions for GPUs."""
 
 
 def run_tir_passes(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Run the passes of `TIR_PASSES`: packages, the tuner's candidates and checks of records all go through here."""
+    """Run the passes of `TIR_PASSES`, which packages, candidates of the tuner and checks of records all need."""
     return run_phase(TIR_PASSES, mod, Lowering(target))

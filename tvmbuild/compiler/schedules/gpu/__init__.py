@@ -1,1 +1,1 @@
-"""Schedules of GPU functions."""
+"""Schedule rules for GPU functions."""

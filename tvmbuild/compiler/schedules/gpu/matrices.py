@@ -1,4 +1,4 @@
-"""A GPU function as a matrix product: its axes of rows, columns and depth, and the layout of its operands."""
+"""The view of a GPU function as a matrix product: its axes of rows, columns and depth, and its operands' layout."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ class MatrixProduct:
     sch: s_tir.Schedule
     block: Any
     last: Any
-    """The block that writes the output; None if the sum itself does."""
+    """The block that writes the output, or None if the sum itself writes it."""
     sizes: Matrices
     operands: tuple[int, int]
-    """The sum's read that moves with the rows, and the one that moves with the columns."""
+    """The indices of two reads of the sum: the operand that moves with the rows, and that of the columns."""
     turned: bool
     """Whether the sum's terms are the second operand times the first."""
     runs: tuple[int, int]
-    """The number of contiguous elements: of the first operand along the depth, of the second along the columns."""
+    """The numbers of contiguous elements: of the first operand along the depth, of the second along the columns."""
     outer: int
     """The number of the sum's axes before (row, column, depth)."""
     is_unfolded: bool = False
-    """Whether one operand is the unfolded windows (im2col)."""
+    """Whether one operand is a matrix of unfolded windows (im2col)."""
 
     @property
     def operand_type(self) -> str:
-        """Return the type of both operands; empty if they differ."""
+        """Return the dtype of both operands, or an empty string if they differ."""
         types = {str(self.sch.get(self.block).reads[which].source.dtype) for which in self.operands}
         return types.pop() if len(types) == 1 else ""
 
     @property
     def sums_type(self) -> str:
-        """Return the type in which the terms are added up."""
+        """Return the dtype in which the products are added up."""
         return str(self.sch.get(self.block).writes[0].source.dtype)
 
 
 def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
-    """Return the function as a matrix product; None if it is something else.
+    """Return the function as a matrix product, or None if it cannot be seen as one.
 
     Convolutions are matrix products, whatever their layout. For 1 x 1 windows, neighbouring axes that move only one
-    operand become one axis, for example the pixels of a picture. For larger windows, the elements that a window sees
+    operand become one axis, for example the pixels of a picture. For larger windows, the elements that a window reads
     are a row of a matrix.
     """
     return try_rule(_view, function) or try_rule(_view_unfolded, function)
@@ -96,7 +96,7 @@ def _describe(sch: s_tir.Schedule, block: Any, last: Any | None, unfolded: Any |
 
 
 def _adds_products(body: Any) -> bool:
-    """Return whether a sum's terms are products of two numbers, or of their bytes: zeros that fill up add nothing."""
+    """Return whether the block adds up products of two numbers or of their bytes: zeros as padding then add nothing."""
     value = body.value
     if not isinstance(value, tirx.Add):
         return False
@@ -118,7 +118,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _writes_alike(sch: s_tir.Schedule, nest: Nest, last: Any) -> bool:
-    """Return whether the last block goes through the outputs as the sum does."""
+    """Return whether the last block goes through the outputs in the same order as the sum."""
     ending = view_nest(sch, last)
     if ending is None or nest.store is None:
         return False

@@ -28,23 +28,27 @@ class MatrixAxes:
 
     @property
     def all(self) -> tuple[Group, ...]:
-        """Return the groups of the outputs, and the depth; outer axes stay separate."""
+        """Return all groups of axes: each outer axis alone, the rows, the columns, and the depth."""
         return (*((axis,) for axis in self.outer), self.rows, self.columns, self.depth)
 
     def measure(self, nest: Nest) -> Matrices:
-        """Return the product's sizes."""
+        """Return the sizes of the matrix product."""
         outer, rows, columns, depth = (
             math.prod(nest.axes[at].extent for at in group) for group in (self.outer, *self.all[-3:])
         )
         return Matrices(outer, rows, columns, depth, max(load.bits for load in nest.loads) // 8)
 
     def measure_runs(self, nest: Nest) -> tuple[int, int]:
-        """Return the lengths of contiguous runs: the first operand's along the depth, the second's along columns."""
+        """Return the number of contiguous elements of the first operand along the depth, and of the second by columns."""
         first, second = nest.loads[self.first], nest.loads[1 - self.first]
         return _measure_run(first, nest, self.depth), _measure_run(second, nest, self.columns)
 
     def order_unfolded(self, load: Access, nest: Nest, which: int) -> tuple[Group, ...]:
-        """Return the dimensions of an unfolded operand, grouped by the axes that move them, in the wanted order."""
+        """Return the dimensions of an unfolded operand, grouped by the axes that move them.
+
+        The order of the groups is outer, rows, depth for the first operand (``which`` is 0), and outer, depth, columns
+        for the second one.
+        """
         order = order_of(load, [axis.var for axis in nest.axes]) or []
         groups = (*((axis,) for axis in self.outer), *((self.rows, self.depth), (self.depth, self.columns))[which])
         found = (tuple(at for at, axis in enumerate(order) if axis in group) for group in groups)
@@ -52,7 +56,7 @@ class MatrixAxes:
 
 
 def find_axes(nest: Nest) -> MatrixAxes | None:
-    """Return the axes of rows, columns and depth; None if the outputs have another layout."""
+    """Return the axes of rows, columns and depth, or None if the sum is not a product with this layout of outputs."""
     if nest.store is None:
         return None
     moves = [tuple(load.stride(axis.var) != 0 for load in nest.loads) for axis in nest.axes]
@@ -72,7 +76,7 @@ def find_axes(nest: Nest) -> MatrixAxes | None:
 
 
 def _run(nest: Nest, axes: list[int], moves: list[tuple[bool, ...]], which: int) -> Group:
-    """Return the last axes that move only this operand; none if they do not lie in memory like one axis."""
+    """Return the last of ``axes`` that move only operand ``which``; empty if they cannot be joined to one axis."""
     taken: Group = ()
     for at in reversed(axes):
         if sum(moves[at]) != 1 or not moves[at][which]:
@@ -82,7 +86,7 @@ def _run(nest: Nest, axes: list[int], moves: list[tuple[bool, ...]], which: int)
 
 
 def _joins(nest: Nest, group: Group) -> bool:
-    """Return whether each operand moves through all these axes in steps of one size."""
+    """Return whether the axes can be joined to one: each operand moves through all of them in steps of one size."""
     wide = [nest.axes[at] for at in group if nest.axes[at].extent > 1]
     for load in nest.loads:
         for axis, following in pairwise(wide):
@@ -93,14 +97,17 @@ def _joins(nest: Nest, group: Group) -> bool:
 
 
 def _measure_run(load: Access, nest: Nest, group: Group) -> int:
-    """Return the number of contiguous elements along the group."""
+    """Return the number of contiguous elements along a group of axes, which is 1 if their step is not 1."""
     wide = [at for at in group if nest.axes[at].extent > 1] or [group[-1]]
     joined = math.prod(nest.axes[at].extent for at in group)
     return joined if load.stride(nest.axes[wide[-1]].var) == 1 else 1
 
 
 def order_of(access: Access, variables: list[Any]) -> list[int] | None:
-    """Return the variable of each index, constants left out; None if an index is anything else."""
+    """Return, for each index that is not a constant, the position of its variable in ``variables``.
+
+    Return None if an index is neither a constant nor one of these variables.
+    """
     found: list[int] = []
     for index in access.indices:
         if isinstance(index, tirx.IntImm):
@@ -113,7 +120,10 @@ def order_of(access: Access, variables: list[Any]) -> list[int] | None:
 
 
 def find_dimensions(load: Access, nest: Nest, groups: MatrixAxes) -> tuple[Group, ...] | None:
-    """Return an operand's dimensions by the group that moves each; None if it is not read whole and in order."""
+    """Return an operand's dimensions, grouped by the group of axes that moves each.
+
+    Return None if the operand is not read whole and in order.
+    """
     found: list[tuple[Group, list[int]]] = []
     for at, (index, extent) in enumerate(zip(load.indices, load.shape, strict=True)):
         movers = [

@@ -1,8 +1,8 @@
-"""A schedule rule for convolutions and matrix products on GPUs: threads share the sum, too.
+"""A schedule rule for convolutions and matrix products on GPUs, in which several threads share a sum (split-K).
 
 At batch 1 a layer has few outputs and a long sum. A schedule with one thread for each output, as MetaSchedule's rules
-draw it, leaves most of a card idle. Here several threads add up parts of the same sum, in registers, and combine these
-through shared memory. Operands come directly from the caches: nothing is staged.
+generate it, leaves most of a GPU idle. In this rule several threads add up parts of the same sum, in registers, and
+combine the parts through shared memory. Operands come directly from the caches: they are not copied to shared memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvmbuild.compiler.schedules.nest import Nest
 
 
 def list_products(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules, the most promising first; none if the function is not a product."""
+    """Return at most ``limit`` schedules, the most promising first; an empty list if the function is not a product."""
     limits = limits_of(target.attrs)
     sums = view_product(function)
     if sums is None:
@@ -30,7 +30,7 @@ def list_products(function: tirx.PrimFunc, target: tvm.target.Target, limit: int
 
 
 def view_product(function: tirx.PrimFunc) -> Isolated | None:
-    """Return the function as a product over (row, column, depth); None if it is something else."""
+    """Return the function as a product over (row, column, depth), or None if it cannot be seen as one."""
     return isolate_sum(function, _rows_and_columns)
 
 
@@ -41,13 +41,13 @@ def measure(sums: Isolated) -> Product:
 
 
 def split_sum(sums: Isolated, tile: Tile, bind: bool = True) -> s_tir.Schedule:
-    """Schedule a product with that tile; without ``bind`` its threads are loops, which a CPU can run.
+    """Return the schedule of a product with the tile; if ``bind`` is False, its threads are loops, for a CPU.
 
-    A thread's part of a sum is one piece of it. If the threads of a warp have different parts and one operand is
-    contiguous along the sum, the part is every n-th step, so that simultaneous reads are contiguous.
+    A thread's part of a sum is a contiguous piece. But if the threads of a warp have different parts and one operand is
+    contiguous along the sum, a part is every n-th step, so that simultaneous reads are contiguous.
     """
     sch, total, last = sums.sch.copy(), sums.block, sums.last
-    # Neighbouring threads have neighbouring columns, so a thread's own columns lie apart: (strip, lane) replaces
+    # Neighbouring threads have neighbouring columns, so a thread's own columns are apart: (strip, lane) replaces
     # column.
     lanes = tile.column_threads
     sch.transform_block_layout(total, lambda row, column, k: (row, column // lanes, column % lanes, k))
@@ -80,7 +80,10 @@ def split_sum(sums: Isolated, tile: Tile, bind: bool = True) -> s_tir.Schedule:
 
 
 def _place_parts(sch: s_tir.Schedule, block: Any, tile: Tile) -> tuple[Any, Any]:
-    """Give each thread its elements, in registers until its part is added up; return its loop and the steps'."""
+    """Give each thread its elements, which stay in registers until its part is added up.
+
+    Return the loop of threads and the loop of steps along the sum.
+    """
     store = sch.cache_write(block, 0, "local")
     part, row, strip, lane, depth = sch.get_loops(block)[2:]
     row_thread, row = sch.split(row, [tile.row_threads, tile.rows])
@@ -95,7 +98,10 @@ def _place_parts(sch: s_tir.Schedule, block: Any, tile: Tile) -> tuple[Any, Any]
 
 
 def _rows_and_columns(nest: Nest) -> tuple[Group, ...] | None:
-    """Return the axes of one operand and those of the other; the output's last axis is in the second group."""
+    """Return the output axes that move one operand, and those that move the other, or None if it is not a product.
+
+    The last axis of the output is in the second group.
+    """
     if len(nest.loads) != 2 or not nest.spatial:
         return None
     moves = [tuple(load.stride(axis.var) != 0 for load in nest.loads) for axis in nest.axes]

@@ -1,4 +1,4 @@
-"""Schedules of GPU functions without a search: our own for sums, DLight's for the rest."""
+"""Schedules of GPU functions without a search: by our own rules for reductions, by DLight's rules for the rest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from tvmbuild.errors import TvmbuildError
 
 
 def schedule_rest(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Schedule each function that no record has scheduled; without a schedule it could not run on a GPU."""
+    """Schedule each function that no record has scheduled; without a schedule it could not run on a GPU.
+
+    Raises TvmbuildError if no rule has a schedule for a function.
+    """
     return map_prim_funcs(
         mod,
         lambda function, name: None if is_scheduled(function) else mark_scheduled(_schedule(function, name, target)),
@@ -47,9 +50,9 @@ def _schedule(function: tirx.PrimFunc, name: str, target: tvm.target.Target) -> 
 
 
 def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules worth measuring; a function without a record gets the first.
+    """Return at most ``limit`` schedules worth measuring; a function without a record gets the first one.
 
-    All keep to the target's threads and shared memory.
+    All schedules keep to the target's limits of threads and shared memory. Raises ValueError if the target is a CPU.
     """
     if not is_gpu(target):
         raise ValueError(f"these rules are for GPUs, not for {target.kind.name}")
@@ -64,7 +67,7 @@ def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: in
 def _list_first(
     function: tirx.PrimFunc, target: tvm.target.Target, limit: int, *, is_product: bool
 ) -> list[s_tir.Schedule]:
-    """Return the schedules that go before products in parts, the most promising first."""
+    """Return the schedules to try before those of `list_products`, the most promising first."""
     matrices = view_matrices(function)
     windows = list_windows(function, limit, only_in_vectors=is_product)
     first = [*list_on_tensor_cores(matrices, target, limit), *windows, *list_staged(matrices, target, limit)]
@@ -80,7 +83,7 @@ def _alternate(first: Sequence[s_tir.Schedule], second: Sequence[s_tir.Schedule]
 
 
 def fits(mod: tvm.ir.IRModule, target: tvm.target.Target) -> bool:
-    """Return whether the scheduled ``main`` keeps to the target's threads and shared memory, by TVM's own analysis."""
+    """Return whether the scheduled ``main`` keeps to the target's limits of threads and shared memory (TVM's check)."""
     skip_tensor_intrinsics()
     rules: dict[str, Any] = {"sch_rules": [], "mutator_probs": {}, "postprocs": [ms.postproc.VerifyGPUCode()]}
     context = ms.TuneContext(mod=mod, target=target, space_generator=ms.space_generator.PostOrderApply(**rules))
@@ -103,6 +106,6 @@ def _schedule_by_dlight(function: tirx.PrimFunc, target: tvm.target.Target) -> I
 
 
 def _is_injective(function: tirx.PrimFunc) -> bool:
-    """Return whether the function has no reduction; rules for reductions find this out only after inlining all."""
+    """Return whether the function has no reduction; DLight's rules find this out only after inlining all blocks."""
     variables = [block.iter_vars for block in list_blocks(function) if block.name_hint != "root"]
     return all(each and all(var.iter_type == tirx.IterVar.DataPar for var in each) for each in variables)

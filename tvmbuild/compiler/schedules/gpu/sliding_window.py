@@ -1,7 +1,6 @@
 """Sums over windows on GPUs (depthwise and first convolutions, pooling): a thread computes neighbouring outputs.
 
-A thread computes some neighbouring outputs of a row, and reads the elements that their windows share once, into its
-registers.
+The thread reads the elements that the windows of these outputs share only once, into its registers.
 """
 
 from __future__ import annotations
@@ -21,46 +20,53 @@ from tvmbuild.compiler.schedules.gpu.unfold import find_read
 from tvmbuild.compiler.schedules.nest import Axis, Nest, count, require_nest
 
 NEIGHBOURS = {4: (4, 0.0), 2: (1, 0.5), 1: (4, 0.0)}
-"""The numbers of a row's outputs that a thread computes, the likeliest first, with their conditions.
+"""A number of neighbouring outputs that a thread computes → the conditions for it; the most promising number is first.
 
-The conditions are the fewest lanes of a vector of channels, and the least share of a window that the next one sees.
+The conditions are the smallest number of lanes in a vector of channels, and the smallest share of a window that the
+next window reads, too.
 """
 ENOUGH, ENOUGH_ALONE = 50_000, 35_000
-"""The threads, with neighbours and with single outputs, that keep a card busy; fewer lose to other rules (an H200)."""
+"""The smallest number of threads for this rule, if each computes several outputs, and if each computes one. With fewer
+threads, which do not keep the GPU busy, other rules are faster (measured on an H200)."""
 LOST = 7
-"""At most one output in this many may lie beyond the end of its row."""
+"""The outputs that are computed beyond the end of a row may be at most the row's length divided by this number."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """A function of one sum whose windows overlap along a row of outputs, and the block that writes the output."""
+    """A function with one sum, whose windows overlap along a row of outputs."""
 
     sch: s_tir.Schedule
     block: Any
     last: Any
     seen: Any
-    """The block that makes the elements that the windows see."""
+    """The block that computes or copies the elements that the windows read."""
     extents: tuple[int, ...]
     """The extents of the output's axes."""
     row: int
-    """The index of the row's axis."""
+    """The index of the output axis along which the windows overlap: the row."""
     lanes: int
-    """The neighbours along the last axis that all operands have in vectors; 1 if the row is the last axis."""
+    """The number of neighbouring outputs along the last axis that a thread computes as a vector; 1 if the row is the
+    last axis."""
     seen_in_lanes: bool
-    """Whether the elements that the windows see are in vectors, too; else they are the same for all lanes."""
+    """Whether the elements that the windows read are vectors, too; else they are the same for all lanes."""
     row_in_lanes: bool
     """Whether the row is the last axis, and the last block goes through all its operands in vectors along it."""
     overlap: float
-    """The share of a window that the next one in the row sees, too: 2/3 for three elements in steps of one."""
+    """The share of a window that the next window in the row reads, too: 2/3 for three elements in steps of one."""
 
     def count_threads(self, neighbours: int) -> int:
-        """Return the number of threads that have outputs."""
+        """Return the number of threads that have outputs if each computes ``neighbours`` outputs of a row."""
         row = self.extents[self.row]
         return math.prod(self.extents) // row * -(-row // neighbours) // self.lanes
 
 
 def list_windows(function: tirx.PrimFunc, limit: int, *, only_in_vectors: bool = False) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules, the most promising first; none if no windows overlap or a sum is long."""
+    """Return at most ``limit`` schedules, the most promising first.
+
+    Return an empty list if no windows overlap, or if a sum is long. If ``only_in_vectors``, also return an empty list
+    if a thread cannot compute a vector of channels.
+    """
     windows = try_rule(view_windows, function)
     if windows is None or (only_in_vectors and windows.lanes == 1):
         return []
@@ -70,7 +76,7 @@ def list_windows(function: tirx.PrimFunc, limit: int, *, only_in_vectors: bool =
 
 
 def _count_neighbours(windows: Windows) -> list[int]:
-    """Return the numbers of outputs of a row that are worth a try, the most promising first."""
+    """Return the numbers of outputs of a thread that are worth a try, the most promising first."""
     row = windows.extents[windows.row]
     fitting = [
         each
@@ -81,7 +87,10 @@ def _count_neighbours(windows: Windows) -> list[int]:
 
 
 def slide(windows: Windows, neighbours: int, threads: int, bind: bool = True) -> s_tir.Schedule:
-    """Give each thread ``neighbours`` outputs of a row; without ``bind`` threads are loops, which a CPU can run."""
+    """Return the schedule in which each thread computes ``neighbours`` outputs of a row.
+
+    ``threads`` is the number of threads in a block. If ``bind`` is False, threads are loops, which a CPU can run.
+    """
     sch, last = windows.sch.copy(), windows.last
     outer = list(sch.get_loops(last))
     outer[windows.row], few = sch.split(outer[windows.row], [None, neighbours])
@@ -107,7 +116,10 @@ def slide(windows: Windows, neighbours: int, threads: int, bind: bool = True) ->
 
 
 def _place(sch: s_tir.Schedule, windows: Windows, thread: Any) -> Any:
-    """Compute the sums and their windows' elements at the outputs; return the outermost loop of the sums' depth."""
+    """Compute the sums, and the elements that their windows read, in the loop ``thread``.
+
+    Return the outermost reduction loop of the sums.
+    """
     for block in (windows.block, windows.seen):
         sch.set_scope(block, 0, "local")
     sch.compute_at(windows.block, thread, preserve_unit_loops=True)
@@ -128,7 +140,10 @@ def _place(sch: s_tir.Schedule, windows: Windows, thread: Any) -> Any:
 
 
 def view_windows(function: tirx.PrimFunc) -> Windows:
-    """Return the function as a sum over overlapping windows; raise ScheduleRefused if it is not, or a sum is long."""
+    """Return the function as a sum over overlapping windows.
+
+    Raises ScheduleRefused if the function has another form, or if a sum is long.
+    """
     sch = s_tir.Schedule(function, error_render_level="none")
     blocks = inline_around_sum(sch, keep_operands=True)
     if blocks is None:
@@ -164,7 +179,7 @@ def view_windows(function: tirx.PrimFunc) -> Windows:
 
 
 def _find_seen(sch: s_tir.Schedule, block: Any, load: Access) -> Any:
-    """Return the block that makes the elements of windows, or a copy of an input; inline the other operands' blocks."""
+    """Return the block that computes the elements of windows, or a new copy of an input; inline all other operands."""
     seen = None
     for maker in sch.get_producers(block):
         if sch.get(maker).writes[0].source.same_as(load.buffer):
@@ -177,7 +192,10 @@ def _find_seen(sch: s_tir.Schedule, block: Any, load: Access) -> Any:
 
 
 def _find_row(nest: Nest) -> tuple[Access, Axis, Axis] | None:
-    """Return the load that windows read, the last output axis along which they move, and the axis within them."""
+    """Return the load of the windows, the last output axis along which windows move, and the axis within a window.
+
+    Return None if no windows overlap.
+    """
     for row in reversed(nest.spatial):
         for load in nest.loads if row.extent > 1 else ():
             moved = [index for index in load.indices if uses(index, row.var)]
@@ -188,7 +206,7 @@ def _find_row(nest: Nest) -> tuple[Access, Axis, Axis] | None:
 
 
 def _measure_overlap(load: Access, row: Axis, window: Axis) -> float:
-    """Return the share of a window that the next one in the row sees, too."""
+    """Return the share of a window that the next window in the row reads, too."""
     step, apart = load.stride(row.var), load.stride(window.var)
     if not step or not apart or step % apart:
         return 0.0
@@ -196,7 +214,10 @@ def _measure_overlap(load: Access, row: Axis, window: Axis) -> float:
 
 
 def _find_in(ending: Nest, nest: Nest, row: Axis) -> int | None:
-    """Return the last block's axis for that axis of the sum; None if it goes through the outputs in another order."""
+    """Return the index of the last block's axis that corresponds to the sum's axis ``row``.
+
+    Return None if the last block goes through the outputs in another order.
+    """
     if nest.store is None or ending.reduced:
         return None
     reads = [each for each in ending.loads if each.buffer.same_as(nest.store.buffer)]
@@ -209,7 +230,10 @@ def _find_in(ending: Nest, nest: Nest, row: Axis) -> int | None:
 
 
 def _wide_order(access: Access, axes: Sequence[Axis]) -> list[int] | None:
-    """Return the axis of each index among those of more than one step; None if an index is anything else."""
+    """Return the position of each index's axis among the axes of more than one step.
+
+    Return None if an index is neither a constant nor an axis.
+    """
     order = order_of(access, [axis.var for axis in axes])
     wide = [at for at, axis in enumerate(axes) if axis.extent > 1]
     return None if order is None else [wide.index(at) for at in order if at in wide]

@@ -26,7 +26,7 @@ from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 
 
 def list_staged(product: MatrixProduct | None, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules, the most promising first; none if there is no matrix product."""
+    """Return at most ``limit`` schedules, the most promising first; an empty list without a suitable matrix product."""
     if product is None or product.sizes.rows < MIN_ROWS:
         return []
     if product.is_unfolded and product.sizes.outputs < MIN_OUTPUTS:
@@ -37,12 +37,12 @@ def list_staged(product: MatrixProduct | None, target: tvm.target.Target, limit:
 
 
 def stage(product: MatrixProduct, tile: StagedTile, bind: bool = True) -> s_tir.Schedule:
-    """Schedule a product with that tile; without ``bind`` its threads are loops, which a CPU can run."""
+    """Return the schedule of a product with the tile; if ``bind`` is False, threads are loops, which a CPU can run."""
     return _Staging(product, tile, bind).schedule()
 
 
 class _Staging(TiledProduct):
-    """The steps of one schedule."""
+    """The construction of one schedule with operands in shared memory."""
 
     def __init__(self, product: MatrixProduct, tile: StagedTile, bind: bool) -> None:
         super().__init__(product, tile, bind)
@@ -69,13 +69,13 @@ class _Staging(TiledProduct):
         return sch
 
     def turn_about(self, block: Any) -> None:
-        """Put rows that a block's threads sum up at the same time side by side, so that they are in different banks."""
+        """Make rows adjacent that threads sum up at the same time, so that they are in different memory banks."""
         sch, threads = self.sch, self.tile.row_threads
         sch.transform_block_layout(block, self.turn(block, threads, 2))
         sch.transform_layout(block, ("write", 0), self.turn(block, threads, 1))
 
     def turn(self, block: Any, threads: int, after: int) -> tirx.IndexMap:
-        """Return a map that splits a row to (…, strip, thread, …), with ``after`` dimensions behind it."""
+        """Return an index map that splits the row into (strip, thread); ``after`` dimensions follow the row."""
 
         def move(*indices: Any) -> list[Any]:
             at = len(indices) - 1 - after
@@ -87,14 +87,17 @@ class _Staging(TiledProduct):
         return tirx.IndexMap.from_func(move, ndim=dimensions, index_dtype=str(variables[0].var.ty.dtype))
 
     def stage_operand(self, block: Any, which: int) -> Any:
-        """Return the block with an operand in shared memory; padding puts its rows into different banks."""
+        """Return the block that copies an operand to shared memory, where padding puts rows into different banks."""
         sch, copy = self.sch, self.copy_operand(block, which)
         if which == 0 and self.product.runs[0] > 1:
             sch.storage_align(copy, 0, len(sch.get(copy).writes[0].source.shape) - 2, self.tile.step, ALIGNED)
         return copy
 
     def place_parts(self, block: Any, stages: list[Any]) -> Any:
-        """Give each thread its elements, kept in registers until its part is added up; return the loop of its steps."""
+        """Give each thread its elements, which stay in registers until its part of the sum is added up.
+
+        Return the loop of steps along the sum.
+        """
         sch, tile = self.sch, self.tile
         store = sch.cache_write(block, 0, "local")
         row, row_thread, column, step, inner = sch.get_loops(block)[-5:]
@@ -123,7 +126,7 @@ class _Staging(TiledProduct):
         return step
 
     def fetch(self, block: Any, step: Any, contiguous: bool) -> None:
-        """Let all threads copy an operand to shared memory."""
+        """Let all threads copy an operand to shared memory in each step."""
         sch, tile = self.sch, self.tile
         sch.compute_at(block, step, preserve_unit_loops=True)
         fused = sch.fuse(*self.own_loops(block))

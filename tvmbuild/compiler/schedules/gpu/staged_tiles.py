@@ -11,30 +11,34 @@ from tvmbuild.compiler.machine.limits import GpuLimits
 from tvmbuild.compiler.schedules.gpu.tiles import MAX_BLOCKS, WARP
 
 VECTOR = 4
-"""The numbers that a thread reads and writes together."""
+"""The number of elements that a thread reads or writes together."""
 ALIGNED = 4
-"""The numbers after each row of the first operand in shared memory, which put rows into different banks."""
+"""The number of padding elements after each row of the first operand in shared memory: they put rows into different
+banks."""
 LANES = 128
-"""The lanes of a multiprocessor."""
+"""The number of lanes of a multiprocessor."""
 SUMS = 4
-"""The multiply-adds of a thread in a cycle beside the reads of their operands: most hide behind these."""
+"""The number of multiply-adds of a lane in a cycle that add to the time of the reads; the reads hide most others."""
 READING = 1.8
-"""The cycles in which a warp reads the second operand at one depth."""
+"""The number of cycles in which a warp reads the second operand for one step of the depth."""
 BYTES = 33
-"""The bytes that a multiprocessor reads from the second-level cache in a cycle."""
+"""The number of bytes that a multiprocessor reads from the second-level cache in a cycle."""
 LATENCY = 680
-"""The cycles of a step beside its computation: the loads of the next step, and two barriers."""
+"""The number of cycles of a step besides its computation: the loads of the next step, and two barriers."""
 GATHER = 100
-"""The cycles of a step for each number that a thread gathers by itself; fitted to 52 kernels of 13 convolutions."""
+"""The number of cycles of a step for each element that a thread gathers singly; fitted to 52 kernels of 13
+convolutions."""
 MIN_ROWS = 8
-"""The fewest rows: threads could share little of fewer."""
+"""The smallest number of rows for this rule: with fewer, threads could share little."""
 MIN_OUTPUTS = 4096
-"""The fewest outputs of a sum over windows: few blocks wait for long sums whose operands are gathered one by one.
+"""The smallest number of outputs of a sum over windows: with fewer, the few blocks would wait for long sums, whose
+operands are gathered element by element.
 
-12 x 20 of 2,304 products took nine times as long as in parts on an H200, 512 x 49 of 4,608 a third.
+Compared with the rule that splits sums (`products.py`), 12 x 20 sums of 2,304 products took nine times as long on an
+H200, and 512 x 49 sums of 4,608 products a third of the time.
 """
 MAX_WASTE = 1.35
-"""The largest ratio of a tile's computed numbers to the product's, if some tile keeps to it."""
+"""The largest ratio of a tile's multiply-adds, padding included, to those of the product, if any tile keeps to it."""
 MIN_THREADS, MAX_THREADS = 64, 256
 
 
@@ -47,9 +51,9 @@ class Matrices:
     columns: int
     depth: int
     operand_bytes: int = 4
-    """The bytes of a number of the operands."""
+    """The size of an element of the operands in bytes."""
     gathered: tuple[bool, bool] = (False, False)
-    """Whether an operand is gathered from windows, number by number."""
+    """Whether the operand is gathered from windows element by element, for each of the two operands."""
 
     @property
     def outputs(self) -> int:
@@ -62,7 +66,7 @@ class StagedTile:
     """A block of ``parts`` x ``row_threads`` x ``column_threads`` threads.
 
     Each thread adds up one of ``parts`` parts of the sum for ``rows`` x VECTOR elements of the output. ``chunk`` is the
-    length of its part that is in shared memory at once.
+    length of a part that is in shared memory at once.
     """
 
     row_threads: int
@@ -92,7 +96,7 @@ class StagedTile:
         return self.parts * self.row_threads * self.column_threads
 
     def shared_bytes(self, product: Matrices) -> int:
-        """Return the bytes of both operands and of the parts' sums."""
+        """Return the shared memory of a block in bytes: both operands, and the sums of all parts."""
         staged = self.height * (self.step + ALIGNED) + self.step * self.width
         return staged * product.operand_bytes + self.parts * self.height * self.width * 4
 
@@ -101,23 +105,23 @@ class StagedTile:
         return product.outer * math.ceil(product.rows / self.height) * math.ceil(product.columns / self.width)
 
     def waste(self, product: Matrices) -> float:
-        """Return the ratio of the numbers that it computes, zeros included, to the product's."""
+        """Return the ratio of the multiply-adds that the tiles compute, padding included, to those of the product."""
         sizes = ((product.rows, self.height), (product.columns, self.width), (product.depth, self.step))
         return math.prod(math.ceil(extent / size) * size / extent for extent, size in sizes)
 
     def fits(self, product: Matrices, limits: GpuLimits) -> bool:
-        """Return whether the target allows the tile."""
+        """Return whether the tile keeps to the target's limits of blocks, threads and shared memory."""
         grid = (product.outer, math.ceil(product.rows / self.height), math.ceil(product.columns / self.width))
         enough = max(grid) <= MAX_BLOCKS and self.threads <= limits.threads
         return enough and self.shared_bytes(product) <= limits.shared_bytes
 
     def _gathers(self, product: Matrices) -> float:
-        """Return the count of numbers that a thread gathers in a step."""
+        """Return the number of elements that a thread gathers in a step."""
         sides = (side for side, gathered in zip((self.height, self.width), product.gathered, strict=True) if gathered)
         return sum(sides) * self.step / self.threads
 
     def estimate(self, product: Matrices, limits: GpuLimits) -> float:
-        """Return the approximate cycles of a card: fitted to 220 kernels of ten products on an H200."""
+        """Return the approximate time of a product in cycles, fitted to 220 kernels of ten products on an H200."""
         warps = max(1, self.threads // WARP)
         steps = math.ceil(product.depth / self.step)
         sums = self.height * self.width * self.step / SUMS / min(LANES, warps * WARP)
@@ -134,7 +138,7 @@ class StagedTile:
 
 
 def list_staged_tiles(product: Matrices, limits: GpuLimits, limit: int) -> list[StagedTile]:
-    """Return at most ``limit`` tiles, the most promising first, no two of them much alike."""
+    """Return at most ``limit`` tiles, the most promising first; the first ones differ in their parts or rows."""
     fitting = [tile for tile in _all_tiles() if tile.fits(product, limits)]
     tiles = [tile for tile in fitting if tile.waste(product) <= MAX_WASTE] or fitting
     tiles.sort(key=lambda tile: (tile.estimate(product, limits), tile.threads, tile.parts, tile.rows, tile.row_threads))

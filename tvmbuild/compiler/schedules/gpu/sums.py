@@ -1,4 +1,4 @@
-"""GPU functions of one reduction (a sum, a maximum): the rest is computed with it, short ones in one thread."""
+"""The view of a GPU function as one reduction (a sum, a maximum) with the rest inlined, and a rule for short sums."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from tvmbuild.compiler.schedules.attempt import ScheduleRefused, try_rule
 from tvmbuild.compiler.schedules.nest import Nest, require_nest
 
 SHORT = 64
-"""The most elements that one thread adds up. DLight gives each output a block of threads, whatever the sum's length."""
+"""The largest number of elements that one thread adds up. DLight gives each output a block of threads, however short
+its sum is."""
 THREADS = (128, 256, 64)
-"""The threads of a block, the likeliest number first."""
+"""The numbers of threads in a block to try, the most promising first."""
 TOGETHER = 4
-"""The most neighbouring outputs of a thread: 8 bytes of each operand of float16, 16 of float32."""
+"""The largest number of neighbouring outputs of a thread: 8 bytes of a float16 operand, 16 bytes of float32."""
 LONGEST = 128
-"""The most bits that a thread reads or writes at once."""
+"""The largest number of bits that a thread reads or writes at once."""
 ENOUGH = 1 << 16
-"""The threads that keep a card busy: a thread has several outputs only if there are more."""
+"""The number of threads that keep a GPU busy: threads compute several outputs only if at least as many are left."""
 Group = tuple[int, ...]
-"""Axes that become one axis."""
+"""The indices of axes that become one axis."""
 Grouping = Callable[[Nest], tuple[Group, ...] | None]
 
 
@@ -40,13 +41,17 @@ class Isolated:
     """The extents of each group and of the depth."""
     sum_bytes: int
     beside: int = 1
-    """The neighbouring outputs, from a multiple of it on, whose operands are neighbours or the same."""
+    """The number of neighbouring outputs, starting at a multiple of it, whose operands are neighbours or the same."""
     run: int = 1
-    """The steps of the depth, from a multiple of it on, that are neighbours in one of the operands."""
+    """The number of steps of the depth, starting at a multiple of it, that are neighbours in one of the operands."""
 
 
 def list_short_sums(function: tirx.PrimFunc, limit: int, *, only_in_vectors: bool = False) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules with one thread for each sum; none if a sum is long, or not the only one."""
+    """Return at most ``limit`` schedules in which one thread computes each sum.
+
+    Return an empty list if sums are long, or if the function does not have exactly one reduction. If
+    ``only_in_vectors``, also return an empty list if a thread would compute a single output.
+    """
     sums = isolate_sum(function, take_outputs)
     if sums is None or sums.extents[1] > SHORT:
         return []
@@ -59,7 +64,7 @@ def list_short_sums(function: tirx.PrimFunc, limit: int, *, only_in_vectors: boo
 
 
 def count_together(sums: Isolated) -> int:
-    """Return the number of outputs for each thread: as many as vectors read, if enough threads are left."""
+    """Return the number of outputs for each thread: as many as fit in a vector, if enough threads are left."""
     together = sums.beside
     while together > 1 and sums.extents[0] // together < ENOUGH:
         together //= 2
@@ -67,7 +72,11 @@ def count_together(sums: Isolated) -> int:
 
 
 def add_up_alone(sums: Isolated, threads: int, together: int = 1, bind: bool = True) -> s_tir.Schedule:
-    """Give each thread ``together`` outputs; without ``bind`` threads are loops, which a CPU can run."""
+    """Return the schedule in which each thread computes ``together`` outputs.
+
+    ``threads`` is the number of threads in a block. If ``bind`` is False, threads are loops, which a CPU can run.
+    Raises ScheduleRefused if the function has a single output.
+    """
     if sums.extents[0] == 1:
         raise ScheduleRefused("it has one output: threads have nothing to divide")
     sch = sums.sch.copy()
@@ -88,10 +97,10 @@ def add_up_alone(sums: Isolated, threads: int, together: int = 1, bind: bool = T
 
 
 def inline_around_sum(sch: s_tir.Schedule, *, keep_operands: bool = False) -> tuple[Any, Any | None] | None:
-    """Inline all blocks except the sum and the one that writes the output; return both, or None without just one sum.
+    """Inline all blocks except the sum and the one that writes the output; return these two blocks.
 
-    If nothing follows the sum, it writes the output itself, and the second is None. ``keep_operands`` keeps the blocks
-    that make the sum's operands.
+    The second one is None if nothing follows the sum, which then writes the output itself. Return None if the function
+    does not have exactly one reduction. ``keep_operands`` keeps the blocks that compute the sum's operands.
     """
     infos = normalize_prim_func(sch) or []
     sums = [index for index, info in enumerate(infos) if info.is_reduction()]
@@ -107,9 +116,10 @@ def inline_around_sum(sch: s_tir.Schedule, *, keep_operands: bool = False) -> tu
 
 
 def isolate_sum(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
-    """Inline all blocks except one sum and the one that writes the output; None without exactly one sum.
+    """Inline all blocks except the sum and the one that writes the output, and join axes to groups.
 
-    ``group`` returns the axes of the sum that become one, or None if it cannot use them.
+    ``group`` returns the groups of axes that become one axis each, or None if the rule cannot use the sum. Return None
+    if ``group`` does, or if the function does not have exactly one reduction.
     """
     return try_rule(_isolate, function, group)
 
@@ -137,13 +147,13 @@ def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated:
 
 
 def _count_run(nest: Nest) -> int:
-    """Return the number of steps of the innermost reduction that are neighbours in an operand."""
+    """Return the number of steps along the innermost reduction axis that are neighbours in an operand."""
     inner = [axis for axis in nest.axes if axis.reduces and axis.extent > 1][-1:]
     return next((axis.extent for axis in inner if any(load.stride(axis.var) == 1 for load in nest.loads)), 1)
 
 
 def _count_beside(nest: Nest) -> int:
-    """Return the number of steps along the outputs' last axis that a thread takes in one vector."""
+    """Return the number of steps along the last output axis that a thread can take in one vector."""
     wide = [axis for axis in nest.spatial if axis.extent > 1]
     if not wide or not nest.is_in_lanes(wide[-1]):
         return 1
@@ -151,14 +161,14 @@ def _count_beside(nest: Nest) -> int:
 
 
 def take_outputs(nest: Nest) -> tuple[Group, ...]:
-    """Return all outputs as one group."""
+    """Return one group of all output axes."""
     return (tuple(index for index, axis in enumerate(nest.axes) if not axis.reduces),)
 
 
 def join_groups(sch: s_tir.Schedule, nest: Nest, ending: Nest, groups: Sequence[Group]) -> bool:
-    """Join each group of axes in the sum, in its output and in the last block; return False if these do not agree.
+    """Join each group of axes in the sum, in its output and in the last block; the last group is the depth.
 
-    The last group is the depth.
+    Return False, without a change, if the sum and the last block do not agree on the groups.
     """
     axes = _match(nest, ending, groups[:-1])
     if axes is None or nest.store is None:
@@ -171,9 +181,9 @@ def join_groups(sch: s_tir.Schedule, nest: Nest, ending: Nest, groups: Sequence[
 
 
 def change_layout(sch: s_tir.Schedule, block: Any, buffer: tuple[str, int], index_map: tirx.IndexMap) -> None:
-    """Change the layout of a buffer of the block by the map; raise ScheduleRefused if TVM cannot invert it.
+    """Change the layout of a buffer of the block by the map; raise ScheduleRefused if TVM cannot invert the map.
 
-    For some maps with dimensions of one element TVM cannot, and raises an InternalError.
+    TVM raises an InternalError for some maps with dimensions of one element.
     """
     try:
         sch.transform_layout(block, buffer, index_map)
@@ -182,9 +192,9 @@ def change_layout(sch: s_tir.Schedule, block: Any, buffer: tuple[str, int], inde
 
 
 def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Group], list[Group]] | None:
-    """Return the groups as dimensions of the sum's output and as axes of the last block; None if these do not agree.
+    """Return the groups as dimensions of the sum's output and as axes of the last block.
 
-    Dimensions of one element belong to the last group.
+    Return None if the two do not agree. Dimensions of one element belong to the last group.
     """
     if nest.store is None:
         return None
@@ -210,12 +220,12 @@ def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Grou
 
 
 def _positions(indices: Sequence[Any], nest: Nest) -> list[int | None]:
-    """Return the axis of each index; None for constants and anything else."""
+    """Return the axis of each index, with None in place of constants and of other expressions."""
     return [next((at for at, axis in enumerate(nest.axes) if axis.var.same_as(index)), None) for index in indices]
 
 
 def join_axes(extents: Sequence[int], groups: Sequence[Group]) -> tirx.IndexMap:
-    """Return the map that joins each group to one axis."""
+    """Return the index map that joins each group of axes to one axis."""
 
     def fuse(*indices: Any) -> list[Any]:
         return [_mix(indices, extents, group) for group in groups]

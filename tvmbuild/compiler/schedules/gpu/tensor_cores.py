@@ -24,13 +24,15 @@ from tvmbuild.compiler.schedules.gpu.tiles import WARP
 from tvmbuild.compiler.schedules.gpu.warp_tiles import VECTOR_BYTES, WarpTile, list_warp_tiles
 
 FEWEST = 8
-"""The fewest rows or columns of a product: down to this, a tile filled up with zeros beats other rules (an H200)."""
+"""The smallest number of rows or columns of a product. Down to this number, a tile that is padded with zeros is faster
+than other rules (measured on an H200)."""
 WRITTEN = 4
-"""The most numbers of the epilogue that a thread computes together; the number divides their rows."""
+"""The largest number of outputs that a thread computes together in the epilogue; the actual number divides the
+columns."""
 
 
 def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules, the most promising first; none if tensor cores do not suit it."""
+    """Return at most ``limit`` schedules, the most promising first; an empty list if tensor cores do not suit."""
     if product is None or not _suits(product, target):
         return []
     limits, ahead = staging_limits(target.attrs), copies_asynchronously(target)
@@ -40,15 +42,15 @@ def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Targe
 
 
 def multiply(product: MatrixProduct, tile: WarpTile, bind: bool = True) -> s_tir.Schedule:
-    """Return the schedule of a matrix product with the warp tile; it sums in float32.
+    """Return the schedule of a matrix product with the warp tile; it adds up in float32.
 
-    ``bind=False`` turns threads and fragments into plain loops, so that a CPU can run it.
+    If ``bind`` is False, threads and fragments are plain loops, so that a CPU can run the function.
     """
     return _Multiplying(product, tile, bind).schedule()
 
 
 def _suits(product: MatrixProduct, target: tvm.target.Target) -> bool:
-    """Return whether tensor cores take the operands, threads can copy these in vectors, and they fill a tile enough."""
+    """Return whether tensor cores take the operands' dtype, vectors can copy them, and the tiles are full enough."""
     sizes, tf32 = product.sizes, allows_tf32(product.sch.mod["main"])
     return (
         product.operand_type in tensor_core_types(target, tf32=tf32)
@@ -60,7 +62,7 @@ def _suits(product: MatrixProduct, target: tvm.target.Target) -> bool:
 
 
 class _Multiplying(TiledProduct):
-    """The steps of one schedule."""
+    """The construction of one schedule for tensor cores."""
 
     def __init__(self, product: MatrixProduct, tile: WarpTile, bind: bool) -> None:
         super().__init__(product, tile, bind)
@@ -68,7 +70,7 @@ class _Multiplying(TiledProduct):
         self.intrinsics = register_tensor_cores(product.operand_type)
         self.depth = self.intrinsics.depth
         self.tiles: list[tuple[Any, str]] = []
-        """The loops around a tile, and the intrinsic that replaces them at the end."""
+        """The outermost loop of each tile, and the intrinsic that replaces the tile's loops at the end."""
 
     def schedule(self) -> s_tir.Schedule:
         sch = self.sch
@@ -99,7 +101,7 @@ class _Multiplying(TiledProduct):
         return sch
 
     def fetch_ahead(self, steps: Any) -> None:
-        """Fetch the operands of the next steps during a multiplication, so that no thread waits for its copies."""
+        """Copy the operands of the next steps during a multiplication, so that no thread waits for its copies."""
         if not self.tile.ahead or not self.binds:
             return
         self.sch.annotate(steps, "software_pipeline_stage", [0, 0, self.tile.ahead])
@@ -107,13 +109,16 @@ class _Multiplying(TiledProduct):
         self.sch.annotate(steps, "software_pipeline_async_stages", [0])
 
     def count_written(self, last: Any) -> int:
-        """Return the number of outputs that a thread computes together; CUDA does not have TVM's vectors of bools."""
+        """Return the number of outputs that a thread computes together; it is 1 if an operand is Boolean.
+
+        CUDA does not have TVM's vectors of Booleans.
+        """
         block = self.sch.get(last)
         is_bool = any(str(region.source.dtype) == "bool" for region in (*block.reads, *block.writes))
         return 1 if is_bool else math.gcd(self.product.sizes.columns, WRITTEN)
 
     def share_out(self, loop: Any, few: int) -> None:
-        """Let all the block's threads go through a loop, ``few`` steps at a time."""
+        """Distribute a loop over all threads of the block, ``few`` steps at a time as a vector."""
         sch = self.sch
         rest, warp, thread, together = sch.split(loop, [None, self.tile.warps, WARP, few])
         self.bind(warp, "threadIdx.y")
@@ -122,7 +127,7 @@ class _Multiplying(TiledProduct):
         sch.unroll(rest)
 
     def place_store(self, store: Any) -> Any:
-        """Give each warp its tiles of the output; return the warps' loop."""
+        """Give each warp its tiles of the output; return the loop of warps."""
         sch, tile = self.sch, self.tile
         row, column = sch.get_loops(store)[-2:]
         down, row, inner_row = sch.split(row, [tile.down, tile.rows, SIDE])

@@ -8,7 +8,7 @@ from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 
 
 class Tile(Protocol):
-    """The rows and columns of the output that a block computes, and the depth that it has at once."""
+    """The rows and columns of the output that a block computes, and the depth that it has in shared memory at once."""
 
     @property
     def height(self) -> int: ...  # noqa: D102 - the class says it
@@ -19,7 +19,7 @@ class Tile(Protocol):
 
 
 class TiledProduct:
-    """One schedule under construction; without ``binds`` its threads are loops, which a CPU can run."""
+    """A schedule under construction; if ``binds`` is False, its threads are loops, which a CPU can run."""
 
     def __init__(self, product: MatrixProduct, tile: Tile, binds: bool) -> None:
         self.product, self.binds = product, binds
@@ -27,14 +27,15 @@ class TiledProduct:
         self._wanted = (tile.height, tile.width, tile.step)
 
     def bind(self, loop: Any, axis: str) -> None:
-        """Make the loop an axis of threads or of blocks."""
+        """Bind the loop to an axis of threads or of blocks, if the schedule ``binds`` loops."""
         if self.binds:
             self.sch.bind(loop, axis)
 
     def fill_up(self, scope: str) -> tuple[Any, Any]:
-        """Fill up the sum to whole tiles; return the sum and the block that writes the output.
+        """Pad the sum to whole tiles; return the block of the sum and the block that writes the output.
 
-        If the sum itself writes the output, it now writes to ``scope``, and a copy of that is the output.
+        If the sum itself writes the output, it now writes to memory of ``scope``, which another block copies to the
+        output.
         """
         sch, sizes, block, last = self.sch, self.product.sizes, self.product.block, self.product.last
         given = (sizes.rows, sizes.columns, sizes.depth)
@@ -50,7 +51,7 @@ class TiledProduct:
         return block, sch.cache_write(block, 0, scope) if last is None else last
 
     def place_blocks(self, last: Any) -> tuple[Any, Any]:
-        """Give each block of threads its tile of the output; return the blocks' innermost loop and the tile's."""
+        """Give each block of threads its tile of the output; return the innermost loop of blocks and a tile's loop."""
         sch, (height, width, _) = self.sch, self._wanted
         *outer, row, column = sch.get_loops(last)
         block_row, row = sch.split(row, [None, height])
@@ -63,7 +64,7 @@ class TiledProduct:
         return block_column, sch.fuse(row, column)
 
     def copy_operand(self, block: Any, which: int) -> Any:
-        """Return the block that has an operand in shared memory: the one that filled it up, or a copy."""
+        """Return the block that writes an operand to shared memory: the block that pads the operand, or a new copy."""
         sch, operand = self.sch, self.product.operands[which]
         buffer = sch.get(block).reads[operand].source
         makers = [each for each in sch.get_producers(block) if sch.get(each).writes[0].source.same_as(buffer)]
@@ -75,5 +76,5 @@ class TiledProduct:
         return makers[0]
 
     def own_loops(self, block: Any) -> list[Any]:
-        """Return the loops of a copy's own, one for each dimension."""
+        """Return the innermost loops of a block that copies, one for each of its dimensions."""
         return list(self.sch.get_loops(block)[-len(self.sch.get(block).iter_vars) :])

@@ -1,4 +1,4 @@
-"""Tiles by which a block of a GPU's threads shares a matrix product, and the choice of the fastest."""
+"""Tiles by which a block of threads shares a matrix product, and the choice of the fastest tile."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from tvmbuild.compiler.machine.machine import divisors
 
 WARP = 32
 UNROLLED = 4
-"""The steps along the sum whose loads are in flight together."""
+"""The number of steps along the sum whose loads are in flight together."""
 MIN_THREADS, MAX_THREADS = 64, 512
 MAX_ROWS, MAX_COLUMNS = 8, 4
 MAX_PARTS = 64
 MAX_SUMS = 32
-"""The most running sums in a thread's registers."""
+"""The largest number of running sums in a thread's registers."""
 MAX_BLOCKS = 65535
-"""The most blocks along one axis of the grid: CUDA's limit for the second axis, and Vulkan's guarantee for all."""
+"""The largest number of blocks along one axis of the grid: the limit of CUDA for the second axis, and the number that
+Vulkan guarantees for all axes."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """output[row, column] = sum over ``depth`` of a[row, k] * b[k, column]; neighbouring columns lie side by side."""
+    """The product output[row, column] = sum over ``depth`` of a[row, k] * b[k, column]; columns are contiguous."""
 
     rows: int
     columns: int
     depth: int
     sum_bytes: int = 4
-    """The bytes of a running sum."""
+    """The size of a running sum in bytes."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Tile:
         return self.row_threads * self.column_threads * self.parts
 
     def shared_bytes(self, product: Product) -> int:
-        """Return the bytes of the parts' sums."""
+        """Return the shared memory of a block in bytes: the sums of all parts."""
         return self.parts * self.height * self.width * product.sum_bytes
 
     def blocks(self, product: Product) -> int:
@@ -70,14 +71,14 @@ class Tile:
         return product.rows // self.height * (product.columns // self.width)
 
     def fits(self, product: Product, limits: GpuLimits) -> bool:
-        """Return whether the target allows the tile."""
+        """Return whether the tile keeps to the target's limits of blocks, threads and shared memory."""
         grid = max(product.rows // self.height, product.columns // self.width)
         return (
             self.threads <= limits.threads and self.shared_bytes(product) <= limits.shared_bytes and grid <= MAX_BLOCKS
         )
 
     def estimate(self, product: Product, limits: GpuLimits) -> float:
-        """Return a rough number of cycles, good enough to choose a tile."""
+        """Return the approximate time of the product in GPU cycles, good enough to choose a tile."""
         warps = math.ceil(self.threads / WARP)
         steps = product.depth // self.parts
         groups = math.ceil(WARP / self.column_threads)
@@ -91,7 +92,7 @@ class Tile:
 
 
 def list_tiles(product: Product, limits: GpuLimits, limit: int) -> list[Tile]:
-    """Return at most ``limit`` tiles, the most promising first, no two of them much alike."""
+    """Return at most ``limit`` tiles, the most promising first; the first ones differ in their parts or sums."""
     tiles = [tile for tile in _all_tiles(product) if tile.fits(product, limits)]
     tiles.sort(key=lambda tile: (tile.estimate(product, limits), tile.threads, tile.parts, tile.rows, tile.row_threads))
     best: dict[tuple[int, int], Tile] = {}
@@ -102,7 +103,7 @@ def list_tiles(product: Product, limits: GpuLimits, limit: int) -> list[Tile]:
 
 
 def _all_tiles(product: Product) -> Iterable[Tile]:
-    """Yield the tiles that divide the product without a rest."""
+    """Yield the tiles that divide the product without a remainder."""
     heights = _pairs(product.rows, WARP, MAX_ROWS)
     widths = _pairs(product.columns, 2 * WARP, MAX_COLUMNS)
     parts = [part for part in divisors(product.depth, MAX_PARTS) if 1 < part < product.depth]
@@ -115,7 +116,7 @@ def _all_tiles(product: Product) -> Iterable[Tile]:
 
 
 def _pairs(extent: int, most_threads: int, most_elements: int) -> list[tuple[int, int]]:
-    """Return the pairs (threads, elements of each) that divide the extent."""
+    """Return the pairs (threads, elements of each thread) whose product divides the extent."""
     return [
         (threads, elements)
         for threads in divisors(extent, most_threads)

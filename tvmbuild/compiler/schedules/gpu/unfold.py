@@ -1,4 +1,4 @@
-"""Sums over windows with one operand unfolded (im2col): the elements that a window sees are a row of a matrix.
+"""Sums over windows with one operand unfolded (im2col): the elements that a window reads are a row of a matrix.
 
 The matrix is never in memory as a whole: schedules compute only the part that they have in shared memory.
 """
@@ -16,13 +16,15 @@ from tvmbuild.compiler.schedules.gpu.sums import inline_around_sum
 from tvmbuild.compiler.schedules.nest import view_nest
 
 TOGETHER = 8
-"""The most numbers that a thread copies together; if fewer than half as many are contiguous, it copies them singly."""
+"""The largest number of elements that a thread copies together; if fewer than half as many are contiguous, the thread
+copies them singly."""
 
 
 def unfold_windows(function: tirx.PrimFunc) -> tuple[s_tir.Schedule, Any, Any | None, Any] | None:
-    """Return the schedule, its sum, the block that writes the output (None: the sum), and the one that unfolds windows.
+    """Return the schedule, the sum, the block that writes the output, and the block that unfolds the windows.
 
-    The result is None without exactly one sum, or without exactly one operand that is read by windows or steps.
+    The third is None if the sum itself writes the output. Return None if the function does not have exactly one
+    reduction, with exactly one operand that is read by windows or steps.
     """
     sch = s_tir.Schedule(function, error_render_level="none")
     blocks = inline_around_sum(sch, keep_operands=True)
@@ -42,12 +44,15 @@ def unfold_windows(function: tirx.PrimFunc) -> tuple[s_tir.Schedule, Any, Any | 
 
 
 def find_read(block: Any, load: Access) -> int:
-    """Return the load's index among the block's reads."""
+    """Return the index of the load's buffer among the block's reads."""
     return next(at for at, region in enumerate(block.reads) if region.source.same_as(load.buffer))
 
 
 def measure_run(sch: s_tir.Schedule, unfolded: Any, dimension: int) -> int:
-    """Return how many elements along a dimension of the unfolded operand are contiguous where they are read."""
+    """Return the number of elements along a dimension of the unfolded operand that are contiguous in its source.
+
+    Return 1 if fewer than half of `TOGETHER` are contiguous.
+    """
     nest = view_nest(sch, unfolded)
     if nest is None or nest.is_conditional_on(nest.axes[dimension]):
         return 1
@@ -58,6 +63,6 @@ def measure_run(sch: s_tir.Schedule, unfolded: Any, dimension: int) -> int:
 
 
 def _measure(load: Access, var: Any) -> int:
-    """Return the last dimension's extent if the variable alone moves along it; 1 if it moves elsewhere, else 0."""
+    """Return the extent of the last dimension if the variable is its index; 1 for other uses of it, 0 without a use."""
     at_last = load.stride(var) == 1 and load.indices[-1].same_as(var)
     return load.shape[-1] if at_last else 0 if not any(uses(index, var) for index in load.indices) else 1

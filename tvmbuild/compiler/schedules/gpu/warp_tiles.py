@@ -9,28 +9,32 @@ from tvmbuild.compiler.machine.limits import GpuLimits
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
 
 VECTOR_BYTES = 16
-"""The bytes that a thread copies at once, and that pad each row in shared memory, so that rows are in other banks."""
+"""The number of bytes that a thread copies at once. As many pad each row in shared memory, so that rows are in
+different banks."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """The microseconds of a tile, fitted to 135 products of five networks on an H200 (2026-11-25).
+    """The times of a tile in microseconds, fitted to 135 products of five networks on an H200 (2026-11-25).
 
     For these products, the tile that the times choose takes 1.05 times as long as the best of 50, 1.22 times at worst.
-    Other cards have other times, in about the same proportions.
+    Other GPUs have other times, in about the same proportions.
     """
 
     alone: float
-    """The time of a step of a multiprocessor's only block: most of it is waiting for the operands."""
+    """The time of a step if a multiprocessor has only this block: most of it is waiting for the operands."""
     among: float
-    """The time of a step among those of other blocks, which hide the waiting."""
+    """The time of a step if other blocks on the multiprocessor hide the waiting."""
     writing: float
-    """The time of a block's work after its sums."""
+    """The time that a block needs after its sums, to write its outputs."""
 
 
 @dataclass(frozen=True)
 class WarpTile:
-    """A block of ``down`` x ``across`` warps, each of ``rows`` x ``columns`` tiles; ``chunk`` tiles of depth a step."""
+    """A block of ``down`` x ``across`` warps, each with ``rows`` x ``columns`` tiles of SIDE x SIDE outputs.
+
+    A step multiplies ``chunk`` tiles along the depth.
+    """
 
     down: int
     across: int
@@ -57,7 +61,7 @@ class WarpTile:
         return self.chunk * SIDE
 
     def shared_bytes(self, operand_bytes: int) -> int:
-        """Return the bytes that a block keeps in shared memory: steps of both operands, and its part of the output."""
+        """Return the shared memory of a block in bytes: steps of both operands, and its part of the output."""
         after = VECTOR_BYTES // operand_bytes
         numbers = self.height * (self.step + after) + self.step * (self.width + after)
         return operand_bytes * numbers * (self.ahead + 1) + 4 * self.height * self.width
@@ -72,7 +76,7 @@ class WarpTile:
         return product.outer * -(-product.rows // self.height) * -(-product.columns // self.width)
 
     def estimate(self, product: Matrices, multiprocessors: int) -> float:
-        """Return the microseconds of a product, without the time that every kernel takes."""
+        """Return the estimated time of a product in microseconds, without the constant time that every kernel takes."""
         turns = self.count_blocks(product) / multiprocessors
         steps = -(-product.depth // self.step)
         return steps * max(self.times.alone, self.times.among * turns) + self.times.writing * max(1, turns)
@@ -95,15 +99,16 @@ TILES = (
     WarpTile(2, 2, 1, 1, 2, 2, Times(0.161, 0.089, 0.768)),
     WarpTile(2, 2, 4, 4, 2, 0, Times(0.720, 0.553, 2.500)),
 )
-"""The tiles and their times. The last tile wants more shared memory than targets state, and was timed by hand."""
+"""The tiles and their times. The last tile needs more shared memory than targets declare, and was timed by hand."""
 _MAX_OUTER = 65535
-"""The most blocks along the third axis of a grid, and along the second."""
+"""The largest number of blocks along the second axis of a grid, and along the third."""
 
 
 def list_warp_tiles(product: Matrices, limits: GpuLimits, limit: int, *, ahead: bool = True) -> list[WarpTile]:
-    """Return at most ``limit`` tiles that fit the card, those with the least estimated time first.
+    """Return at most ``limit`` tiles that fit the GPU, by increasing estimated time.
 
-    Without ``ahead`` the card cannot copy to shared memory while it multiplies.
+    If ``ahead`` is False, the GPU cannot copy to shared memory while it multiplies, and tiles that need this are left
+    out.
     """
     held = [
         tile

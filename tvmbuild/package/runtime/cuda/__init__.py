@@ -1,1 +1,1 @@
-"""The times of kernels on NVIDIA's cards, which TVM's runtime lacks."""
+"""Timing of single kernels on NVIDIA's cards, which TVM's runtime does not offer."""

@@ -1,4 +1,4 @@
-"""The card's activities as the events and the CUDA graph of a profile: values, free of CUPTI and of TVM."""
+"""Conversion of a card's activities into a profile's events and CUDA graph. This module needs neither CUPTI nor TVM."""
 
 from __future__ import annotations
 
@@ -11,31 +11,35 @@ from typing import NamedTuple
 from tvmbuild.package.profile import VM_PREFIX, Event, GraphTime
 
 COPY = f"{VM_PREFIX}copy"
-"""The name of an activity that is not a kernel: a copy or a fill. It counts as the virtual machine's, whoever asked."""
+"""The name of an activity that is a copy or a fill, not a kernel. It always counts as work of the virtual machine."""
 _KERNEL = re.compile(r"(.+)_kernel(?:_\d+)?")
-"""TVM names the kernels of a function after it: `f_kernel`, `f_kernel_1`, …"""
+"""The names that TVM gives to the kernels of a function f: `f_kernel`, `f_kernel_1`, …"""
 
 
 class Activity(NamedTuple):
-    """One kernel or copy, as the card ran it."""
+    """A run of one kernel, copy or fill on the card."""
 
     name: str
-    """A kernel's name in the library, or ``COPY``."""
+    """The kernel's name in the library, or ``COPY``."""
     start: int
-    """Nanoseconds by the card's clock."""
+    """The beginning, in nanoseconds by the card's clock."""
     end: int
+    """The end, in nanoseconds by the card's clock."""
     graph: int
-    """The CUDA graph that contains it as a node. 0: launched alone."""
+    """The id of the CUDA graph that contains the activity as a node. 0 if it was launched alone."""
 
 
 def name_function(kernel: str) -> str:
-    """Return the function of a kernel, or the kernel's own name if TVM did not name it."""
+    """Return the name of the function to which a kernel belongs, or the kernel's own name if TVM did not name it."""
     found = _KERNEL.fullmatch(kernel)
     return kernel if found is None else found[1]
 
 
 def take_turns(activities: Sequence[Activity]) -> list[Activity]:
-    """Return the activities in order of start, with each start moved behind the end of the activity before it."""
+    """Return the activities in order of their starts, without overlaps.
+
+    If an activity starts before an earlier one has ended, its start is moved to that end.
+    """
     turns: list[Activity] = []
     over = 0
     for each in sorted(activities, key=lambda activity: activity.start):
@@ -45,10 +49,10 @@ def take_turns(activities: Sequence[Activity]) -> list[Activity]:
 
 
 def list_events(activities: Sequence[Activity]) -> list[Event]:
-    """Return one event a call of a function, from the card's activities in one run of the model.
+    """Return one event for each call of a function, from the card's activities in one run of the model.
 
-    A call launches each kernel of its function once, so the n-th launches of all its kernels belong to the n-th call.
-    Events are in the order in which calls began.
+    A call launches each kernel of its function once, so the n-th launches of all these kernels belong to the n-th call.
+    The events are in the order in which the calls began.
     """
     seen: Counter[str] = Counter()
     calls: dict[tuple[str, int], int] = defaultdict(int)
@@ -59,7 +63,7 @@ def list_events(activities: Sequence[Activity]) -> list[Event]:
 
 
 def summarize_graph(runs: Sequence[Sequence[Activity]]) -> GraphTime | None:
-    """Return the total time of the CUDA graphs of a run, medians over the runs, or None if no run has one."""
+    """Return the time of the CUDA graphs in one run, as medians over ``runs``, or None if no run has a graph."""
     graphs = [_group_nodes(run) for run in runs]
     graphs = [nodes for nodes in graphs if nodes]
     if not graphs:

@@ -1,4 +1,4 @@
-"""Times of kernels by the card's own clock, also inside a CUDA graph, as CUPTI reports them."""
+"""Times of kernels by the card's own clock, also inside a CUDA graph, from NVIDIA's profiling library CUPTI."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tvmbuild.package.runtime.host_clock import HostClock
 
 _BUFFER_BYTES = 8 << 20
 _FORCED = 1
-"""CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: also flush activities that are not quite finished."""
+"""CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: flush activities even if CUPTI has not finished their records."""
 INSTALL = "`pip install 'tvmbuild[cupti]'`"
 
 
 class CardClock:
-    """A hook for the virtual machine, and the runs that it sees: one thread at a time, one CardClock in a process.
+    """A recorder of a package's calls by the card's clock. It serves one thread, and a process may have only one.
 
-    Kernels and copies have the card's times, without waits between them. A function that is neither in the package's
-    ``kernels`` nor the virtual machine's computes on the host: it has the host's time, and begins when the card is
-    done. Raises TvmbuildError if CUPTI is missing or does not work here.
+    Kernels and copies have the times of the card, without waits between them. Other functions compute on the host:
+    they have the host's time, and begin after a wait for the card. ``wait`` waits for the card. ``kernels`` has the
+    names of the package's kernels, or is None if they are unknown. Raises TvmbuildError if CUPTI is missing or fails.
     """
 
     def __init__(self, wait: Callable[[], None], kernels: Collection[str] | None) -> None:
@@ -40,7 +40,7 @@ class CardClock:
             raise TvmbuildError(f"CUPTI does not work here: {error}") from error
 
     def run(self, run_once: Callable[[], object]) -> list[Event]:
-        """Return the events of one run: those of the card, then those of the host."""
+        """Run the model once by ``run_once`` and return the events of the run: the card's first, then the host's."""
         self._flush()
         self._told = []
         host = self._host.run(run_once)
@@ -49,11 +49,11 @@ class CardClock:
         return [*list_events(self._told), *host]
 
     def note(self, function: object, name: str, before: bool, result: object, *arguments: object) -> None:
-        """Note that a call begins or has ended."""
+        """Record that a call begins (``before``) or has ended. TVM's virtual machine calls this."""
         self._host.note(function, name, before, result, *arguments)
 
     def finish(self, runs: int) -> GraphTime | None:
-        """Stop recording; return the CUDA graph's time over the last ``runs`` runs, or None without a graph."""
+        """Stop recording and return the time of the CUDA graphs in the last ``runs`` runs. None without a graph."""
         for kind in self._kinds:
             self._cupti.activity_disable(kind)
         return summarize_graph(self._runs[-runs:])
@@ -63,7 +63,7 @@ class CardClock:
         self._cupti.activity_flush_all(_FORCED)
 
     def _keep(self, records: list[Any]) -> None:
-        """Store the activities that CUPTI has finished. The records are gone afterwards."""
+        """Store the activities of CUPTI's records, which CUPTI frees afterwards."""
         kernel = self._kinds[0]
         for each in records:
             name = str(each.name) if each.kind == kernel else COPY

@@ -1,1 +1,1 @@
-"""Our Vulkan runtime for TVM, whose wheel has none: C++ in native/, built and loaded by plugin.py."""
+"""tvmbuild's Vulkan runtime for TVM, whose wheel has none. plugin.py builds and loads the C++ code in native/."""

@@ -1,4 +1,4 @@
-"""Compilation of the Vulkan runtime with the bundled zig, for this machine or another, also in the wheel's build."""
+"""Compilation of the Vulkan runtime with ziglang, for this machine or another. The build of the wheel uses it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ _FLAGS = (
 
 
 def list_sources() -> list[Path]:
-    """Return the C++ files, with the headers."""
+    """Return the C++ source files and headers of the Vulkan runtime, sorted."""
     return sorted(path for path in _NATIVE.iterdir() if path.suffix in {".h", ".cpp"})
 
 
 def place_prebuilt(machine: str) -> Path:
-    """Return the path of a machine's library in a wheel or a bundle."""
+    """Return the path where a wheel or a bundle has the library for a machine. The file may not exist."""
     return Path(__file__).with_name("lib") / machine / NAME
 
 
 def compile_library(machine: str, folder: Path, *flags: str) -> Path:
-    """Compile the library for a machine into the existing ``folder``. Raises TvmbuildError if the compiler fails."""
+    """Compile the library for a machine into the existing ``folder``, and return its path.
+
+    ``flags`` are more options of the compiler. Raises TvmbuildError if the compiler fails.
+    """
     library = folder / NAME
     sources = [str(path) for path in list_sources() if path.suffix == ".cpp"]
     target = ("-target", zig_target(machine, DEFAULT_GLIBC))

@@ -1,4 +1,4 @@
-"""Our Vulkan runtime: found or compiled, checked, and registered with TVM."""
+"""Loading of tvmbuild's Vulkan runtime: it is found or compiled, checked, and registered with TVM."""
 
 from __future__ import annotations
 
@@ -28,18 +28,21 @@ from tvmbuild.package.runtime.vulkan.build import MACHINES, NAME, compile_librar
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
 CHOICE = "TVMBUILD_VULKAN"
-"""The environment variable. `tvm`: never ours; `own`: ours or an error; otherwise ours if TVM has none."""
+"""The environment variable that chooses the Vulkan runtime.
+
+`tvm` forbids tvmbuild's runtime, and `own` requires it. Otherwise it is used if TVM has no Vulkan runtime.
+"""
 PINNED = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
-"""The versions whose C++ classes native/tvm_classes.h repeats."""
+"""The versions for which the runtime is made: native/tvm_classes.h repeats declarations of their C++ classes."""
 _API = "device_api.vulkan"
 _OWN = "tvmbuild_vulkan.devices"
 _lock = Lock()
 
 
 def load_plugin() -> None:
-    """Register TVM's device kind `vulkan` with our runtime, unless TVM has its own. Raises TvmbuildError if that fails.
+    """Load tvmbuild's Vulkan runtime and register it as TVM's device kind `vulkan`, unless TVM has its own runtime.
 
-    It needs no driver and loads none.
+    This needs no driver and loads none. Raises TvmbuildError if the runtime cannot be loaded.
     """
     with _lock:
         load_runtime()
@@ -53,7 +56,7 @@ def load_plugin() -> None:
 
 
 def is_available() -> bool:
-    """Return whether our runtime is selected here and is available: it exists, or can be compiled."""
+    """Return whether tvmbuild's Vulkan runtime would be used on this machine, and exists or can be compiled."""
     choice = os.environ.get(CHOICE, "")
     if choice == "tvm":
         return False
@@ -65,7 +68,7 @@ def is_available() -> bool:
 
 
 def explain_left_out() -> str | None:
-    """Return the message, with the remedy, that a setting disables our runtime. None: no setting does."""
+    """Return a message with the remedy if a setting disables tvmbuild's Vulkan runtime, or else None."""
     if os.environ.get(CHOICE) != "tvm":
         return None
     return f"{CHOICE}=tvm leaves tvmbuild's Vulkan out, and this TVM has none; unset it"
@@ -73,9 +76,10 @@ def explain_left_out() -> str | None:
 
 @cache
 def check_device(index: int) -> None:
-    """Check that TVM and our runtime agree on memory, copies and errors. Raises TvmbuildError otherwise.
+    """Raise TvmbuildError if TVM and tvmbuild's Vulkan runtime do not work together, by a test of copies and errors.
 
-    It starts the device, so only a caller that is about to use it should call this. TVM's own runtime is not checked.
+    The test starts the Vulkan device, so it should be called only before the device is used. It does nothing if TVM
+    uses its own Vulkan runtime.
     """
     if not has_function(_OWN):
         return
@@ -101,7 +105,10 @@ def check_device(index: int) -> None:
 
 
 def explain_refusal() -> str | None:
-    """Return why our loaded runtime accepts none of the driver's devices. None: it accepts one, or is not used."""
+    """Return why tvmbuild's Vulkan runtime accepts none of the driver's devices.
+
+    Returns None if it accepts one, or if the runtime is not loaded.
+    """
     if not has_function(_OWN):
         return None
     try:
@@ -112,7 +119,10 @@ def explain_refusal() -> str | None:
 
 
 def find_library(machine: str) -> Path:
-    """Return the library for a machine: from a wheel or a bundle, else compiled once into the cache."""
+    """Return the library for a machine: from a wheel or a bundle, or else from the cache, where it is compiled once.
+
+    Raises TvmbuildError if the machine is not supported, or if there is no compiler.
+    """
     prebuilt = place_prebuilt(machine)
     if prebuilt.is_file():
         return prebuilt
@@ -130,9 +140,10 @@ def find_library(machine: str) -> Path:
 
 
 def _compile_into(machine: str, folder: Path) -> Path:
-    """Compile beside the destination and rename. If two processes do it at once, the last one wins, with the same file.
+    """Compile the library into ``folder`` of the cache, and return its path.
 
-    If the cache cannot be written, the library is in a folder of this process until it ends.
+    It is compiled beside the destination and renamed, so that several processes may do this at once. If the cache
+    cannot be written, the library is in a temporary folder until this process ends.
     """
     report_progress(f"compiling the Vulkan runtime for {machine}, once")
     try:
@@ -149,7 +160,7 @@ def _compile_into(machine: str, folder: Path) -> Path:
 
 
 def _digest() -> str:
-    """Return a digest of the inputs of the build: our sources, the compiler, the headers."""
+    """Return a digest of everything that determines the compiled library: sources, options, compiler and headers."""
     digest = hashlib.sha256()
     for source in list_sources():
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -160,7 +171,10 @@ def _digest() -> str:
 
 
 def _load(path: Path) -> None:
-    """Load the library and let it register itself, after a check that it was made for this TVM."""
+    """Load the library and let it register itself with TVM.
+
+    Raises TvmbuildError if it was made for another version of TVM, or if it cannot be loaded or registered.
+    """
     for name, version in PINNED.items():
         if (found := _version_of(name)) not in (version, None):  # None: a board has only the libraries
             raise TvmbuildError(

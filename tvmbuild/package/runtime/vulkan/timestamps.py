@@ -1,4 +1,4 @@
-"""Times of kernels by the device's own clock, during an ordinary run of a package."""
+"""Times of kernels by a Vulkan device's own clock, during an ordinary run of a package."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ from tvmbuild.package.runtime.library import call, has_function
 
 
 def has_timestamps(index: int) -> bool:
-    """Return whether our runtime is loaded and the device has a clock that it may use."""
+    """Return whether tvmbuild's Vulkan runtime is loaded and device ``index`` has a clock that the runtime can read."""
     name = "tvmbuild_vulkan.devices"
     return has_function(name) and bool(json.loads(str(call(name)))[index]["timestamps"])
 
 
 @dataclass
 class _Call:
-    """A call of the virtual machine, and the run's operations that it gave to the device."""
+    """A call of the virtual machine, and the operations that it gave to the device."""
 
     name: str
+    """The name of the called function."""
     on_host: bool
+    """Whether the function computes on the host, so that the host's clock times it."""
     operations: list[int] = field(default_factory=list)
+    """The indices of the call's operations (kernels and copies) among all operations of the run."""
     start: int = 0
+    """The beginning, in nanoseconds by the host's clock."""
     inside: int = 0
-    """Nanoseconds of calls inside it."""
+    """The time of the calls inside this call, in nanoseconds."""
     nanoseconds: int = 0
-    """The host's nanoseconds, without the calls inside."""
+    """The time by the host's clock without the calls inside, in nanoseconds."""
 
 
 class DeviceClock:
-    """A hook for the virtual machine, and the runs that it sees: one thread at a time.
+    """A recorder of a package's calls by the clock of the Vulkan device ``index``. It serves one thread at a time.
 
-    Kernels and copies have the device's times, without waits between them. A function that is neither in the package's
-    ``kernels`` nor the virtual machine's computes on the host: it has the host's time, and begins when the device is
-    done.
+    Kernels and copies have the times of the device, without waits between them. Other functions compute on the host:
+    they have the host's time, and begin after a wait for the device. ``wait`` waits for the device. ``kernels`` has the
+    names of the package's kernels, or is None if they are unknown.
     """
 
     def __init__(self, index: int, wait: Callable[[], None], kernels: Collection[str] | None) -> None:
@@ -46,7 +50,10 @@ class DeviceClock:
         self._given = 0
 
     def run(self, run_once: Callable[[], object]) -> list[Event]:
-        """Return the events of one run, in order. The virtual machine's own work is an event only if it copies."""
+        """Run the model once by ``run_once`` and return the events of the run, in the order in which the calls began.
+
+        The virtual machine's own work is an event only if it copies data on the device.
+        """
         self._calls, self._open, self._given = [], [], 0
         call("tvmbuild_vulkan.profile_start", self._index)
         try:
@@ -61,7 +68,7 @@ class DeviceClock:
         ]
 
     def note(self, _function: object, name: str, before: bool, _result: object, *_arguments: object) -> None:
-        """Note that a call begins or has ended."""
+        """Record that a call begins (``before``) or has ended. TVM's virtual machine calls this."""
         given = int(call("tvmbuild_vulkan.profile_count", self._index))
         if self._open:
             self._open[-1].operations += range(self._given, given)

@@ -1,1 +1,1 @@
-"""Operators of com.microsoft, which ONNX Runtime writes when it optimises a model, and exporters write for it."""
+"""Expansion of com.microsoft's operators, which ONNX Runtime writes when it optimises, and exporters write for it."""

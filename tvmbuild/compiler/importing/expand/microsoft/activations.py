@@ -1,4 +1,4 @@
-"""The forms of GELU."""
+"""Expansion of the forms of GELU in com.microsoft."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CUBIC = 0.044715
 
 
 def exact_gelu(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand Gelu and BiasGelu by Erf."""
+    """Expand Gelu and BiasGelu to operators with Erf."""
     composer = NodeComposer(node, scope)
     value = _with_bias(composer)
     inner = composer.add("Erf", composer.add("Mul", value, composer.number(np.sqrt(0.5))))
@@ -22,7 +22,7 @@ def exact_gelu(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def fast_gelu(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand FastGelu by Tanh."""
+    """Expand FastGelu to operators with Tanh."""
     composer = NodeComposer(node, scope)
     value = _with_bias(composer)
     cube = composer.add("Mul", composer.add("Mul", value, value), composer.add("Mul", value, composer.number(_CUBIC)))

@@ -1,4 +1,7 @@
-"""Attention and MultiHeadAttention, written out as exporters write attention: products, added masks, Softmax."""
+"""Expansion of com.microsoft's Attention and MultiHeadAttention to products, added masks and Softmax.
+
+Exporters write attention in this form, too.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 def attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand Attention, which has its projections in one product."""
+    """Expand Attention, which projects query, key and value in one product; return None if a shape is unknown."""
     composer = NodeComposer(node, scope)
     composer.refuse_attributes({"do_rotary": 0, "past_present_share_buffer": 0})
     composer.refuse_inputs({6: "past_sequence_length"})
@@ -42,7 +45,10 @@ def attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def multi_head_attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand MultiHeadAttention, whose projections precede it, except for their bias."""
+    """Expand MultiHeadAttention, whose inputs are already projected, except for an optional bias.
+
+    Return None if a shape is unknown.
+    """
     composer = NodeComposer(node, scope)
     composer.refuse_inputs({8: "past_sequence_length", 9: "cache_indirection"})
     composer.refuse_outputs((3,))
@@ -67,7 +73,7 @@ def multi_head_attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def soften(composer: NodeComposer, scores: str, size: int, masks: list[str]) -> str:
-    """Scale the scores, add the masks (empty names are skipped) and return the Softmax."""
+    """Scale the scores, add the masks (empty names are skipped), and return the Softmax."""
     scale = composer.attributes.get("scale", 0.0) or size**-0.5
     scores = composer.add("Mul", scores, composer.number(scale))
     for mask in filter(None, masks):
@@ -76,7 +82,7 @@ def soften(composer: NodeComposer, scores: str, size: int, masks: list[str]) -> 
 
 
 def _operands(composer: NodeComposer) -> list[str]:
-    """Return query, key and value [batch, heads, tokens, size]."""
+    """Return the names of query, key and value, each [batch, heads, tokens, size]."""
     heads, shape = composer.attributes["num_heads"], composer.known_shape(0) or ()
     keys, values = composer.known_shape(1), composer.known_shape(2)
     if len(shape) == _PACKED:  # [batch, tokens, heads, 3, size]
@@ -104,7 +110,7 @@ def _operands(composer: NodeComposer) -> list[str]:
 
 
 def _last(shape: Shape | None, heads: int) -> int:
-    """Return the total width of the heads of [batch, tokens, width] or [batch, heads, tokens, size]."""
+    """Return the total width of the heads, for a shape [batch, tokens, width] or [batch, heads, tokens, size]."""
     shape = shape or ()
     return shape[2] if len(shape) == _FLAT else heads * shape[3]
 
@@ -119,9 +125,9 @@ def _causal(composer: NodeComposer, tokens: tuple[int, int]) -> list[str]:
 
 
 def _mask(composer: NodeComposer, place: int, tokens: tuple[int, int]) -> list[str]:
-    """Return the term that the mask adds to scores [batch, heads, tokens, total].
+    """Return the term that the mask adds to scores [batch, heads, tokens, total], or nothing if there is no mask.
 
-    The mask gives the number of keys, or has 0 for each masked one.
+    The mask gives the number of keys, or has 0 for each masked key. Raises NodeError for a mask of another shape.
     """
     mask, shape = composer.input(place), composer.known_shape(place)
     if shape is None:

@@ -1,4 +1,7 @@
-"""GroupQueryAttention: fewer heads of keys and values than of queries, and a cache that each step extends."""
+"""Expansion of GroupQueryAttention.
+
+It has fewer heads of keys and values than of queries, and a cache that each step extends.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,14 @@ class _Sizes:
     groups: int
     size: int
     first: bool
-    """Whether the step has the first tokens: the cache is still empty, whatever its length."""
+    """Whether the step has the first tokens, so that the cache is still empty, whatever its length."""
 
 
 def group_query_attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand the operator; None if shapes or the number of tokens are unknown."""
+    """Expand GroupQueryAttention; return None if a shape is unknown.
+
+    Raises NodeError if the total number of tokens is unknown.
+    """
     composer = NodeComposer(node, scope)
     composer.refuse_inputs(_UNKNOWN_INPUTS)
     composer.refuse_attributes(_UNKNOWN_ATTRIBUTES)
@@ -49,7 +55,7 @@ def group_query_attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         return None
     sizes = _measure(composer)
     query, key, value = _operands(composer, sizes)
-    lengths = composer.add("Cast", composer.input(5), to=TensorProto.INT64)  # [batch], minus one
+    lengths = composer.add("Cast", composer.input(5), to=TensorProto.INT64)  # [batch], less one
     offset = composer.constant(np.array(1 - sizes.tokens))
     starts = composer.constant(np.zeros(sizes.batch, np.int64)) if sizes.first else composer.add("Add", lengths, offset)
     places = composer.add("Add", composer.unsqueeze(starts, [1]), composer.constant(np.arange(sizes.tokens)[None]))
@@ -84,7 +90,7 @@ def _measure(composer: NodeComposer) -> _Sizes:
 
 
 def _operands(composer: NodeComposer, sizes: _Sizes) -> list[str]:
-    """Return query, key and value [batch, heads, tokens, size]."""
+    """Return the names of query, key and value, each [batch, heads, tokens, size]."""
     parts = [composer.input(place) for place in range(3)]
     if not parts[1]:
         widths = [count * sizes.size for count in (sizes.heads, sizes.groups, sizes.groups)]
@@ -94,7 +100,7 @@ def _operands(composer: NodeComposer, sizes: _Sizes) -> list[str]:
 
 
 def _store(composer: NodeComposer, sizes: _Sizes, place: int, new: tuple[str, str]) -> str:
-    """Return the cache with the new rows written into it; ``new`` is the rows and their first positions."""
+    """Return the name of the cache with the new rows; ``new`` has the names of the rows and their first positions."""
     rows, starts = new
     shape = (sizes.batch, sizes.groups, sizes.total, sizes.size)
     if sizes.past == 0 and sizes.total == sizes.tokens:
@@ -134,7 +140,7 @@ def _attend(composer: NodeComposer, sizes: _Sizes, operands: tuple[str, str, str
 
 
 def _fit(composer: NodeComposer, bias: str, total: int) -> str:
-    """Widen the bias of scores to the cache's width: the cells behind its end are masked anyway."""
+    """Pad the bias of the scores to the length of the cache; the added cells are masked anyway."""
     shape = composer.scope.shape(bias)
     missing = total - shape[3] if shape else 0
     if missing <= 0:

@@ -1,4 +1,4 @@
-"""Normalisations along the last axis, with the sums before them."""
+"""Expansion of normalisations along the last axis in com.microsoft, with the sums before them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 
 _AXES_AS_INPUT = 18
 _EPSILON = 1e-12
-"""The epsilon of com.microsoft's operators; ONNX's is 1e-5."""
+"""The default epsilon of com.microsoft's operators; the default in ONNX is 1e-5."""
 
 
 def skip_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand the normalised sum of the value, the skip connection and a bias."""
+    """Expand SkipLayerNormalization: the normalised sum of the value, the skip connection and a bias."""
     composer = NodeComposer(node, scope)
     composer.refuse_outputs((1, 2))
     total = _add_up(composer, (0, 1, 4))
@@ -26,7 +26,7 @@ def skip_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None
 
 
 def skip_simplified_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand the normalised sum as above, but without subtracting the mean."""
+    """Expand SkipSimplifiedLayerNormalization: the same sum, normalised without subtracting the mean."""
     composer = NodeComposer(node, scope)
     composer.refuse_outputs((1, 2))
     total = _add_up(composer, (0, 1, 3))
@@ -37,7 +37,10 @@ def skip_simplified_layer_normalization(node: onnx.NodeProto, scope: Scope) -> N
 
 
 def simplified_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand ONNX Runtime's own RMS normalisation, which it writes without a domain."""
+    """Expand SimplifiedLayerNormalization, the RMS normalisation that ONNX Runtime writes without a domain.
+
+    Return None if the axis is not -1 and the shape is unknown. Raises NodeError if the axis is not the last one.
+    """
     composer = NodeComposer(node, scope)
     composer.refuse_outputs((1,))
     shape = composer.known_shape(0)
@@ -52,7 +55,10 @@ def simplified_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes 
 
 
 def embed_layer_normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand the normalised sum of a token's embeddings: word, position and segment."""
+    """Expand EmbedLayerNormalization: the normalised sum of a token's embeddings of word, position and segment.
+
+    Return None if the shape is unknown.
+    """
     composer = NodeComposer(node, scope)
     words, segments, places = composer.input(0), composer.input(1), composer.input(8)
     shape = composer.known_shape(0)
@@ -98,7 +104,7 @@ def _normalize(composer: NodeComposer, value: str, epsilon: float) -> str:
 
 
 def _divide_by_root(composer: NodeComposer, value: str, default: float) -> str:
-    """Divide by the root of the mean square; half precision is too narrow for the squares."""
+    """Divide the value by the root of its mean square; half precision is too narrow for squares, so use float32."""
     epsilon, kind = composer.attributes.get("epsilon", default), composer.kind
     narrow = kind == TensorProto.FLOAT16
     if narrow:

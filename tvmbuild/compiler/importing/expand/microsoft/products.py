@@ -1,4 +1,4 @@
-"""Matrix products and convolutions with fused factors, transposed operands or activations."""
+"""Expansion of matrix products and convolutions with fused factors, transposed operands or activations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 
 _ACTIVATIONS = {"Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}
-"""The parameters of each activation, in order."""
+"""The names of each activation's parameters, in order."""
 
 
 def fused_matmul(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand a MatMul with a factor, with transposed operands, or with the batch axis behind the rows."""
+    """Expand FusedMatMul: a MatMul with a factor, with transposed operands, or with the batch axis behind the rows.
+
+    Return None if a shape is unknown.
+    """
     composer = NodeComposer(node, scope)
     if composer.lacks_shapes(0, 1):
         return None
@@ -33,7 +36,7 @@ def fused_matmul(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def fused_gemm(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand a Gemm with an activation."""
+    """Expand FusedGemm, which is a Gemm with an activation."""
     composer = NodeComposer(node, scope)
     names = ("alpha", "beta", "transA", "transB")
     given = {name: composer.attributes[name] for name in names if name in composer.attributes}
@@ -44,7 +47,7 @@ def fused_gemm(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def fused_conv(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand a convolution with a sum and an activation."""
+    """Expand FusedConv, which is a convolution with a sum and an activation."""
     composer = NodeComposer(node, scope)
     own = ("activation", "activation_params")
     given = {name: value for name, value in composer.attributes.items() if name not in own}

@@ -1,4 +1,4 @@
-"""Rotary embeddings: pairs of numbers are rotated by an angle that grows with the token's position."""
+"""Expansion of rotary embeddings: pairs of numbers are rotated by an angle that grows with the token's position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 
 @dataclass(frozen=True)
 class Turns:
-    """The names of cosines and sines [batch, 1, tokens, half]; ``half``; and whether pairs are neighbours."""
+    """The rotation of each token, as the names of cosines and sines [batch, 1, tokens, half].
+
+    ``half`` is the number of pairs; if ``interleaved`` is set, the two numbers of a pair are neighbours.
+    """
 
     cosines: str
     sines: str
@@ -22,7 +25,10 @@ class Turns:
 
 
 def rotary_embedding(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand com.microsoft's operator, whose positions come before its tables."""
+    """Expand com.microsoft's RotaryEmbedding, whose positions come before its tables.
+
+    Return None if a shape is unknown.
+    """
     composer = NodeComposer(node, scope)
     composer.refuse_attributes({"is_packed_batching": 0, "scale": 1.0})
     shape, tables, positions = (composer.known_shape(place) for place in (0, 2, 1))
@@ -45,14 +51,14 @@ def rotary_embedding(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def read_turns(composer: NodeComposer, tables: tuple[str, str], places: str, half: int) -> Turns:
-    """Return the rows of both tables at ``places`` [batch, tokens]."""
+    """Return the rotation at the positions ``places`` [batch, tokens], from the tables of cosines and sines."""
     cosines, sines = (composer.unsqueeze(composer.add("Gather", table, places), [1]) for table in tables)
     flag = "rotary_interleaved" if composer.node.op_type == "GroupQueryAttention" else "interleaved"
     return Turns(cosines, sines, half, bool(composer.attributes.get(flag, 0)))
 
 
 def rotate(composer: NodeComposer, value: str, size: int, turns: Turns) -> str:
-    """Rotate the first 2 · half numbers of [batch, heads, tokens, size]; the rest stays."""
+    """Rotate the first 2 · half numbers of each row of [batch, heads, tokens, size]; the rest of a row stays."""
     half, left = turns.half, size - 2 * turns.half
     parts = composer.split(value, 3, [2 * half, left] if left else [2 * half])
     first, second = _halves(composer, parts[0], turns)

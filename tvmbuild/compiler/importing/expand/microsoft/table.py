@@ -1,4 +1,4 @@
-"""The rules by operator of com.microsoft; operators of quantised models have a table of their own."""
+"""The expansion rules by operator of com.microsoft; the operators of quantised models have another table."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Operators of ai.onnx.ml, to which scikit-learn, LightGBM and XGBoost models are exported."""
+"""Expansion of operators of ai.onnx.ml, to which scikit-learn, LightGBM and XGBoost models are exported."""

@@ -1,4 +1,4 @@
-"""Encoders that replace numbers by others: LabelEncoder and OneHotEncoder."""
+"""Expansion of encoders, which replace numbers by other numbers: LabelEncoder and OneHotEncoder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import OF_TEXTS, NodeError
 
 _NAN_IS_EQUAL = 4
-"""The opset of ai.onnx.ml since which NaN is a key like others."""
+"""The first opset of ai.onnx.ml in which a NaN among the keys matches NaN in the data."""
 _DEFAULTS = {"floats": np.float32(-0.0), "int64s": np.int64(-1)}
 
 
 def label_encoder(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Replace keys by their values; the first of equal keys counts, and other inputs become the default."""
+    """Expand LabelEncoder: keys become their values, and other inputs become the default.
+
+    Of equal keys, the first one counts. Return None if the shape is unknown. Raises NodeError for strings.
+    """
     composer = NodeComposer(node, scope)
     shape = composer.known_shape(0)
     keys, values = (_read_tensor(composer, name) for name in ("keys", "values"))
@@ -46,7 +49,7 @@ def _find_version(scope: Scope) -> int:
 
 
 def _read_tensor(composer: NodeComposer, name: str) -> np.ndarray | None:
-    """Return the numbers; None if they are texts."""
+    """Return the numbers of the attribute ``name`` (keys or values), or None if they are strings."""
     given = composer.attributes
     for ending, dtype in (("floats", np.float32), ("int64s", np.int64)):
         if given.get(f"{name}_{ending}"):
@@ -66,9 +69,10 @@ def _read_default(composer: NodeComposer, values: np.ndarray) -> Any:
 
 
 def one_hot_encoder(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Write 1 in the category's place along a new last axis, and zeros for an unknown category.
+    """Expand OneHotEncoder: 1 in the category's place along a new last axis, and zeros for an unknown category.
 
-    The last of equal categories counts. ONNX Runtime fails on unknown ones with ``zeros`` 0; here they become zeros.
+    Of equal categories, the last one counts. If ``zeros`` is 0, ONNX Runtime fails on unknown categories; here they
+    become zeros. Return None if the shape is unknown. Raises NodeError for strings.
     """
     composer = NodeComposer(node, scope)
     categories = composer.attributes.get("cats_int64s")

@@ -1,4 +1,4 @@
-"""Operators on columns of numbers: they scale, normalise, fill in, pick or join columns."""
+"""Expansion of operators on columns of numbers, which scale, normalise, fill in, pick or join columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MATRIX = 2
 
 
 def scaler(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Subtract an offset and multiply by a scale; both are one for all columns or one for each."""
+    """Expand Scaler: subtract an offset and multiply by a scale, each one number for all columns or one for each."""
     composer = NodeComposer(node, scope)
     shape = composer.known_shape(0)
     if shape is None:
@@ -30,7 +30,7 @@ def scaler(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _spread(composer: NodeComposer, values: list[float], shape: tuple[int, ...], kind: int) -> str:
-    """Return a constant that broadcasts to the data."""
+    """Return a constant with these values that broadcasts to data of this shape."""
     return composer.constant(_repeat(np.array(values, np.float32).astype(to_dtype(kind)), shape))
 
 
@@ -40,7 +40,10 @@ def _repeat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def normalizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Divide each row by its largest number, its sum of magnitudes or its length; rows of zeros stay."""
+    """Expand Normalizer: divide each row by its largest number, its sum of magnitudes, or its length.
+
+    Rows of zeros stay.
+    """
     composer = NodeComposer(node, scope)
     norm = composer.attributes.get("norm", "MAX")
     rows = read_rows(composer)
@@ -69,7 +72,7 @@ def normalizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def imputer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Replace one value, which may be NaN, by one value for all columns or one for each."""
+    """Expand Imputer: replace one value, which may be NaN, by one value for all columns or one for each column."""
     composer = NodeComposer(node, scope)
     data, shape, kind = node.input[0], composer.known_shape(0), scope.element_type(node.input[0])
     if shape is None or kind is None:
@@ -95,7 +98,7 @@ def imputer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def binarizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return 1 for numbers above the threshold, else 0; NaN, on which ONNX Runtime fails, becomes 0."""
+    """Expand Binarizer: 1 for numbers above the threshold, else 0; NaN, on which ONNX Runtime fails, becomes 0."""
     composer = NodeComposer(node, scope)
     kind = scope.element_type(node.input[0])
     if kind is None:
@@ -108,7 +111,7 @@ def binarizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def array_feature_extractor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Pick elements of the last axis; the result has at least two dimensions."""
+    """Expand ArrayFeatureExtractor: pick elements of the last axis; the result has at least two dimensions."""
     composer = NodeComposer(node, scope)
     shape = composer.known_shape(0)
     if scope.element_type(node.input[0]) == TensorProto.STRING:
@@ -122,7 +125,10 @@ def array_feature_extractor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def feature_vectorizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Join the inputs' rows as floats; each is cut, or filled up with zeros, to its length."""
+    """Expand FeatureVectorizer: join the rows of the inputs as floats.
+
+    Each input's rows are cut, or filled up with zeros, to the input's length.
+    """
     composer = NodeComposer(node, scope)
     if composer.lacks_shapes(*range(len(node.input))):
         return None

@@ -1,4 +1,4 @@
-"""Sums of weighted features: LinearRegressor and LinearClassifier."""
+"""Expansion of LinearRegressor and LinearClassifier to sums of weighted features."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _TWO = 2
 
 
 def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Multiply the features by each target's coefficients; add the intercepts if each target has one."""
+    """Expand LinearRegressor: multiply the features by the coefficients of each target.
+
+    The intercepts are added if each target has one. Return None if the shape is unknown.
+    """
     composer = NodeComposer(node, scope)
     targets, intercepts = composer.attributes.get("targets", 1), composer.attributes.get("intercepts", [])
     sums = add_up(composer, targets, intercepts if len(intercepts) == targets else [])
@@ -27,7 +30,10 @@ def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Name the class with the largest sum, and all sums; a single sum is the score of the second of two classes."""
+    """Expand LinearClassifier to the class with the largest sum, and all sums.
+
+    A single sum is the score of the second of two classes. Return None if the shape is unknown.
+    """
     composer = NodeComposer(node, scope)
     labels, intercepts = find_labels(composer, "classlabels_ints"), composer.attributes.get("intercepts", [])
     count = len(intercepts)
@@ -46,7 +52,10 @@ def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def add_up(composer: NodeComposer, count: int, intercepts: list[float]) -> str | None:
-    """Return the rows times the attribute ``coefficients``, [count, features]; None if the shape is unknown."""
+    """Return the rows times the attribute ``coefficients``, [count, features], plus the intercepts.
+
+    Return None if the shape of the input is unknown.
+    """
     rows = read_rows(composer)
     if rows is None:
         return None

@@ -1,4 +1,4 @@
-"""TreeEnsemble of opset 5 of ai.onnx.ml, rewritten as the operators of earlier opsets."""
+"""Rewriting of the TreeEnsemble of opset 5 of ai.onnx.ml to an operator of earlier opsets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from onnx import numpy_helper
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 _MEMBER = _MODES.index("BRANCH_MEMBER")
 _MAX_BITS = 30
-"""The largest set member that ONNX Runtime keeps in the bits of a word."""
+"""The largest member of a set that ONNX Runtime keeps as a bit of a word."""
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
-"""The names in ONNX Runtime's order; the specification has SOFTMAX before LOGISTIC."""
+"""The names of the transformations in ONNX Runtime's order; the specification has SOFTMAX before LOGISTIC."""
 
 
 def as_opset_3(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an opset-5 TreeEnsemble's attributes to a TreeEnsembleRegressor's; a set test becomes comparisons."""
+    """Convert the attributes of a TreeEnsemble of opset 5 to the attributes of a TreeEnsembleRegressor.
+
+    A test for membership in a set becomes comparisons.
+    """
     writer = _Writer(attributes)
     for tree, root in enumerate(attributes["tree_roots"]):
         writer.add_tree(tree, root)
@@ -37,7 +40,7 @@ def as_opset_3(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class _Writer:
-    """A writer of nodes one by one, numbered within their tree."""
+    """A writer of tree nodes, one after another, with numbers within their tree."""
 
     attributes: Mapping[str, Any]
     nodes: dict[str, list[Any]] = field(
@@ -60,7 +63,7 @@ class _Writer:
         self._members = self._read_members()
 
     def add_tree(self, tree: int, root: int) -> None:
-        """Write a tree; each waiting node carries the places to which its number will be written."""
+        """Write a tree; each node that waits carries the places to which its number will be written."""
         self._tree, self._count = tree, 0
         waiting: list[tuple[int, bool, list[tuple[str, int]]]] = [(root, False, [])]
         while waiting:
@@ -85,7 +88,7 @@ class _Writer:
         self._add_node(0, "LEAF", 0, 0)
 
     def _add_branch(self, place: int) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-        """Write the node, as several if it tests a set of members; return the places that wait for its two targets."""
+        """Write a node, or several nodes for a test of a set; return the places that wait for its targets' numbers."""
         feature = self.attributes["nodes_featureids"][place]
         tracks = (self.attributes.get("nodes_missing_value_tracks_true") or {place: 0})[place]
         holds: list[int] = []
@@ -102,9 +105,9 @@ class _Writer:
         return [("truenodeids", number) for number in holds], [("falsenodeids", number) for number in fails]
 
     def _list_alternatives(self, place: int) -> list[list[tuple[str, Any]]]:
-        """Return alternatives, each a list of comparisons that must all hold.
+        """Return the alternatives of a node's test, each as a list of comparisons that must all hold.
 
-        If members are many, large or negative, ONNX Runtime looks for the number without its fraction.
+        If the members of a set are many, large or negative, ONNX Runtime looks for the number without its fraction.
         """
         mode = int(self._modes[place])
         if mode != _MEMBER:
@@ -121,7 +124,7 @@ class _Writer:
         return len(self.nodes["nodeids"]) - 1
 
     def _read_members(self) -> dict[int, list[Any]]:
-        """Return the members of each node's set; NaN ends each set."""
+        """Return the members of each node's set, by the node's position; in the attribute, NaN ends each set."""
         given = self.attributes.get("membership_values")
         numbers = iter(numpy_helper.to_array(given) if given is not None else ())
         found: dict[int, list[Any]] = {}
@@ -135,7 +138,7 @@ class _Writer:
 
 
 def _cut(member: Any) -> list[tuple[str, Any]]:
-    """Return the comparisons that hold if a number without its fraction is the member."""
+    """Return the comparisons that hold if a number without its fraction equals the member."""
     return [
         ("BRANCH_GTE", member) if member > 0 else ("BRANCH_GT", member - 1),
         ("BRANCH_LEQ", member) if member < 0 else ("BRANCH_LT", member + 1),

@@ -1,4 +1,4 @@
-"""Readers of the input as rows of floats, one for each sample."""
+"""Readers of a node's input as rows of floats, one row for each sample."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MAX_DIMENSIONS = 2
 
 
 def read_rows(composer: NodeComposer, kind: int = TensorProto.FLOAT) -> str | None:
-    """Return the input as [rows, features] of the type ``kind``; None if its shape is not known yet.
+    """Return the input as [rows, features] of the type ``kind``, or None if its shape is not known yet.
 
-    An input of one dimension is one row.
+    An input of one dimension is one row. Raises NodeError for more than two dimensions.
     """
     shape = composer.known_shape(0)
     if shape is None:
@@ -34,7 +34,7 @@ def count_rows(composer: NodeComposer) -> int:
 
 
 def cast(composer: NodeComposer, value: str, kind: int) -> str:
-    """Return the value as ``kind``."""
+    """Return the value cast to the element type ``kind``; return the value itself if it has this type."""
     return value if composer.scope.element_type(value) == kind else composer.add("Cast", value, to=kind)
 
 
@@ -45,5 +45,5 @@ def numbers_of(composer: NodeComposer) -> int:
 
 
 def to_dtype(kind: int) -> str:
-    """Return numpy's name of the type."""
+    """Return numpy's name of an ONNX element type."""
     return str(onnx.helper.tensor_dtype_to_np_dtype(kind))

@@ -16,23 +16,23 @@ _TWO = 2
 
 @dataclass(frozen=True)
 class Sums:
-    """The trees' sums for each row and each target or class, [rows, count]."""
+    """The sums of the trees' weights for each row and each target or class, [rows, count]."""
 
     value: str
     count: int
     base: np.ndarray
-    """The base that is added to all sums; empty if there is none."""
+    """The base values that are added to the sums; empty if there are none."""
     found: str | None = None
-    """Whether a leaf of the row gives it a weight; None if one always does."""
+    """The name of the condition that a leaf of the row has a weight for the sum, or None if one always has."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The meaning of a classifier's sums."""
+    """The classes of a classifier, and the properties that decide what its sums mean."""
 
     labels: Labels
     ids: tuple[int, ...]
-    """The classes that have weights."""
+    """The indices of the classes that have weights."""
     is_positive: bool
     """Whether no weight is negative."""
 
@@ -43,7 +43,7 @@ class Classes:
 
 
 def finish(composer: NodeComposer, sums: Sums) -> str:
-    """Add the base and transform; a sum without any leaf's weight is 0 and gets no base."""
+    """Add the base and apply ``post_transform``; a sum without a weight of any leaf is 0 and gets no base."""
     total = _add_base(composer, sums.value, sums.base)
     if sums.found is not None and sums.base.size:
         total = composer.where(sums.found, total, composer.constant(np.zeros((1, 1), np.float32)))
@@ -51,7 +51,7 @@ def finish(composer: NodeComposer, sums: Sums) -> str:
 
 
 def write_classes(composer: NodeComposer, sums: Sums, classes: Classes) -> None:
-    """Name the class of each row and its scores."""
+    """Write the class and the scores of each row to the node's outputs."""
     if sums.count == _TWO:
         _write_two(composer, sums, classes)
         return
@@ -87,10 +87,10 @@ def _write_two(composer: NodeComposer, sums: Sums, classes: Classes) -> None:
 def _add_two_bases(
     composer: NodeComposer, sums: tuple[str, str], ids: tuple[int, ...], base: np.ndarray
 ) -> tuple[str, str]:
-    """Return the values that decide on the class, and the scores.
+    """Return the values that decide on the class, and the scores of both classes.
 
     If the second class has weights, ONNX Runtime adds its base to the first class's sum and uses the result for both
-    classes, with signs. If it has none, it gets no base.
+    classes, with signs. If the second class has no weights, it gets no base.
     """
     if ids == (0,):
         decides = _add_base(composer, sums[0], base[:1])

@@ -1,4 +1,4 @@
-"""Support vector machines: a kernel for each sample and support vector, and weighted sums of these."""
+"""Expansion of support vector machines: a kernel for each sample and support vector, and weighted sums of kernels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import OWN
 
 COUPLING = "PairwiseCoupling"
-"""Our own operator, from the probability that each class wins against each, [rows, classes x classes], to
+"""The name of our own operator, which turns probabilities of pairs of classes into probabilities of classes.
 
-[rows, classes].
+Its input is the probability that one class wins against another, [rows, classes x classes]; its output is [rows,
+classes].
 """
 _TWO = 2
 _HALF = 0.5
@@ -27,9 +28,9 @@ _NEAR_ZERO = np.float32(1e-7)
 
 
 def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Add up the kernels of the support vectors, or weighted features if there are no support vectors.
+    """Expand SVMRegressor: add up the kernels of the support vectors, or weighted features if there are none.
 
-    ONNX Runtime ignores the attribute ``post_transform``.
+    ONNX Runtime ignores the attribute ``post_transform``. Return None if the shape is unknown.
     """
     composer = NodeComposer(node, scope)
     attributes = composer.attributes
@@ -56,9 +57,9 @@ def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Name the class that wins the most pairs, and the pairs' scores or the classes' probabilities.
+    """Expand SVMClassifier to the class that wins the most pairs, and scores of pairs or probabilities of classes.
 
-    Without support vectors, each class has a sum of weighted features.
+    Without support vectors, each class has a sum of weighted features. Return None if the shape is unknown.
     """
     composer = NodeComposer(node, scope)
     labels = find_labels(composer, "classlabels_ints")
@@ -73,9 +74,10 @@ def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _classify_linearly(composer: NodeComposer, labels: Labels) -> Nodes | None:
-    """Name the class with the largest sum; ONNX Runtime adds the first number of ``rho`` to all sums.
+    """Write the class with the largest sum, and the scores, to the node's outputs.
 
-    Of two classes it names the second if the largest sum is above zero, or at least a half if no weight is negative.
+    ONNX Runtime adds the first number of ``rho`` to all sums. Of two classes, it chooses the second if the largest sum
+    is above zero, or, if no weight is negative, at least a half. Return None if the shape is unknown.
     """
     attributes = composer.attributes
     sums = add_up(composer, labels.count, [attributes["rho"][0]] * labels.count)
@@ -93,7 +95,7 @@ def _classify_linearly(composer: NodeComposer, labels: Labels) -> Nodes | None:
 
 
 def _compare(composer: NodeComposer, count: int) -> str | None:
-    """Return the kernel of each row and each of ``count`` support vectors; None if the shape is unknown."""
+    """Return the kernel of each row and each of ``count`` support vectors, or None if the shape is unknown."""
     rows = read_rows(composer)
     if rows is None:
         return None
@@ -116,7 +118,10 @@ def _compare(composer: NodeComposer, count: int) -> str | None:
 
 
 def _add_up_pairs(composer: NodeComposer, classes: int) -> str | None:
-    """Return the score of each pair of classes; if it is above zero, the first class wins."""
+    """Return the score of each pair of classes, or None if the shape is unknown.
+
+    If the score is above zero, the first class of the pair wins.
+    """
     attributes = composer.attributes
     counts = attributes["vectors_per_class"]
     kernels = _compare(composer, sum(counts))
@@ -133,7 +138,7 @@ def _add_up_pairs(composer: NodeComposer, classes: int) -> str | None:
 
 
 def _vote(composer: NodeComposer, pairs: str, classes: int) -> str:
-    """Return the class that wins the most pairs; the first one of several."""
+    """Return the class that wins the most pairs; if there are several, return the first one."""
     both = [*combinations(range(classes), 2)]
     gains = np.zeros((len(both), classes), np.float32)
     lost = np.zeros(classes, np.float32)
@@ -147,7 +152,7 @@ def _vote(composer: NodeComposer, pairs: str, classes: int) -> str:
 
 
 def _score(composer: NodeComposer, pairs: str, classes: int) -> str:
-    """Return the pairs' scores, or, with ``prob_a`` and ``prob_b``, the classes' probabilities.
+    """Return the scores of the pairs or, with ``prob_a`` and ``prob_b``, the probabilities of the classes.
 
     For a single pair, ONNX Runtime returns -s and s, or 1 - s and s with SOFTMAX and SOFTMAX_ZERO.
     """
@@ -159,7 +164,7 @@ def _score(composer: NodeComposer, pairs: str, classes: int) -> str:
 
 
 def _find_probabilities(composer: NodeComposer, pairs: str, classes: int) -> str:
-    """Return the classes' probabilities that fit the pairs' probabilities best, as libsvm finds them."""
+    """Return the probabilities of the classes that fit the probabilities of the pairs best, as libsvm finds them."""
     count = classes * (classes - 1) // 2
     slope, offset = (np.array(composer.attributes[name][:count], np.float32) for name in ("prob_a", "prob_b"))
     moved = composer.add("Add", composer.add("Mul", pairs, composer.constant(slope)), composer.constant(offset))

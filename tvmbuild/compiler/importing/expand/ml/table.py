@@ -1,4 +1,4 @@
-"""The rules by operator of ai.onnx.ml."""
+"""The expansion rules by operator of ai.onnx.ml."""
 
 from __future__ import annotations
 

@@ -11,20 +11,21 @@ from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
 from tvmbuild.compiler.importing.refusals import refuse
 
 _LEAST = np.float32(1e-7)
-"""The size up to which SOFTMAX_ZERO takes a number for zero."""
+"""The largest magnitude that SOFTMAX_ZERO treats as zero."""
 _WINITZKI = np.float32(0.147)
 """The constant in Winitzki's approximation of the inverse error function."""
 
 
 def kind_of(composer: NodeComposer) -> str:
-    """Return the name of the node's transformation."""
+    """Return the node's attribute ``post_transform``, by default NONE."""
     return str(composer.attributes.get("post_transform", "NONE"))
 
 
 def transform(composer: NodeComposer, scores: str, count: int) -> str:
     """Apply the attribute ``post_transform`` to each row of ``count`` float32 scores.
 
-    ONNX Runtime transforms a row of one score only by PROBIT, whatever the specification says.
+    ONNX Runtime transforms a row of one score only by PROBIT, whatever the specification says. Raises NodeError for an
+    unknown transformation.
     """
     kind = kind_of(composer)
     if kind not in _KINDS:
@@ -33,9 +34,10 @@ def transform(composer: NodeComposer, scores: str, count: int) -> str:
 
 
 def write_pair(composer: NodeComposer, score: str, *, opposite: bool) -> str:
-    """Return both classes' scores from one, [rows, 1]; the other is its negative with ``opposite``, else 1 - score.
+    """Return the scores of both classes, [rows, 2], from the score of one class, [rows, 1], which comes second.
 
-    ONNX Runtime transforms them only by LOGISTIC.
+    The other score is the negative score if ``opposite`` is set, else 1 - score. ONNX Runtime transforms the scores
+    only by LOGISTIC. Raises NodeError for PROBIT.
     """
     kind = kind_of(composer)
     if kind == "PROBIT":
@@ -51,7 +53,7 @@ def write_pair(composer: NodeComposer, score: str, *, opposite: bool) -> str:
 
 
 def _apply_softmax_zero(composer: NodeComposer, scores: str) -> str:
-    """Apply softmax to the numbers that are not zero."""
+    """Apply softmax to the scores that are not zero; scores that count as zero are only scaled."""
     largest = composer.reduce("ReduceMax", scores, 1, keep=True)
     powers = composer.add("Exp", composer.add("Sub", scores, largest))
     found = composer.add("Greater", composer.add("Abs", scores), composer.constant(_LEAST))
@@ -63,7 +65,7 @@ def _apply_softmax_zero(composer: NodeComposer, scores: str) -> str:
 
 
 def _apply_probit(composer: NodeComposer, scores: str) -> str:
-    """Compute sqrt(2) erfinv(2 x - 1) as ONNX Runtime does, by Winitzki's approximation."""
+    """Return sqrt(2) erfinv(2 x - 1) by Winitzki's approximation, as ONNX Runtime computes it."""
 
     def add(operator: str, left: str, right: str | float) -> str:
         return composer.add(operator, left, right if isinstance(right, str) else composer.constant(np.float32(right)))

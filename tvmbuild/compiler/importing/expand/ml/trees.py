@@ -1,4 +1,4 @@
-"""Ensembles of trees: our kernel finds the leaf of each row in each tree, and the leaves' weights are added up."""
+"""Expansion of ensembles of trees: our kernel finds each row's leaf in each tree; the leaves' weights are added up."""
 
 from __future__ import annotations
 
@@ -20,17 +20,23 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import OWN, refuse
 
 LEAVES = "TreeLeaves"
-"""Our own operator. Its inputs are x [rows, features]; each node's feature, split, kind and targets; the roots."""
+"""The name of our own operator, which returns the leaf that each row reaches in each tree.
+
+Its inputs are x [rows, features]; the feature, split, kind and two targets of each node; and the roots.
+"""
 KINDS = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 MISSING = len(KINDS)
-"""The number added to a node's kind if missing values go where the comparison holds."""
+"""The number that is added to a node's kind if missing values take the branch of a comparison that holds."""
 _TWO = 2
 _AGGREGATES = {"AVERAGE": "ReduceMean", "MAX": "ReduceMax", "MIN": "ReduceMin", "SUM": "ReduceSum"}
 _NEUTRAL = {"MAX": -1, "MIN": 1}
 
 
 def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Add up the weights of the leaves for each target, or take their mean, minimum or maximum."""
+    """Expand TreeEnsembleRegressor: add up the leaves' weights for each target, or take their mean or an extreme.
+
+    Return None if the shape is unknown.
+    """
     composer = NodeComposer(node, scope)
     sums = _combine_targets(composer)
     if sums is None:
@@ -40,7 +46,10 @@ def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def ensemble(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Compute what `regressor` computes, from trees in the form of opset 5; float64 stays float64."""
+    """Expand TreeEnsemble of opset 5, which computes the same as TreeEnsembleRegressor; float64 stays float64.
+
+    Return None if the shape is unknown.
+    """
     composer = NodeComposer(node, scope)
     composer.attributes = as_opset_3(composer.attributes)
     sums = _combine_targets(composer)
@@ -60,7 +69,10 @@ def _combine_targets(composer: NodeComposer) -> Sums | None:
 
 
 def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Add up the weights of the leaves for each class; name the class with the largest sum, and all scores."""
+    """Expand TreeEnsembleClassifier to the class with the largest sum of leaves' weights, and all scores.
+
+    Return None if the shape is unknown. Raises NodeError for two classes if leaves leave a class without a score.
+    """
     composer = NodeComposer(node, scope)
     labels = find_labels(composer, "classlabels_int64s")
     is_positive = bool((_floats(composer, "class_weights") >= 0).all())
@@ -76,7 +88,10 @@ def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _always_scores(composer: NodeComposer, of: str, count: int) -> bool:
-    """Return whether, for each class or target, some tree gives it a score at every leaf."""
+    """Return whether each class or target has a tree that gives it a score at every leaf.
+
+    ``of`` is the prefix of the attributes: `class` or `target`.
+    """
     attributes = composer.attributes
     modes = zip(attributes["nodes_treeids"], attributes["nodes_modes"], strict=True)
     leaves = Counter(tree for tree, mode in modes if mode == "LEAF")
@@ -87,7 +102,7 @@ def _always_scores(composer: NodeComposer, of: str, count: int) -> bool:
 
 @dataclass(frozen=True)
 class _Trees:
-    """Arrays over the nodes of all trees, one tree after another; a leaf leads to itself."""
+    """Arrays over the nodes of all trees, one tree after another; both targets of a leaf are the leaf itself."""
 
     features: np.ndarray
     splits: np.ndarray
@@ -96,13 +111,14 @@ class _Trees:
     no: np.ndarray
     roots: np.ndarray
     places: dict[tuple[int, int], int]
-    """The position in the arrays, by tree and node."""
+    """The position of a node in the arrays, by the numbers of its tree and of the node."""
 
 
 def _combine(composer: NodeComposer, of: str, sums: Sums, *, is_sure: bool) -> Sums | None:
-    """Aggregate the leaves of each row in the type in which the trees compute; None if the shape is unknown.
+    """Aggregate the weights of each row's leaves; return None if the shape is unknown.
 
-    ``is_sure`` means that some leaf of a row always has a weight, or that it does not matter.
+    The result has the type in which the trees compute. ``is_sure`` means that some leaf of a row always has a weight,
+    or that this does not matter.
     """
     attributes, aggregate = composer.attributes, composer.attributes.get("aggregate_function", "SUM")
     rows = read_rows(composer, numbers_of(composer))

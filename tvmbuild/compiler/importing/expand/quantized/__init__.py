@@ -1,1 +1,1 @@
-"""Operators on quantised tensors as dequantise, float operator, quantise: the one form that later passes know."""
+"""Expansion of operators on quantised tensors to dequantise, float operator, quantise, the form for later passes."""

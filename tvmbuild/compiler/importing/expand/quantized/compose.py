@@ -14,7 +14,7 @@ from tvmbuild.compiler.importing.expand.scope import Scope
 
 @dataclass(frozen=True)
 class Quantized:
-    """The names of a tensor, its scale and its zero point; an empty zero point is zero."""
+    """The names of a quantised tensor, its scale and its zero point; an empty name stands for a zero point of 0."""
 
     value: str
     scale: str
@@ -22,18 +22,18 @@ class Quantized:
 
 
 class QuantizedComposer(Composer):
-    """Composes nodes in the QDQ form; nodes with constant inputs only are folded afterwards."""
+    """A composer of nodes in the QDQ form; nodes whose inputs are all constants are folded afterwards."""
 
     def __init__(self, node: onnx.NodeProto, scope: Scope) -> None:
-        """Name values after the node."""
+        """Create a composer; the names of its values begin with the node's name."""
         super().__init__(scope, node.name or node.op_type)
 
     def find_axis(self, of: Quantized, axis: int) -> int | None:
-        """Return the axis if the tensor has parameters for each of its elements; None if all share one."""
+        """Return ``axis`` if the tensor has a scale or zero point for each element of the axis, else None."""
         return axis if self._is_vector(of.scale) or self._is_vector(of.zero_point) else None
 
     def dequantize(self, of: Quantized, axis: int | None = None) -> str:
-        """Return the floats that the tensor represents."""
+        """Dequantise the tensor, along ``axis`` if it is not None, and return the name of its floats."""
         scale, zero_point = self.parameter(of.scale), self.parameter(of.zero_point)
         if axis is not None and of.zero_point and not self._is_vector(of.zero_point):
             zero_point = self.add("Expand", zero_point, self.add("Shape", scale))
@@ -43,16 +43,16 @@ class QuantizedComposer(Composer):
         return self.add("DequantizeLinear", *inputs, **({} if axis is None else {"axis": axis}))
 
     def dequantize_broadcast(self, of: Quantized) -> str:
-        """Dequantise a tensor whose parameters have shapes that only broadcasting can express."""
+        """Dequantise a tensor whose scales or zero points have shapes that only broadcasting can express."""
         floats = self.add("Cast", of.value, to=TensorProto.FLOAT)
         if of.zero_point:
             floats = self.add("Sub", floats, self.add("Cast", of.zero_point, to=TensorProto.FLOAT))
         return self.add("Mul", floats, self._widen(of.scale, of.scale))
 
     def quantize(self, value: str, to: Quantized, kind: int, rank: int = 0) -> None:
-        """Quantise floats to ``to.value``; ``kind`` is its type if it has no zero point.
+        """Quantise the floats ``value`` to ``to.value``; without a zero point, the result has the type ``kind``.
 
-        ``rank`` is not zero if its channels come last and the floats' do not.
+        If the result has its channels last and the floats do not, ``rank`` is the rank of both, else 0.
         """
         zero = to.zero_point or self.constant(np.array(0, helper.tensor_dtype_to_np_dtype(kind)))
         inputs = [value, self.parameter(to.scale), self.parameter(zero)]
@@ -63,14 +63,14 @@ class QuantizedComposer(Composer):
             self.nodes.append(helper.make_node("Transpose", [made], [to.value], perm=last))
 
     def channels_first(self, of: Quantized, rank: int) -> Quantized:
-        """Return the tensor with its last axis as the second; the tensor itself if ``rank`` is zero."""
+        """Return the tensor with its last axis moved to the second place, or the tensor itself if ``rank`` is 0."""
         if not rank:
             return of
         first = self.add("Transpose", of.value, perm=[0, rank - 1, *range(1, rank - 1)])
         return Quantized(first, of.scale, of.zero_point)
 
     def parameter(self, name: str) -> str:
-        """Return scales or zero points with at most one dimension, scales as float32: sums of float16 ones overflow."""
+        """Return scales or zero points with at most one dimension; float16 scales become float32, so that sums fit."""
         shape = self.scope.shape(name) or ()
         if len(shape) <= 1:
             return self._widen(name, name)
@@ -78,15 +78,15 @@ class QuantizedComposer(Composer):
         return self._widen(self.add("Reshape", name, self.constant(np.array(sizes, np.int64))), name)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of parameters; if it is unknown, the shape of a scalar."""
+        """Return the shape of scales or zero points, or the shape of a scalar if it is unknown."""
         return self.scope.shape(name) or ()
 
     def count(self, name: str) -> int:
-        """Return the number of parameters; 1 if it is unknown."""
+        """Return the number of scales or zero points, or 1 if it is unknown."""
         return int(np.prod(self.shape(name)))
 
     def number(self, value: float) -> str:
-        """Add a float32 scalar."""
+        """Add a float32 scalar constant."""
         return self.constant(np.array(value, np.float32))
 
     def _widen(self, name: str, like: str) -> str:

@@ -1,4 +1,4 @@
-"""Integer products with scales found at run time: com.microsoft's operators as ONNX's MatMulInteger and a scale."""
+"""Expansion of com.microsoft's integer products with scales found at run time to MatMulInteger and a scale."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 
 
 def dynamic_matmul(node: onnx.NodeProto, scope: Scope) -> Nodes:
-    """Quantise the first matrix by its own range, then multiply."""
+    """Expand DynamicQuantizeMatMul: quantise the first matrix by its own range, then multiply."""
     composer = QuantizedComposer(node, scope)
     data, right, scale, zero_point, bias = [*node.input, "", ""][:5]
     left = Quantized(*(scope.fresh(data) for _ in range(3)))
@@ -20,7 +20,7 @@ def dynamic_matmul(node: onnx.NodeProto, scope: Scope) -> Nodes:
 
 
 def matmul_to_float(node: onnx.NodeProto, scope: Scope) -> Nodes:
-    """Multiply integers and scale the sums."""
+    """Expand MatMulIntegerToFloat: multiply integers and scale the sums."""
     left, right, left_scale, right_scale, left_zero, right_zero, bias = [*node.input, "", "", ""][:7]
     operands = Quantized(left, left_scale, left_zero), Quantized(right, right_scale, right_zero)
     return _multiply(QuantizedComposer(node, scope), operands, bias, node.output[0])

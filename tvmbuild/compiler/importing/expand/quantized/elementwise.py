@@ -1,4 +1,7 @@
-"""Operators of com.microsoft on quantised tensors, except products: dequantise, the float operator, quantise."""
+"""Expansion of com.microsoft's operators on quantised tensors, except products.
+
+Each operator becomes dequantisations, the float operator, and a quantisation.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,17 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, attribu
 from tvmbuild.compiler.importing.refusals import refuse
 
 _AXES_AS_INPUT = 18
-"""The opset since which ReduceMean takes its axes as an input, not as an attribute."""
+"""The first opset in which ReduceMean takes its axes as an input, not as an attribute."""
 _ONE_AXIS = 13
-"""The opset since which Softmax is along one axis; before, it was over all following axes."""
+"""The first opset in which Softmax is along one axis; before, it is over this and all following axes."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """The operator in floats: its other inputs, attributes and layout."""
+    """The float operator that replaces a quantised operator: its name, attributes, other inputs and layout.
+
+    ``before`` and ``after`` are the other inputs, before and after the tensors.
+    """
 
     name: str
     attributes: dict[str, Any]
@@ -32,7 +38,7 @@ class Operation:
 
 
 def by_floats(operator: str, operands: int) -> Rule:
-    """Return the rule of an operator that takes that many tensors and then its result's parameters."""
+    """Return the rule of an operator whose inputs are this many quantised tensors, and then its result's parameters."""
 
     def expand(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         of, to = read_operands(node, operands)
@@ -42,14 +48,14 @@ def by_floats(operator: str, operands: int) -> Rule:
 
 
 def where(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Choose between two tensors."""
+    """Expand QLinearWhere, which chooses between two tensors by a condition."""
     condition, *names = node.input
     of, to = [Quantized(*names[0:3]), Quantized(*names[3:6])], Quantized(node.output[0], *names[6:8])
     return compute(node, scope, of, to, Operation("Where", {}, before=[condition]))
 
 
 def concat(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Join tensors, each with its own scale."""
+    """Expand QLinearConcat, which joins tensors with a scale of their own each."""
     scale, zero_point, *names = node.input
     of = [Quantized(*names[index : index + 3]) for index in range(0, len(names), 3)]
     return compute(
@@ -58,7 +64,7 @@ def concat(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def reduce_mean(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Take the mean over axes."""
+    """Expand QLinearReduceMean, the mean over axes."""
     attributes, (of, to) = attributes_of(node), read_operands(node, 1)
     after = []
     if scope.opset >= _AXES_AS_INPUT and "axes" in attributes:
@@ -67,7 +73,10 @@ def reduce_mean(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def softmax(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Take the softmax of the opset that the node names; raise TvmbuildError if the model's opset has another one."""
+    """Expand QLinearSoftmax, which is the Softmax of the opset that the node names.
+
+    Return None if a needed shape is unknown. Raises NodeError if the Softmax of the model's opset differs.
+    """
     attributes, (of, to) = attributes_of(node), read_operands(node, 1)
     axis, meant = attributes.get("axis", -1), attributes.get("opset", scope.opset)
     if axis != -1 and (meant < _ONE_AXIS) != (scope.opset < _ONE_AXIS):
@@ -81,7 +90,7 @@ def softmax(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def read_operands(node: onnx.NodeProto, operands: int) -> tuple[list[Quantized], Quantized]:
-    """Return the tensors and the result; its zero point may be left out."""
+    """Return the node's quantised tensors and its quantised result, whose zero point may be left out."""
     names = [*node.input, ""]
     of = [Quantized(*names[3 * index : 3 * index + 3]) for index in range(operands)]
     return of, Quantized(node.output[0], *names[3 * operands :][:2])
@@ -90,7 +99,7 @@ def read_operands(node: onnx.NodeProto, operands: int) -> tuple[list[Quantized],
 def compute(
     node: onnx.NodeProto, scope: Scope, of: Sequence[Quantized], to: Quantized, operation: Operation
 ) -> Nodes | None:
-    """Return dequantisations, the operator and a quantisation; None if the result's type is not known yet."""
+    """Return dequantisations, the float operator and a quantisation, or None if the result's type is not known yet."""
     composer, kind = QuantizedComposer(node, scope), _find_type([to, *of], scope)
     if kind is None:
         return None
@@ -101,6 +110,6 @@ def compute(
 
 
 def _find_type(tensors: Sequence[Quantized], scope: Scope) -> int | None:
-    """Return the type of the first tensor or zero point whose type is known: all of the operator share one type."""
+    """Return the first known element type of a zero point or tensor; all tensors of an operator have the same type."""
     names = [name for each in tensors for name in (each.zero_point, each.value) if name]
     return next((kind for name in names if (kind := scope.element_type(name)) is not None), None)

@@ -1,4 +1,4 @@
-"""QLinearAveragePool and QLinearGlobalAveragePool, whose channels may come last."""
+"""Expansion of QLinearAveragePool and QLinearGlobalAveragePool, whose channels may come last."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 
 
 def global_average(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Take the mean of all pixels; None if channels come last and the shape is not known yet."""
+    """Expand QLinearGlobalAveragePool; return None if channels come last and the shape is not known yet."""
     attributes, (of, to) = attributes_of(node), read_operands(node, 1)
     if not attributes.pop("channels_last", 0):
         return compute(node, scope, of, to, Operation("GlobalAveragePool", attributes))
@@ -21,7 +21,7 @@ def global_average(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def average(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Take the means of windows; None if the result depends on the shape, which is not known yet."""
+    """Expand QLinearAveragePool; return None if the result depends on the shape, which is not known yet."""
     attributes, (of, to) = attributes_of(node), read_operands(node, 1)
     channels_last, shape = attributes.pop("channels_last", 0), scope.shape(of[0].value)
     counts_all = attributes.get("ceil_mode", 0) and attributes.get("count_include_pad", 0)
@@ -34,7 +34,10 @@ def average(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _pad_to_ceiling(attributes: dict[str, Any], sizes: Sequence[int]) -> None:
-    """Pad to the end of the last windows: ONNX Runtime counts that part, ONNX's own operator does not."""
+    """Extend the padding, in place, to the end of the last windows.
+
+    ONNX Runtime counts this part of a window in the mean; ONNX's AveragePool does not.
+    """
     kernel, rank = attributes["kernel_shape"], len(sizes)
     strides = attributes.get("strides", [1] * rank)
     pads = list(attributes.get("pads", [0] * (2 * rank)))

@@ -1,4 +1,4 @@
-"""QLinearConv, QLinearMatMul and QGemm, the quantised sums of products."""
+"""Expansion of QLinearConv, QLinearMatMul and QGemm, the quantised sums of products."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 
 
 def linear_conv(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Convolve; the bias has the scale of the products."""
+    """Expand QLinearConv; the bias has the scale of the products.
+
+    Return None if channels come last and the shape of the weights is unknown.
+    """
     composer, attributes = QuantizedComposer(node, scope), attributes_of(node)
     data, weights, result = _read_operands(node)
     rank = 0
@@ -27,7 +30,7 @@ def linear_conv(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def linear_matmul(node: onnx.NodeProto, scope: Scope) -> Nodes:
-    """Multiply matrices; the first may have parameters for each row, the second for each column."""
+    """Expand QLinearMatMul; the first matrix may have parameters for each row, the second for each column."""
     composer = QuantizedComposer(node, scope)
     left, right, result = _read_operands(node)
     product = composer.add("MatMul", _dequantize_along(composer, left, -2), _dequantize_along(composer, right, -1))
@@ -36,7 +39,10 @@ def linear_matmul(node: onnx.NodeProto, scope: Scope) -> Nodes:
 
 
 def gemm(node: onnx.NodeProto, scope: Scope) -> Nodes:
-    """Multiply matrices and add a bias, scaled like ``alpha`` times the products; return floats without a scale."""
+    """Expand QGemm: multiply matrices and add a bias, whose scale is ``alpha`` times the scale of the products.
+
+    If the node has no scale for its result, the result is floats.
+    """
     composer, attributes = QuantizedComposer(node, scope), attributes_of(node)
     names = [*node.input, "", "", ""]
     left, right, bias = Quantized(*names[0:3]), Quantized(*names[3:6]), names[6]
@@ -58,7 +64,7 @@ def _read_operands(node: onnx.NodeProto) -> tuple[Quantized, Quantized, Quantize
 
 
 def _dequantize_along(composer: QuantizedComposer, of: Quantized, axis: int) -> str:
-    """Dequantise matrices along rows or columns; if each of several has its own parameters, element by element."""
+    """Dequantise matrices along ``axis``; if several matrices have parameters of their own, use broadcasting."""
     shapes = (composer.shape(of.scale), composer.shape(of.zero_point))
     if any(size > 1 for shape in shapes if len(shape) > 1 for size in (*shape[:axis], *shape[axis:][1:])):
         return composer.dequantize_broadcast(of)
@@ -68,7 +74,7 @@ def _dequantize_along(composer: QuantizedComposer, of: Quantized, axis: int) -> 
 def _dequantize_bias(
     composer: QuantizedComposer, bias: str, of: tuple[Quantized, Quantized], axis: int, alpha: float = 1.0
 ) -> str:
-    """Dequantise the bias by the product of both scales."""
+    """Dequantise the bias by the product of both operands' scales and ``alpha``."""
     (left, right), shape = of, composer.shape(bias)
     scale = composer.add("Mul", composer.parameter(left.scale), composer.parameter(right.scale))
     if alpha != 1.0:

@@ -14,9 +14,9 @@ _PRECISIONS = frozenset({0, TensorProto.FLOAT})
 
 
 def refuse_small_types(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Leave QuantizeLinear and DequantizeLinear to the importer; raise TvmbuildError for a form that it lacks.
+    """Return None for a QuantizeLinear or DequantizeLinear that the importer converts; raise NodeError for other forms.
 
-    Nodes with constant inputs only may be folded in any form.
+    A node whose inputs are all constants may have any form, because it can be folded.
     """
     attributes = attributes_of(node)
     if all(scope.is_constant(name) for name in node.input if name):
@@ -36,13 +36,13 @@ def refuse_small_types(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def refuse_blocks(node: onnx.NodeProto, _scope: Scope) -> Nodes | None:
-    """Refuse weights of a few bits with scales of blocks."""
+    """Raise NodeError: weights of a few bits with scales of blocks are not supported."""
     bits = attributes_of(node).get("bits", 4)
     raise refuse(node, f"its weights have {bits} bits and scales of blocks", _HINT)
 
 
 def take_as_onnx(node: onnx.NodeProto, _scope: Scope) -> Nodes | None:
-    """Return the same node of ONNX's own domain."""
+    """Return a copy of the node in ONNX's own domain."""
     own = onnx.NodeProto()
     own.CopyFrom(node)
     own.domain = ""

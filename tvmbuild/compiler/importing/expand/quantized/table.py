@@ -1,4 +1,4 @@
-"""The rules by quantised operator."""
+"""The expansion rules by operator of quantised models."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ MICROSOFT: Mapping[str, Rule] = {
     "QLinearWhere": elementwise.where,
     "QuantizeLinear": take_as_onnx,
 }
-"""The operators that onnxruntime.quantization writes in the format QOperator, and those that ONNX Runtime makes."""
+"""The rules for com.microsoft's operators that onnxruntime.quantization (format QOperator) and ONNX Runtime write."""

@@ -1,4 +1,4 @@
-"""The attention kernel of CPUs: all threads share blocks of queries, and each block runs over all keys.
+"""The attention kernel of CPUs: the threads share the blocks of queries, and each block runs over all keys.
 
 A block keeps the running maximum and sum of its softmax.
 """
@@ -29,7 +29,7 @@ from tvmbuild.compiler.machine.machine import PARALLEL_WORK, Machine
 
 
 def write_attention(form: Attention, machine: Machine) -> tirx.PrimFunc:
-    """Write the function; see :class:`Attention` for its arguments."""
+    """Write the attention kernel for a CPU; see :class:`Attention` for the kernel's arguments."""
     sizes = choose_sizes(form, machine)
     blocks = sizes.count_blocks(form.rows)
     parts = math.prod(form.heads) * blocks
@@ -77,7 +77,7 @@ def _write_keys(work: Work, first: Any, count: Any) -> None:
 
 
 def begin_softmax(work: Work) -> None:
-    """Write the initial maximum and sum."""
+    """Write the initial values of the block's running maximum, sum of weights, factors and weighted sums."""
     lanes = work.sizes.lanes
     for vector in work.vectors:
         store(work.largest, number(-math.inf, lanes), vector, lanes)
@@ -89,9 +89,10 @@ def begin_softmax(work: Work) -> None:
 
 
 def write_weights(work: Work, count: Any) -> None:
-    """Replace the scores of ``count`` keys by exp(score - maximum), and add these weights up.
+    """Replace the scores of ``count`` keys by the weights exp(score - maximum), and add these weights to the totals.
 
-    ``factors`` holds the previous maximum, and gets the factor that corrects the previous sums for the new one.
+    ``work.factors`` holds the previous maximum, and gets the factor that corrects the previous sums for the new
+    maximum.
     """
     sizes, lanes = work.sizes, work.sizes.lanes
     rows = sizes.rows
@@ -118,7 +119,10 @@ def write_weights(work: Work, count: Any) -> None:
 
 
 def write_weighted(work: Work, first: Any, count: Any) -> None:
-    """Add the weighted values of ``count`` keys from ``first`` on to the sums; a single block writes the output."""
+    """Add the weighted values of ``count`` keys from ``first`` on to the sums.
+
+    If one block has all keys, write the output instead.
+    """
     form, sizes = work.form, work.sizes
     pieces = cut(form.width, sizes.width_lanes)
     values = take_values(work, first, count)
@@ -140,7 +144,7 @@ Piece = tuple[int, int, Any, int]
 
 @dataclass(frozen=True)
 class _Keys:
-    """The keys of a block, and the place of their values."""
+    """A block of ``count`` keys from key ``first`` on, and the place of their values."""
 
     values: Place
     first: Any
@@ -148,7 +152,7 @@ class _Keys:
 
 
 def _multiply(work: Work, keys: _Keys, row: Any, pieces: list[tuple[int, int]]) -> list[list[Piece]]:
-    """Return (column, lanes, buffer, place in the buffer) of the sums, for each row of the tile."""
+    """Compute the sums of a tile, and return (column, lanes, buffer, index in the buffer) of each vector, by row."""
     sizes, form = work.sizes, work.form
     size = sum(lanes for _, lanes in pieces)
     sums = local(sizes.row_tile * size)
@@ -182,7 +186,7 @@ def _put(work: Work, row: Any, places: list[Piece]) -> None:
 
 
 def _guard(work: Work, row: Any, values: list[tuple[int, int, Any]]) -> None:
-    """Write a row of the output; a block with more rows than the head skips the additional ones."""
+    """Write a row of the output, unless the row is one of those that a block has beyond the rows of the head."""
     factor = load(work.factors, row)
 
     def write() -> None:
@@ -198,7 +202,7 @@ def _guard(work: Work, row: Any, values: list[tuple[int, int, Any]]) -> None:
 
 
 def write_outputs(work: Work) -> None:
-    """Write the output from sums over several blocks of keys."""
+    """Write the output from the sums over several blocks of keys; with a single block, it is already written."""
     if work.is_single:
         return
     form, sizes = work.form, work.sizes
@@ -209,7 +213,7 @@ def write_outputs(work: Work) -> None:
 
 
 def _invert(work: Work) -> None:
-    """Store the factors that normalise the sums: 1 / total, or NaN or zero in a row without any key."""
+    """Store the factors that normalise the sums: 1 / total, or for a row without any visible key NaN or zero."""
     lanes = work.sizes.lanes
     for vector in work.vectors:
         total = load(work.totals, vector, lanes)

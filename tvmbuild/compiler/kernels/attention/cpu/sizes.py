@@ -10,23 +10,23 @@ from tvmbuild.compiler.machine.machine import Machine, divisors
 from tvmbuild.compiler.schedules.cpu.tile_size import BARE
 
 _SPARE_REGISTERS = 4
-"""The smallest number of registers for operands; the others may hold sums."""
+"""The smallest number of registers that are kept for operands; the others may hold sums."""
 _MAX_SUMS = 16
-"""The largest number of registers of a tile: more of them hide no latency."""
+"""The largest number of registers for the sums of a tile: more of them would not hide more latency."""
 _MIN_LANES = 4
 _MAX_VECTORS, _MAX_SHORT_VECTORS = 2, 3
-"""The largest number of vectors of queries in a block. CPUs with few registers have short vectors, and a key would
-serve few queries."""
+"""The largest number of vectors of queries in a block; the second number is for CPUs with few registers. Their vectors
+are short, and with two vectors each loaded key would serve few queries."""
 _NEAR_SCORES = 1 << 13
-"""The bytes of scores that stay in the first-level cache beside keys and values."""
+"""The number of bytes of scores that stay in the first-level cache beside keys and values."""
 _MAX_PIECES = 4
 _NEAR_BYTES = 32
-"""The bytes that the second-level cache delivers in a cycle."""
+"""The number of bytes that the second-level cache delivers in a cycle."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of one function."""
+    """The sizes of blocks and register tiles in one attention kernel."""
 
     lanes: int
     """The number of queries in a vector."""
@@ -39,9 +39,9 @@ class Sizes:
     row_tile: int
     """The number of queries in a tile of the output."""
     pieces: int
-    """The number of vectors along a head's size in a tile of the output."""
+    """The number of vectors along a head's width in a tile of the output."""
     width_lanes: int
-    """The lanes of a vector along a head's size; the rest takes shorter vectors."""
+    """The number of lanes of a vector along a head's width; the rest of the width takes shorter vectors."""
 
     @property
     def rows(self) -> int:
@@ -49,12 +49,12 @@ class Sizes:
         return self.lanes * self.vectors
 
     def count_blocks(self, rows: int) -> int:
-        """Return the number of blocks; the last block begins earlier so that it has all its rows."""
+        """Return the number of blocks for ``rows`` queries; the last block begins earlier so that it is full."""
         return -(-rows // self.rows)
 
 
 def choose_sizes(form: Attention, machine: Machine) -> Sizes:
-    """Return the sizes that take the fewest cycles, by a rough model of two loads and two sums a cycle."""
+    """Return the sizes that take the fewest cycles in a rough model: two loads and two sums in a cycle."""
     width = machine.lanes(32)
     lanes = min(width, max(_MIN_LANES, 1 << (form.rows - 1).bit_length()))
     most = _MAX_SHORT_VECTORS if machine.registers <= BARE else _MAX_VECTORS
@@ -63,7 +63,7 @@ def choose_sizes(form: Attention, machine: Machine) -> Sizes:
 
 
 def choose_last(form: Attention, machine: Machine, sizes: Sizes) -> Sizes | None:
-    """Return the sizes of a last block with fewer vectors; None if it needs them all, or is the only block."""
+    """Return the sizes of a last block with fewer vectors, or None if it needs all vectors or is the only block."""
     left = -(-(form.rows % sizes.rows) // sizes.lanes)
     if form.rows < sizes.rows or left in {0, sizes.vectors}:
         return None
@@ -82,7 +82,7 @@ def _sizes(form: Attention, machine: Machine, lanes: int, vectors: int) -> Sizes
 
 
 def _choose_tile(form: Attention, machine: Machine, rows: int) -> tuple[int, int]:
-    """Return the rows and vectors of a tile of the output: as many sums as registers hold, for the fewest loads."""
+    """Return the rows and vectors of a tile of the output: as many sums as registers hold, with the fewest loads."""
     most = min(len(cut(form.width, machine.lanes(32))), _MAX_PIECES)
     tiles = [
         (row_tile, pieces)

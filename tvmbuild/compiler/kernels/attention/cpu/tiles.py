@@ -1,6 +1,6 @@
 """The steps of CPU attention on a tile: pack queries, copy keys, and compute scores.
 
-A thread goes through tiles of queries; `Work` lists its registers and its private buffers.
+A thread computes blocks of queries one after the other; `Work` lists the private buffers of the thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvmbuild.compiler.kernels.vectors import cut, load, local, number, spread, 
 
 @dataclass(frozen=True)
 class Work(Places):
-    """A block of queries of one head."""
+    """A block of queries of one head, with the private buffers of the thread that computes it."""
 
     form: Attention
     sizes: Sizes
@@ -32,7 +32,7 @@ class Work(Places):
     queries: Any
     """The scaled queries, [depth, rows]."""
     scores: Any
-    """The scores, [keys, rows], with key_tile additional keys on either side."""
+    """The scores, [keys, rows], with ``key_tile`` additional keys on either side."""
     sums: Any
     """The weighted sums of values, [rows, width]."""
     largest: Any
@@ -44,7 +44,7 @@ class Work(Places):
 
     @property
     def vectors(self) -> range:
-        """The first queries of the block's vectors."""
+        """The index of the first query of each vector in the block."""
         return range(0, self.sizes.rows, self.sizes.lanes)
 
     @property
@@ -54,9 +54,10 @@ class Work(Places):
 
 
 def begin_work(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], part: tuple[Any, Any]) -> Work:
-    """Begin a block; ``buffers``: the inputs and the output, flat; ``part``: head and first row.
+    """Begin a block of queries, and return its state.
 
-    A block that would reach beyond the last row begins earlier.
+    ``buffers`` are the flat inputs and the flat output, and ``part`` is (head, first row). A block that would reach
+    beyond the last row begins earlier.
     """
     rows = sizes.rows
     first = T.Bind(tirx.Min(part[1], int64(max(0, form.rows - rows))))
@@ -79,7 +80,7 @@ def begin_work(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], pa
 
 
 def pack_queries(work: Work) -> None:
-    """Write the block's queries as [depth, rows], scaled."""
+    """Write the block's queries, multiplied by the scale, to ``work.queries`` as [depth, rows]."""
     lanes, depth = work.sizes.lanes, work.form.depth
     squares = depth // lanes if work.query.operand.column == 1 else 0
     for vector in work.vectors:
@@ -102,14 +103,14 @@ def _pack_square(work: Work, vector: int, column: Any) -> None:
 
 
 def _row(work: Work, row: Any) -> Any:
-    """Return the head's row for a row of the block; additional rows of the block repeat the last row."""
+    """Return the row of the head for a row of the block; rows beyond the last one repeat the last row."""
     if work.sizes.rows <= work.form.rows:
         return work.first + row
     return tirx.Min(work.first + row, int64(work.form.rows - 1))
 
 
 def _transpose(rows: list[Any]) -> list[Any]:
-    """Transpose a square of vectors in registers: swap halves, then quarters, and so on."""
+    """Transpose a square of vectors in registers: swap halves of pairs of vectors, then quarters, and so on."""
     lanes = len(rows)
     rows = [T.Bind(each) for each in rows]
     step = lanes // 2
@@ -131,7 +132,7 @@ def _shuffle(pair: tuple[Any, Any], indices: list[int]) -> Any:
 
 
 def visible_keys(work: Work) -> tuple[Any, Any]:
-    """Return the first key that some query of the block sees, and the one after the last."""
+    """Return the range (begin, end) of the keys that at least one query of the block sees."""
     form, rows = work.form, work.sizes.rows
     first, last = _shifts(form)
     begin = int64(0) if first is None else tirx.Max(int64(0), work.first + first)
@@ -140,7 +141,10 @@ def visible_keys(work: Work) -> tuple[Any, Any]:
 
 
 def _shifts(form: Attention) -> tuple[int | None, int | None]:
-    """Return how far the first visible key, and the one after the last, are from the query; None if not constant."""
+    """Return the distances from a query to its first visible key and to the key after its last visible one.
+
+    A distance is None if it differs between queries, or if it hides no key.
+    """
     if not form.visible:
         return None, None
     first = _find_shift([begin for begin, _ in form.visible], form.keys)
@@ -161,11 +165,14 @@ def _find_shift(places: Sequence[int], keys: int) -> int | None:
 # Private copies of keys and values, where reading them in place is slow.
 
 _ALIASES = 1 << 12
-"""The distance in bytes at which addresses share a set of the nearest cache."""
+"""The distance in bytes at which two addresses are in the same set of the first-level cache."""
 
 
 def take_keys(work: Work, first: Any) -> Place:
-    """Return the place of a block's keys, including the earlier keys in its last tile."""
+    """Return the place of a block's keys, copied if reading them in place is slow.
+
+    A copy includes the earlier keys that are in the block's last tile.
+    """
     place, form, sizes = work.key, work.form, work.sizes
     if not _is_slow(place):
         return place
@@ -177,7 +184,7 @@ def take_keys(work: Work, first: Any) -> Place:
 
 
 def take_values(work: Work, first: Any, count: Any) -> Place:
-    """Return the place of the values of ``count`` keys."""
+    """Return the place of the values of ``count`` keys, copied if reading them in place is slow."""
     place, form = work.value, work.form
     if not _is_slow(place):
         return place
@@ -191,7 +198,7 @@ def _dense(width: int) -> Operand:
 
 
 def _is_slow(place: Place) -> bool:
-    """Return whether numbers must be converted one by one, or rows would evict one another from the cache."""
+    """Return whether numbers must be converted to float32, or rows would evict one another from the cache."""
     return str(place.buffer.dtype) != "float32" or any(
         step > 1 and 4 * step % _ALIASES == 0 for step in (place.operand.row, place.operand.column)
     )
@@ -213,7 +220,10 @@ def _copy(work: Work, copy: Any, keys: tuple[Any, Any], place: Place, width: int
 
 
 def write_scores(work: Work, first: Any, count: Any) -> None:
-    """Write the scores of ``count`` keys from ``first`` on; a last tile that they do not fill has more keys."""
+    """Write the scores of ``count`` keys from ``first`` on, and update the running maximum.
+
+    If these keys do not fill the last tile, the tile computes neighbouring keys, too.
+    """
     form, sizes = work.form, work.sizes
     # A tile that would reach beyond the last key begins earlier.
     tile, last = sizes.key_tile, int64(form.keys - sizes.key_tile)
@@ -253,7 +263,7 @@ def _multiply(work: Work, sums: Any, keys: Place, begin: Any) -> None:
 
 
 def _load_mask(work: Work, place: Place, key: Any, vector: int) -> Any:
-    """Return the mask of a vector of queries, whose numbers lie side by side or are all equal."""
+    """Return the mask of a vector of queries for one key; its numbers are adjacent in memory, or all the same."""
     sizes, rows = work.sizes, work.form.rows
     if place.operand.row == 0:
         return spread(load(place.buffer, place.at(int64(0), key)), sizes.lanes)

@@ -1,4 +1,4 @@
-"""The state of a block of threads that computes some queries: shared memory, registers, and places of numbers."""
+"""The state of a block of threads that computes some queries: shared memory, registers, and places of operands."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Block(Places):
     scores: Any
     """The scores, later the weights, [rows, score_stride]."""
     found: Any
-    """The maxima, at the end the sums, [rows, lanes]."""
+    """The maximum that each thread found, and at the end its sum, [rows, lanes]."""
     factors: Any
     """The factors that correct the running sums, [rows]."""
     merged: Any
-    """The outputs of the parts, [parts, rows, width]."""
+    """The outputs of each part of the keys, [parts, rows, width], or None if there is only one part."""
     largest: Any
     """The running maximum of the thread's row."""
     total: Any
-    """The thread's share of its row's running sum."""
+    """The thread's share of the running sum of its row."""
     sums: Any
-    """The running outputs, [group, columns]."""
+    """The thread's running outputs, [group, columns]."""
 
 
 def is_aligned(operand: Operand, width: int) -> bool:
-    """Return whether rows of ``width`` numbers consist of aligned vectors."""
+    """Return whether rows of ``width`` numbers consist of aligned vectors of `VECTOR` adjacent elements."""
     steps = (operand.offset, operand.row, *operand.heads, width)
     return operand.column == 1 and all(step % VECTOR == 0 for step in steps)
 
@@ -57,7 +57,10 @@ def shared(count: int) -> Any:
 
 
 def begin_block(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], place: tuple[Any, Any, Any]) -> Block:
-    """Begin a block; ``buffers``: the flat inputs and output; ``place``: head, block of rows, thread."""
+    """Begin a block of threads, and return its state.
+
+    ``buffers`` are the flat inputs and the flat output, and ``place`` is (head, block of rows, thread).
+    """
     return Block(
         **vars(find_places(form, *buffers, place[0])),
         form=form,
@@ -79,18 +82,18 @@ def begin_block(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], p
 
 @dataclass(frozen=True)
 class Rows:
-    """A copy of rows to shared memory: meanwhile, each thread holds some vectors of them in registers."""
+    """A copy of rows to shared memory. In between, each thread holds some vectors of the rows in registers."""
 
     block: Block
     source: Place
     count: int
     """The number of rows to copy."""
     most: int
-    """The number of rows in the source; beyond them the last row is repeated."""
+    """The number of rows in the source; a copy of more rows repeats the last one."""
     width: int
     target: Any
     stride: int
-    """The step from row to row in shared memory."""
+    """The step from one row to the next in shared memory, in elements."""
 
     @property
     def few(self) -> int:
@@ -99,15 +102,15 @@ class Rows:
 
     @property
     def steps(self) -> int:
-        """The number of vectors of a thread."""
+        """The number of vectors that a thread copies."""
         return -(-self.count * self.width // (self.few * THREADS))
 
     def registers(self) -> Any:
-        """Return the registers that hold the vectors meanwhile."""
+        """Return the registers that hold the vectors between `fetch` and `put`."""
         return local(self.steps * self.few)
 
     def fetch(self, kept: Any, first: Any) -> None:
-        """Load the rows from ``first`` on into the registers."""
+        """Load the rows from ``first`` on into the registers ``kept``."""
         few = self.few
         for step in range(self.steps):
             row, column = self._locate(step)
@@ -116,7 +119,7 @@ class Rows:
             store(kept, value, int64(step * few), few)
 
     def put(self, kept: Any, scale: float = 1.0) -> None:
-        """Write the rows to shared memory, all numbers times ``scale``."""
+        """Write the rows from the registers ``kept`` to shared memory, with all numbers multiplied by ``scale``."""
         few = self.few
         everything = self.count * self.width // few
         for step in range(self.steps):
@@ -130,7 +133,10 @@ class Rows:
                     store(self.target, value, row * self.stride + column * few, few)
 
     def _locate(self, step: int) -> tuple[Any, Any]:
-        """Return a vector's row and its place in the row: neighbouring threads read neighbouring vectors."""
+        """Return the row of a thread's vector and the vector's index in the row.
+
+        Neighbouring threads read neighbouring vectors.
+        """
         across, index = int64(self.width // self.few), self.block.thread + step * THREADS
         if self.source.operand.column == 1 or self.source.operand.row != 1:
             return index // across, index % across

@@ -1,6 +1,6 @@
 """The attention kernel of GPUs: a block of threads runs over all keys for some queries of a head.
 
-It keeps the running maximum and sum of the softmax.
+The block keeps the running maximum and sum of the softmax.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tvmbuild.compiler.schedules.gpu.tiles import MAX_BLOCKS
 
 
 def write_attention(form: Attention, target: tvm.target.Target) -> tirx.PrimFunc | None:
-    """Write the function, with its threads; None where the target's blocks are too small for it.
+    """Write the attention kernel for a GPU, already scheduled, or return None if the target's blocks are too small.
 
-    See :class:`Attention` for its arguments.
+    Return None, too, if there are more heads than blocks in a grid. See :class:`Attention` for the kernel's arguments.
     """
     sizes = choose_sizes(form, staging_limits(target.attrs))
     heads = math.prod(form.heads)
@@ -81,9 +81,10 @@ def _write_block(block: Block, part: Any) -> None:
 
 
 def _find_steps(form: Attention, sizes: Sizes, part: Any) -> tuple[Any, Any]:
-    """Return the first block of keys that a block of rows sees, and the one after the last.
+    """Return the range (begin, end) of the blocks of keys that a block of rows sees.
 
-    Two lines along the rows bound the visible keys: exact for causal masks and windows, wide enough for any mask.
+    Two lines along the rows bound the visible keys. The bounds are exact for causal masks and sliding windows, and wide
+    enough for any other mask.
     """
     steps = -(-form.keys // sizes.keys)
     if not form.visible:

@@ -1,4 +1,4 @@
-"""The sizes of GPU attention: how a block of threads shares some queries of a head."""
+"""The sizes of GPU attention, which say how a block of threads shares some queries of a head."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tvmbuild.compiler.kernels.attention.form import Attention
 from tvmbuild.compiler.machine.limits import GpuLimits
 
 THREADS = 128
-"""The threads of a block: the number that Vulkan guarantees."""
+"""The number of threads of a block: as many as Vulkan guarantees."""
 BLOCKS = 4
-"""The blocks that a multiprocessor computes at once: each waits for shared memory most of the time."""
+"""The number of blocks that a multiprocessor should compute at once: each block mostly waits for shared memory."""
 VECTOR = 4
 """The number of adjacent elements that a thread moves together."""
 
@@ -21,9 +21,9 @@ VECTOR = 4
 class Sizes:
     """The sizes of a block of THREADS: ``rows`` queries, and ``keys`` keys and values at a time in shared memory.
 
-    Scores: ``row_threads`` x `key_threads` threads, each ``rows`` / ``row_threads`` rows of some keys.
-    Outputs: ``parts`` x `row_groups` x `column_threads` threads, each ``group`` rows x ``columns`` numbers of one
-    part of the keys. The other threads, if any, wait.
+    ``row_threads`` x `key_threads` threads compute scores, each of ``rows`` / ``row_threads`` rows and some keys.
+    ``parts`` x `row_groups` x `column_threads` threads compute outputs, each ``group`` rows x ``columns`` numbers over
+    one part of the keys. The other threads, if any, wait.
     """
 
     rows: int
@@ -37,7 +37,7 @@ class Sizes:
 
     @property
     def key_threads(self) -> int:
-        """The number of threads with different keys."""
+        """The number of threads that share the keys of the scores."""
         return min(THREADS // self.row_threads, self.keys)
 
     @property
@@ -47,12 +47,15 @@ class Sizes:
 
     @property
     def stride(self) -> int:
-        """The step from one query or key in shared memory to the next: neighbours are in other banks."""
+        """The step from one query or key in shared memory to the next, in elements.
+
+        It is padded so that neighbours are in different memory banks.
+        """
         return self.depth + (VECTOR if self.few > 1 else 1 - self.depth % 2)
 
     @property
     def score_stride(self) -> int:
-        """The step from one row of scores to the next."""
+        """The step from one row of scores to the next in shared memory, in elements."""
         return self.keys + VECTOR
 
     @property
@@ -67,23 +70,23 @@ class Sizes:
 
     @property
     def lanes(self) -> int:
-        """The number of threads that share a row's maximum and sum."""
+        """The number of threads that share the maximum and the sum of a row."""
         return THREADS // self.rows
 
     @property
     def merged(self) -> int:
-        """The number of elements in shared memory for the outputs of the parts."""
+        """The number of elements in shared memory for the outputs of all parts of the keys; 0 with one part."""
         return self.parts * self.rows * self.width if self.parts > 1 else 0
 
     @property
     def shared_bytes(self) -> int:
-        """The bytes of a block's shared memory."""
+        """The size of a block's shared memory in bytes."""
         operands = (self.rows + self.keys) * self.stride + self.keys * self.width
         return 4 * (operands + self.rows * self.score_stride + THREADS + self.rows + self.merged)
 
 
 def choose_sizes(form: Attention, limits: GpuLimits) -> Sizes | None:
-    """Return the sizes; None where no block fits the target."""
+    """Return the sizes of a block, or None if no block fits the target's limits."""
     for rows in _list_rows(form, limits):
         for sizes in _list_sizes(form, rows):
             if sizes.shared_bytes <= limits.shared_bytes and limits.threads >= THREADS:
@@ -92,7 +95,7 @@ def choose_sizes(form: Attention, limits: GpuLimits) -> Sizes | None:
 
 
 def _list_rows(form: Attention, limits: GpuLimits) -> Iterator[int]:
-    """Yield numbers of rows, the best first: fewer where otherwise most of the card would be idle."""
+    """Yield numbers of rows, the best first: fewer if otherwise most of the GPU would be idle."""
     heads = math.prod(form.heads)
     rows = 32
     while rows > 8 and heads * math.ceil(form.rows / rows) < BLOCKS * limits.multiprocessors:

@@ -1,4 +1,4 @@
-"""The steps of a block on some keys: scores, their running maximum and weights, and the running outputs."""
+"""The steps of a block of threads on some keys: scores, their running maximum and weights, and the running outputs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tvmbuild.compiler.kernels.attention.gpu.sizes import THREADS, VECTOR
 from tvmbuild.compiler.kernels.vectors import load, local, number, spread, squash, store
 
 LEAST = -3.4028234663852886e38
-"""The initial maximum. It is finite so that a row whose scores are all -inf gets the weights 0, not NaN."""
+"""The initial maximum. It is finite, so that a row whose scores are all -inf gets the weights 0, not NaN."""
 
 
 def write_scores(block: Block, first: Any) -> None:
-    """Write the scores of the keys from ``first`` on, scaled, capped and masked."""
+    """Write the scores of the block's keys, which begin at key ``first``: scaled, capped and masked."""
     busy = block.sizes.row_threads * block.sizes.key_threads
     only_busy(block, busy, lambda: _write_scores(block, first))
 
@@ -57,7 +57,7 @@ def _write_scores(block: Block, first: Any) -> None:
 
 
 def write_weights(block: Block, first: Any) -> None:
-    """Turn scores into weights by the running maximum, and store the factor that corrects the earlier sums."""
+    """Replace the scores by weights, exp(score - running maximum), and store the factor that corrects earlier sums."""
     form, sizes = block.form, block.sizes
     row, lane = T.Bind(block.thread // sizes.lanes), T.Bind(block.thread % sizes.lanes)
     steps = -(-sizes.keys // sizes.lanes)
@@ -65,7 +65,7 @@ def write_weights(block: Block, first: Any) -> None:
     own_keys = [step * sizes.lanes + lane for step in range(steps)]
 
     def is_there(step: int) -> Any:
-        """Return whether a key of the block is one of the attention's; None if all are."""
+        """Return the condition that a step's key exists in the block and the attention, or None if it always does."""
         inside = None if (step + 1) * sizes.lanes <= sizes.keys else own_keys[step] < int64(sizes.keys)
         real = None if form.keys % sizes.keys == 0 else first + own_keys[step] < int64(form.keys)
         return real if inside is None else inside if real is None else tirx.And(inside, real)
@@ -101,7 +101,7 @@ def write_weights(block: Block, first: Any) -> None:
 
 
 def write_weighted(block: Block) -> None:
-    """Add the weighted values to the running outputs."""
+    """Correct the running outputs by the factors, and add the weighted values of the block's keys."""
     sizes, columns = block.sizes, block.sizes.columns
     part, group, column = find_output(block)
     count = sizes.keys // sizes.parts
@@ -134,7 +134,7 @@ def write_weighted(block: Block) -> None:
 
 
 def write_outputs(block: Block) -> None:
-    """Divide by the sums and write the outputs."""
+    """Add up the outputs of all parts of the keys, divide them by the sums of weights, and write them."""
     sizes, columns = block.sizes, block.sizes.columns
     part, group, column = find_output(block)
     store(block.found, load(block.total, int64(0)), block.thread)
@@ -156,7 +156,10 @@ def write_outputs(block: Block) -> None:
 
 
 def _write_row(block: Block, row: Any, own: tuple[int, Any]) -> None:
-    """Write a thread's numbers of a row; ``own``: the row's index among its rows, and its index among the columns."""
+    """Write a thread's numbers of a row.
+
+    ``own`` is (index of the row among the thread's rows, index of the thread among the columns).
+    """
     form, sizes, columns = block.form, block.sizes, block.sizes.columns
     total = _add_up([load(block.found, row * sizes.lanes + lane) for lane in range(sizes.lanes)])
     if form.nan_is_zero:  # without any key, the sums are zero, too
@@ -181,7 +184,7 @@ def _add_up(values: list[Any]) -> Any:
 
 
 def find_output(block: Block) -> tuple[Any, Any, Any]:
-    """Return a thread's part, group of rows and columns."""
+    """Return the indices of a thread's part of the keys, group of rows, and group of columns."""
     sizes = block.sizes
     one = sizes.row_groups * sizes.column_threads
     inside = block.thread % one

@@ -1,1 +1,1 @@
-"""Normalisation, softmax and other reductions of a tensor's rows: all reductions and passes of a row, row by row."""
+"""Loops of normalisation, softmax and other functions over rows: all passes of a row run before those of the next."""

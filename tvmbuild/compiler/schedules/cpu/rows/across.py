@@ -21,14 +21,17 @@ from tvmbuild.compiler.schedules.cpu.rows.writer import (
 )
 
 _START = -1
-"""The key in a place for the index at which the vectors of a block of rows begin."""
+"""The key of a place for the index at which the vectors of a block of rows begin."""
 
 
 class Across(Writer):
-    """A writer of vectors across rows."""
+    """A writer of loops with vectors across rows."""
 
     def choose_width(self) -> int:
-        """Return the number of rows in a block: enough vectors for the adder, enough blocks for the threads."""
+        """Return the number of rows in a block.
+
+        A block has several vectors of rows, to hide the latency of an addition, if enough blocks are left for threads.
+        """
         others = self.rows.count(self.rows.rows) // self.extent
         enough = 2 * self.machine.threads
         fitting = [n for n in (4, 2) if n * self.lanes <= self.extent]
@@ -39,23 +42,23 @@ class Across(Writer):
         return self.width * (self.rows.count(self.rows.columns) if each.along and not each.combine else 1)
 
     def count_blocks(self) -> int:
-        """Return the number of blocks; the last one along the vectors ends where the rows end."""
+        """Return the number of blocks of rows; the last block along the vectors is moved back to end with the rows."""
         return self.rows.count(self.rows.rows) // self.extent * -(-self.extent // self.width)
 
     def place_block(self, index: Any) -> Place:
-        """Return the place where the block begins."""
+        """Return the place at which block ``index`` begins."""
         blocks = -(-self.extent // self.width)
         others = [axis for axis in self.rows.rows if axis != self.rows.vector]
         start = tirx.min(index % blocks * self.width, int64(self.extent - self.width))
         return {**unfold(self.rows, others, index // blocks), _START: start, self.rows.vector: start}
 
     def index_kept(self, each: Pass, place: Place) -> Any:
-        """Return the index; a block's rows are the innermost dimension."""
+        """Return the index of the pass's value at a place; the rows of a block are the innermost dimension."""
         near = place[self.rows.vector] - place[_START]
         return fold(self.rows, place) * self.width + near if each.along and not each.combine else near
 
     def write_group(self, group: Sequence[Pass], place: Place) -> list[Any]:
-        """Return the loop over the columns, and the statements before and after it."""
+        """Return the loops over the columns of a block of rows, and the statements before and after them."""
         vectors = self.width // self.lanes
         places = [Vector(place[_START] + n * self.lanes, self.lanes, 0, n) for n in range(vectors)]
 

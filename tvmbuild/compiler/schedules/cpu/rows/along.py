@@ -24,10 +24,10 @@ from tvmbuild.compiler.schedules.cpu.rows.writer import (
 
 
 class Along(Writer):
-    """A writer of vectors along a row."""
+    """A writer of loops with vectors along a row."""
 
     def choose_width(self) -> int:
-        """Return the lanes of all vectors of partial sums."""
+        """Return the number of lanes of all vectors of partial sums together."""
         sums = 1
         while 2 * sums <= min(MAX_SUMS, self.extent // self.lanes):
             sums *= 2
@@ -42,11 +42,11 @@ class Along(Writer):
         return self.rows.count(self.rows.rows)
 
     def place_block(self, index: Any) -> Place:
-        """Return the place of a row."""
+        """Return the place of row ``index``."""
         return unfold(self.rows, self.rows.rows, index)
 
     def index_kept(self, each: Pass, place: Place) -> Any:
-        """Return the element's number in its row."""
+        """Return the index of the element in its row, or 0 if the pass has one value for each row."""
         return fold(self.rows, place) if each.along and not each.combine else int64(0)
 
     def write_group(self, group: Sequence[Pass], place: Place) -> list[Any]:
@@ -78,7 +78,7 @@ class Along(Writer):
         return lines
 
     def _finish(self, each: Pass, place: Place) -> list[Any]:
-        """Combine the lanes, each half with the other."""
+        """Combine the lanes of the partial results, one half with the other until one is left, and write the result."""
         partial, half = self.partial[each.store.buffer], self.width // 2
         lines = []
         while half:

@@ -1,4 +1,4 @@
-"""Row invariants, computed once a row: a division by one of them becomes a multiplication."""
+"""Values that are constant along a row, computed once for each row; a division by one becomes a multiplication."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BRANCHES = frozenset({"prim.if_then_else", "prim.likely"})
 
 
 def compute_once(rows: Rows) -> Rows:
-    """Return the rows with a pass of one value a row for each part of a pass that is the same for a whole row."""
+    """Return the rows with new passes, which compute the parts of passes that are constant along a row once a row."""
     passes: list[Pass] = []
     for each in rows.passes:
         passes += _split(rows, each) if each.along else [each]

@@ -1,6 +1,6 @@
 """The rule for functions that go row by row: it marks the function, and a pass writes its loops before code generation.
 
-TVM's schedule primitives cannot write vectors for a row of any length; a record has the mark.
+TVM's schedule primitives cannot write vectors for rows of any length. A record of this rule contains only the mark.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows, view_rows
 
 MARK = "tvmbuild.rows"
 SHORT = 8
-"""The elements of a row below which combining lanes takes longer than going one by one."""
+"""The smallest number of elements in a row: in shorter rows, combining the lanes of a vector takes longer than scalar
+code."""
 _ROOT = "root"
 
 
 def schedule_rows(sch: s_tir.Schedule, machine: Machine) -> None:
-    """Mark a function that goes row by row: softmax, normalisation, and the operators that are fused to them."""
+    """Mark a function that goes row by row: softmax, normalisation, and the operators that are fused to them.
+
+    Raises ScheduleRefused if the function does not go row by row, or if other rules are as good.
+    """
     rows = view_rows(sch)
     if rows is None:
         raise ScheduleRefused("it does not go through rows")
@@ -38,7 +42,7 @@ def schedule_rows(sch: s_tir.Schedule, machine: Machine) -> None:
 
 
 def expand_rows(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Write the loops of the functions that the row rule has marked."""
+    """Write the loops of the functions that `schedule_rows` has marked."""
     machine = describe_machine(target)
     return map_prim_funcs(mod, lambda function, _: _expand(function, machine) if _is_marked(function) else None)
 
@@ -84,7 +88,7 @@ def _expand(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
 
 
 def write_rows(rows: Rows, parameters: Sequence[Any], machine: Machine) -> Any:
-    """Return the function's loops as a statement; ``parameters`` are the buffers that are not its own."""
+    """Return the loops of a function as a statement; ``parameters`` are the buffers of the function's arguments."""
     whole = compute_once(rows)
     writer = Across(whole, parameters, machine) if rows.across else Along(whole, parameters, machine)
     return writer.write()

@@ -20,19 +20,19 @@ COMBINES = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
 
 @dataclass(frozen=True)
 class Pass:
-    """A block: one value for each element of the rows, or one for each row."""
+    """A block of the function, which computes one value for each element of the rows, or one for each row."""
 
     axes: Mapping[Any, int]
-    """The axis of the rows along which each of its variables runs."""
+    """A variable of the block → the index of the axis in ``Rows.extents`` along which it runs."""
     idle: tuple[Any, ...]
-    """The variables that stay 0."""
+    """The variables of loops with a single step, which stay 0."""
     store: Access
     value: Any
     """The stored value; for a reduction, the value that it combines."""
     along: bool
-    """Whether it has a value, or a summand, for each element of a row."""
+    """Whether the pass computes or combines a value for each element of a row."""
     combine: Any = None
-    """The class of node that combines the values of a reduction."""
+    """The class of node that combines the values of a reduction, for example Add; None for other passes."""
     identity: Any = None
     bits: int = 32
     calls: int = 0
@@ -40,14 +40,17 @@ class Pass:
 
 @dataclass(frozen=True)
 class Rows:
-    """The passes of a function over rows. Axes are numbers; both kinds are in memory order, the last one innermost."""
+    """The passes of a function over rows.
+
+    ``rows`` and ``columns`` are indices into ``extents``, in memory order, the innermost axis last.
+    """
 
     extents: tuple[int, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     """The axes of a row."""
     vector: int
-    """The axis along which memory is contiguous: one of ``columns``, or one of ``rows``."""
+    """The index of the axis along which memory is contiguous: one of ``columns``, or one of ``rows``."""
     passes: tuple[Pass, ...]
 
     @property
@@ -64,7 +67,7 @@ class Rows:
 
 
 def view_rows(sch: s_tir.Schedule) -> Rows | None:
-    """Return the passes of the function over its rows; None if it has another form."""
+    """Return the passes of the function over its rows, or None if it has another form."""
     nests = [view_nest(sch, block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
     found = [nest for nest in nests if nest is not None and _is_plain(sch, nest)]
     reductions = [nest for nest in found if nest.reduced]
@@ -85,7 +88,7 @@ def view_rows(sch: s_tir.Schedule) -> Rows | None:
 
 
 def _is_plain(sch: s_tir.Schedule, nest: Nest) -> bool:
-    """Return whether the block writes one element of a numeric tensor at each point, another one each time."""
+    """Return whether each point of the block writes another element of a tensor, and no operand is Boolean."""
     if nest.store is None or any(access.is_bool for access in (nest.store, *nest.loads)):
         return False
     if nest.reduced and sch.get(nest.block).init is None:
@@ -98,7 +101,7 @@ def _is_plain(sch: s_tir.Schedule, nest: Nest) -> bool:
 
 
 class _Places:
-    """The axis of the rows along which each variable of each block runs."""
+    """The assignment of an axis of the rows to each variable of each block."""
 
     def __init__(self, nests: Sequence[Nest], reference: Nest, axes: Sequence[Axis]) -> None:
         self.nests = nests
@@ -141,7 +144,10 @@ class _Places:
         return True
 
     def _complete(self, nest: Nest) -> bool:
-        """Give the remaining axes, in order, to variables about which no other block tells anything."""
+        """Assign the remaining axes, in order, to variables that no shared buffer determines.
+
+        Return False if the axes do not fit.
+        """
         places = self.of_block[nest.block]
         for axis in nest.axes:
             if axis.extent > 1 and axis.var not in places:
@@ -181,7 +187,10 @@ def _make_pass(sch: s_tir.Schedule, nest: Nest, places: _Places) -> Pass | None:
 
 
 def _order(axes: Sequence[Axis], reference: Nest, passes: tuple[Pass, ...]) -> Rows | None:
-    """Order the axes as in the memory of the tensor that the first reduction reads."""
+    """Order the axes as in the memory of the largest tensor that the first reduction reads.
+
+    Return None if no axis is contiguous.
+    """
     strides = {number: _stride(axis, reference) for number, axis in enumerate(axes)}
     vector = next((number for number, stride in strides.items() if stride == 1), None)
     if vector is None:

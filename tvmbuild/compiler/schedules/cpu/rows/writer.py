@@ -17,24 +17,24 @@ from tvmbuild.compiler.schedules.access import collect
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows
 
 MAX_SUMS = 4
-"""The most vectors of partial sums; this many hide the latency of an addition."""
+"""The largest number of vectors of partial sums; as many hide the latency of an addition."""
 _REPEATABLE = (tirx.Max, tirx.Min)
-"""Reductions that an element may enter twice."""
+"""The reductions that an element may enter twice without a change of the result."""
 
 
 @dataclass(frozen=True)
 class Vector:
-    """A vector: its beginning, its length, and how many of its first elements another one has computed."""
+    """A vector of ``lanes`` elements from index ``start`` on; another vector computes the first ``done`` of them."""
 
     start: Any
     lanes: int
     done: int = 0
     slot: int = 0
-    """The vector of partial results that it enters."""
+    """The index of the vector of partial results that this vector updates."""
 
 
 class Writer(ABC):
-    """A writer of one function's loops."""
+    """A writer of the loops of one function over rows."""
 
     def __init__(self, rows: Rows, parameters: Sequence[Any], machine: Machine) -> None:
         self.rows, self.machine = rows, machine
@@ -51,7 +51,7 @@ class Writer(ABC):
         self.partial = {each.store.buffer: local(self.width, each.store.buffer) for each in rows.passes if each.combine}
 
     def write(self) -> Any:
-        """Return all loops."""
+        """Return the loops of the whole function."""
         chunks, most = self.count_blocks(), CHUNKS_PER_THREAD * self.machine.threads
         size = -(-chunks // most)
         shares = -(-chunks // size)
@@ -81,7 +81,7 @@ class Writer(ABC):
 
     @abstractmethod
     def place_block(self, index: Any) -> Place:
-        """Return the place of the block with that number."""
+        """Return the place at which the block of rows with this index begins."""
 
     @abstractmethod
     def write_group(self, group: Sequence[Pass], place: Place) -> list[Any]:
@@ -96,7 +96,10 @@ class Writer(ABC):
         return sequence([each for group in self.list_groups() for each in self.write_group(group, place)])
 
     def list_groups(self) -> list[list[Pass]]:
-        """Return the groups of passes that share a loop, in order; no pass needs a result of the whole loop."""
+        """Return the groups of passes that share a loop, in order.
+
+        No pass of a group needs a value that is known only after the loop.
+        """
         groups: list[list[Pass]] = []
         for each in self.rows.passes:
             reads = {load.buffer for load in collect(each.value).loads}
@@ -117,7 +120,7 @@ class Writer(ABC):
         return groups
 
     def value(self, each: Pass, place: Place) -> Any:
-        """Return the pass's value at a place."""
+        """Return the expression of the pass's value at a place."""
 
         def on_load(load: Any) -> Any:
             made = self.kept.get(load.source)
@@ -169,11 +172,11 @@ class Writer(ABC):
 # Loops, and places within them.
 
 Place = Mapping[int, Any]
-"""The index along each axis."""
+"""An axis → the index along it."""
 
 
 def put(expr: Any, each: Pass, place: Place) -> Any:
-    """Replace the expression's variables by the place; those of one turn are 0."""
+    """Replace the block's variables in an expression by the indices of a place; idle variables become 0."""
 
     def on_var(var: Any) -> Any:
         if var in each.axes:
@@ -184,7 +187,7 @@ def put(expr: Any, each: Pass, place: Place) -> Any:
 
 
 def fold(rows: Rows, place: Place) -> Any:
-    """Return the number of a place in its row."""
+    """Return the linear index of a place in its row."""
     index: Any = int64(0)
     for axis in rows.columns:
         index = index * rows.extents[axis] + place[axis]
@@ -192,7 +195,7 @@ def fold(rows: Rows, place: Place) -> Any:
 
 
 def unfold(rows: Rows, axes: Sequence[int], index: Any) -> dict[int, Any]:
-    """Return the place with the number ``index``."""
+    """Return the place along ``axes`` that has the linear index ``index``."""
     place: dict[int, Any] = {}
     for axis in reversed(axes):
         place[axis] = index % rows.extents[axis]
@@ -201,7 +204,7 @@ def unfold(rows: Rows, axes: Sequence[int], index: Any) -> dict[int, Any]:
 
 
 def nest_loops(rows: Rows, axes: Sequence[int], place: Place, body: Callable[[Place], Any]) -> Any:
-    """Return loops over the axes, outermost first."""
+    """Return loops over the axes, outermost first, around the statement that ``body`` returns for a place."""
     if not axes:
         return body(place)
     first, *others = axes
@@ -209,13 +212,13 @@ def nest_loops(rows: Rows, axes: Sequence[int], place: Place, body: Callable[[Pl
 
 
 def loop(extent: Any, body: Callable[[Any], Any]) -> Any:
-    """Return a loop from 0; ``body`` gets its variable."""
+    """Return a loop from 0 to ``extent`` around the statement that ``body`` returns for the loop's variable."""
     index = variable("i")
     return tirx.For(index, int64(0), extent, tirx.ForKind.SERIAL, body(index))
 
 
 def vectorized(lanes: int, body: Callable[[Any], Any]) -> Any:
-    """Return the body for all lanes of a vector."""
+    """Return a vectorised loop over ``lanes`` around the statement that ``body`` returns for a lane."""
     if lanes == 1:
         return body(int64(0))
     lane = variable("lane")
@@ -228,10 +231,10 @@ def sequence(statements: Sequence[Any]) -> Any:
 
 
 def local(size: int, like: Any) -> Any:
-    """Return a buffer that is local to the function, with the type of ``like``."""
+    """Return a local buffer of ``size`` elements, with the dtype and the name of the buffer ``like``."""
     return tirx.decl_buffer((int64(size),), str(like.dtype), str(like.name))
 
 
 def variable(name: str) -> Any:
-    """Return an index variable."""
+    """Return a new int64 index variable."""
     return tirx.Var(name, "int64")
