@@ -34,7 +34,7 @@ def make_model(nodes: Sequence[onnx.NodeProto], outputs: Mapping[str, int], weig
 
 def measure(model: bytes, inputs: Mapping[str, np.ndarray]) -> Reference:
     outputs = open_onnx(model, "net")(inputs)
-    rounding = measure_rounding(model, inputs, outputs, partial(open_onnx, what="net", optimized=True))
+    rounding = measure_rounding(model, inputs, outputs, "fp32", partial(open_onnx, what="net", optimized=True))
     return Reference(inputs, outputs, rounding=rounding)
 
 
@@ -166,7 +166,7 @@ def test_exact_scores_and_counts_stay_exact() -> None:
 def test_a_watched_model_computes_the_same_until_its_scores_are_changed() -> None:
     model, inputs = make_detector(make_weights(1)), make_tie(1)
     watched = watch_decisions(model)
-    assert watched.scores == ("scores",)
+    assert watched.scores == {"scores": np.float32}
     run = open_onnx(watched.model, "net")
     still = run({**inputs, name_change("scores"): np.zeros((), np.float32)})
     for name, value in open_onnx(model, "net")(inputs).items():
@@ -187,3 +187,21 @@ def test_scalars_are_shaken_too() -> None:
     reference = measure(make_model(nodes, {"y": TensorProto.FLOAT}, {"factor": factor}), inputs)
     assert reference.outputs["y"].shape == ()
     assert reference.rounding["y"] == 1
+
+
+def test_a_model_in_float16_is_rounded_more() -> None:
+    weights = {
+        name: value.astype(np.float16) if value.dtype == np.float32 else value
+        for name, value in make_weights(2).items()
+    }
+    model = onnx.load_model_from_string(make_detector(weights))
+    for value in (*model.graph.input, *(each for each in model.graph.output if each.name != "rows")):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    data, inputs = model.SerializeToString(), {"x": make_tie(2)["x"].astype(np.float16)}
+    assert watch_decisions(data).scores == {"scores": np.float16}
+    outputs = open_onnx(data, "net")(inputs)
+    rounding = measure_rounding(data, inputs, outputs, "fp16", partial(open_onnx, what="net", optimized=True))
+    reference = Reference(inputs, outputs, "fp16", rounding=rounding)
+    tie = int(np.argmin(-np.diff(outputs["best"].astype(np.float64))))
+    assert reference.compare(swap(outputs, tie, tie + 1), Tolerance()).problem is None
+    assert reference.compare(swap(outputs, 0, KEPT - 1), Tolerance()).problem is not None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
@@ -15,6 +16,7 @@ _DECIDED_BY: Mapping[str, int] = {
     "NonMaxSuppression": 1,
 }
 """Operator → the input with the scores."""
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16)
 _INTEGERS = frozenset(
     {
         *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
@@ -28,31 +30,31 @@ class WatchedModel:
     """A model that returns the scores of its decisions, and takes a change of each."""
 
     model: bytes
-    scores: tuple[str, ...]
-    """The names of the scores; they are outputs of the model."""
+    scores: Mapping[str, np.dtype]
+    """Name of a score, which is an output of the model → its type."""
 
 
 def watch_decisions(model: bytes) -> WatchedModel:
-    """Return the model with the float32 scores of its decisions as outputs, each changeable by an additional input.
+    """Return the model with the floating-point scores of its decisions as outputs; an additional input changes each.
 
     Scores in the bodies of loops and branches, constants, and inputs of the model are left out.
     """
     proto = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(model))
     graph = proto.graph
-    floats = {each.name for each in graph.value_info if each.type.tensor_type.elem_type == TensorProto.FLOAT}
-    shown = {each.name: each for each in graph.output}
-    floats |= {name for name, each in shown.items() if each.type.tensor_type.elem_type == TensorProto.FLOAT}
+    kinds = {each.name: each.type.tensor_type.elem_type for each in (*graph.value_info, *graph.output)}
+    floats = {name for name, kind in kinds.items() if kind in _FLOATS}
+    shown = {each.name for each in graph.output}
     places = {name: place for place, node in enumerate(graph.node) for name in node.output}
     decisions = [(node, at) for node, at in _list_decisions(graph) if node.input[at] in floats & places.keys()]
-    scores = tuple(dict.fromkeys(node.input[at] for node, at in decisions))
+    scores = {name: helper.tensor_dtype_to_np_dtype(kinds[name]) for name in (n.input[at] for n, at in decisions)}
     for node, at in decisions:
         node.input[at] = _changed(node.input[at])
     for score in sorted(scores, key=lambda name: places[name], reverse=True):
         addition = helper.make_node("Add", [score, name_change(score)], [_changed(score)])
         graph.node.insert(places[score] + 1, addition)
-        graph.input.append(helper.make_tensor_value_info(name_change(score), TensorProto.FLOAT, None))
+        graph.input.append(helper.make_tensor_value_info(name_change(score), kinds[score], None))
         if score not in shown:
-            graph.output.append(helper.make_tensor_value_info(score, TensorProto.FLOAT, None))
+            graph.output.append(helper.make_tensor_value_info(score, kinds[score], None))
     return WatchedModel(proto.SerializeToString(), scores)
 
 
@@ -67,7 +69,7 @@ def _list_decisions(graph: Any) -> Iterator[tuple[Any, int]]:
 
 
 def name_change(score: str) -> str:
-    """Return the name of the input that is added to the score before the decision: float32, of any shape that fits."""
+    """Return the name of the input that is added to the score before the decision; any shape that fits will do."""
     return f"change of {score}"
 
 

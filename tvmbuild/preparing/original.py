@@ -20,7 +20,7 @@ from tvmbuild.preparing.onnx_graph import MAX_BYTES, find_precision, fix_inputs,
 from tvmbuild.preparing.open_inputs import take_batch
 from tvmbuild.preparing.rebatch import rebatch
 from tvmbuild.preparing.reference import Reference, make_inputs, make_references, open_onnx, run_onnx
-from tvmbuild.preparing.rounding import measure_rounding
+from tvmbuild.preparing.rounding import SHAKES, measure_rounding
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,13 @@ class Original:
         return make_references(data, feeds, find_precision(self.proto), what, *way)
 
     def measure_rounding(self, reference: Reference) -> Reference:
-        """Return the reference with the movement of its outputs under rounding errors, if the model is in float32."""
-        if reference.precision != "fp32":
+        """Return the reference with the movement of its outputs under rounding errors; a quantised one stays as it is."""
+        if reference.precision not in SHAKES:
             return reference
         data, what = _serialize(self.proto, self.name), f"{self.name} with changed inputs"
         load = partial(open_onnx, what=what, optimized=True)
-        return replace(reference, rounding=measure_rounding(data, reference.inputs, reference.outputs, load))
+        rounding = measure_rounding(data, reference.inputs, reference.outputs, reference.precision, load)
+        return replace(reference, rounding=rounding)
 
     def check(self, reference: Reference, tolerance: Tolerance) -> None:
         """Raise TvmbuildError, naming the node, if the graph of a batch gives other numbers than each sample alone."""

@@ -6,7 +6,7 @@ elements, and a TopK returns two scores that are almost equal in either order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,8 +17,15 @@ from tvmbuild.preparing.decisions import name_change, watch_decisions
 
 Run = Callable[[Arrays], dict[str, np.ndarray]]
 
-SHAKES = (1e-7, 1e-7, 1e-6, 1e-6)
-"""The relative changes of the inputs, one run for each: a rounding error of float32, and that of a long sum."""
+SHAKES: Mapping[str, tuple[float, ...]] = {
+    "fp32": (1e-7, 1e-7, 1e-6, 1e-6),
+    "fp16": (2.5e-4, 2.5e-4, 5e-4, 5e-4),
+    "bf16": (2e-3, 2e-3, 4e-3, 4e-3),
+}
+"""The model's precision → the relative changes of the inputs, one run for each: a rounding error, and a larger one.
+
+A long sum in float32 loses some 1e-6. Sums of the 16-bit types are in float32, and each result is rounded once.
+"""
 DECISIONS = 2
 """The number of pairs of runs with changed scores: two scores that are almost equal change places in one of a pair."""
 MARGIN = 4.0
@@ -41,31 +48,35 @@ class _Movements:
 
 
 def measure_rounding(
-    model: bytes, inputs: Arrays, outputs: Arrays, load: Callable[[bytes], Run]
+    model: bytes, inputs: Arrays, outputs: Arrays, precision: str, load: Callable[[bytes], Run]
 ) -> dict[str, np.ndarray]:
     """Return how far rounding moves each element, for the outputs that it may move beyond the default tolerance.
 
-    ``outputs`` are the numbers of a float32 model for ``inputs``; ``load`` returns the function that runs a model. The
-    results are float32 arrays in the outputs' shapes.
+    ``outputs`` are the model's numbers for ``inputs``, ``precision`` is a key of `SHAKES`, and ``load`` returns the
+    function that runs a model. The results are float32 arrays in the outputs' shapes.
     """
     watched = watch_decisions(model)
     run, random = load(watched.model), np.random.RandomState(0)
-    still = {name_change(score): np.zeros((), np.float32) for score in watched.scores}
+    still = {name_change(score): np.zeros((), dtype) for score, dtype in watched.scores.items()}
     base = run({**inputs, **still})
     ends, scores = _Movements(outputs), _Movements({score: base[score] for score in watched.scores})
     ends.add(base)
-    for relative in SHAKES:
+    for relative in SHAKES[precision]:
         shaken = run({**_shake(inputs, relative, random), **still})
         ends.add(shaken)
         scores.add(shaken)
     for _ in range(DECISIONS if watched.scores else 0):
-        changes = {name_change(score): _draw_change(moved, random) for score, moved in scores.found.items()}
+        changes = {
+            name_change(score): _draw_change(scores.found[score], random).astype(dtype)
+            for score, dtype in watched.scores.items()
+        }
         ends.add(run({**inputs, **changes}))
         ends.add(run({**inputs, **{name: np.negative(change, out=change) for name, change in changes.items()}}))
+    allowed = Tolerance().at_least(precision)
     return {
         name: moved.astype(np.float32)
         for name, moved in ends.found.items()
-        if (ROUNDINGS * moved > find_allowed(widen(outputs[name]), Tolerance())).any()
+        if (ROUNDINGS * moved > find_allowed(widen(outputs[name]), allowed)).any()
     }
 
 
@@ -84,4 +95,4 @@ def _draw_change(moved: np.ndarray, random: np.random.RandomState) -> np.ndarray
     moves = moved > 0
     typical = float(moved[moves].mean()) if moves.any() else 0.0
     change = random.uniform(-MARGIN, MARGIN, moved.shape) * np.where(moves, np.maximum(moved, typical), 0.0)
-    return np.asarray(change, np.float32)
+    return np.asarray(change)

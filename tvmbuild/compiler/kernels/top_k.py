@@ -149,7 +149,7 @@ def write_merge(form: TopK, merge: Merge) -> tirx.PrimFunc:
                     found = (key, T.Bind(indices[start + run * merge.length + at]))
                     target = group * merge.kept + rank[0].astype("int64")
                     _write_out(form, outputs, target, found, (others[0], row))
-            if merge.runs % merge.fan:  # a last group of fewer runs leaves places that nobody else writes
+            if merge.runs % merge.fan:  # a last group of fewer runs leaves places that no other thread writes
                 with T.If(tirx.all(tirx.Not(is_there), number % size < int64(merge.kept))), T.Then():
                     padding = (tirx.max_value(form.key), int32(form.length))
                     _write_out(form, outputs, group * merge.kept + number % size, padding, (others[0], row))

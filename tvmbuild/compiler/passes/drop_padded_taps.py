@@ -1,8 +1,9 @@
-"""Convolutions without the taps that read only padding, most of them dilated.
+"""Convolutions, most of them dilated, without the taps that read only padding.
 
-With a dilation as large as the data, most of a window lies in the padding: of 3 x 3 taps at a distance of 24 on data of
-16 x 16 only the middle one reads data, and at a distance of 12 each output reads one or two in each direction. Outputs
-that read the same taps are computed together, by a convolution without padding whose kernel has only these taps.
+With a dilation as large as the data, most of a window is in the padding: of 3 x 3 taps at a distance of 24 on data of
+16 x 16, only the middle tap reads data, and at a distance of 12, each output reads data with one or two taps in each
+direction. Outputs for which the same taps read data are computed together, by a convolution without padding whose
+kernel has only these taps.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ _CONVOLUTIONS = {
     "relax.nn.conv2d": (relax.op.nn.conv2d, "NCHW", "OIHW"),
     "relax.nn.conv3d": (relax.op.nn.conv3d, "NCDHW", "OIDHW"),
 }
-"""Operator → its function, and the layouts of data and weights in which it is rewritten."""
+"""An operator → the function that makes it, and the layouts of data and weights in which it is rewritten."""
 Shape = tuple[int, ...]
 LARGEST_SHARE = 0.75
-"""The largest share of an axis's taps that read data at which the axis is cut into parts."""
+"""An axis is cut into parts only if at most this share of the taps of all its outputs remains."""
 LEAST_SAVED = 1 << 20
-"""The least number of products that each part must save: a call and the copies of its data take as long."""
+"""The smallest number of products that each additional part must save: its call and the copies of its data take as
+long."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Outputs of one axis that read the same taps."""
+    """Neighbouring outputs along one axis for which the same taps read data. Each range is (begin, end)."""
 
     outputs: tuple[int, int]
     taps: tuple[int, int]
@@ -47,7 +49,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Axis:
-    """One axis of a convolution."""
+    """One spatial axis of a convolution; ``size`` and ``outputs`` are the lengths of the data and of the output."""
 
     size: int
     kernel: int
@@ -57,7 +59,7 @@ class _Axis:
     outputs: int
 
     def list_parts(self) -> list[_Part]:
-        """Return the outputs in groups of those that read the same taps."""
+        """Return the outputs in groups for which the same taps read data."""
         groups = itertools.groupby(range(self.outputs), key=self._find_taps)
         return [self._make_part(taps, list(places)) for taps, places in groups]
 
@@ -109,8 +111,8 @@ class _Convolution:
 def drop_padded_taps(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Drop the taps of each floating-point convolution that read only padding.
 
-    On CPUs the outputs of a dilated axis are cut into parts that read different taps, if that saves enough; a GPU would
-    launch many small kernels. Without dilation each part would read nearly all weights again.
+    On CPUs the outputs of a dilated axis are cut into parts with different taps if that saves enough products. On a GPU
+    each part would be a small kernel. Without dilation each part would read nearly all weights again.
     """
 
     def rule(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
@@ -132,7 +134,7 @@ def drop_padded_taps(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.
 
 
 def _choose_parts(convolution: _Convolution, *, may_cut: bool) -> list[list[_Part]]:
-    """Return the parts of each axis; one part if cutting it saves too little."""
+    """Return the parts of each axis, or one part for each axis if cutting axes saves too little."""
     axes = convolution.list_axes()
     chosen = [_choose(axis, may_cut=may_cut and axis.dilation > 1) for axis in axes]
     before = math.prod(axis.outputs * axis.kernel for axis in axes)
@@ -155,7 +157,7 @@ def _count_taps(parts: Sequence[_Part]) -> int:
 
 
 def _write(emit: Emit, convolution: _Convolution, parts: Sequence[Sequence[_Part]]) -> relax.Expr:
-    """Return the convolution of all combinations of the axes' parts, put together axis by axis."""
+    """Return the convolutions of all combinations of parts, concatenated axis by axis."""
 
     def join(chosen: tuple[_Part, ...]) -> relax.Expr:
         at = len(chosen)
@@ -185,7 +187,7 @@ def _convolve(emit: Emit, convolution: _Convolution, parts: Sequence[_Part]) -> 
 
 
 def _slice(emit: Emit, tensor: relax.Expr, shape: Shape, ranges: Sequence[tuple[int, int]]) -> relax.Expr:
-    """Return the tensor within the ranges of its spatial axes; the tensor itself if they hold all of it."""
+    """Return the slice of the tensor with these ranges of its spatial axes, or the tensor itself if they are whole."""
     cut = [(2 + at, *each) for at, each in enumerate(ranges) if each != (0, shape[2 + at])]
     if not cut:
         return tensor

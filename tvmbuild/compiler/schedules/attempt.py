@@ -111,7 +111,7 @@ def try_dlight(rule: Any, function: tirx.PrimFunc, target: tvm.target.Target) ->
     name = f"dlight.{type(rule).__name__}"
     try:
         made = rule.apply(function, target, False)
-    except Exception as error:  # noqa: BLE001 - an assertion, an attribute of None: it has no error of its own
+    except Exception as error:  # noqa: BLE001 - DLight has no error class; it raises AssertionError, AttributeError …
         _record(name, last_line(str(error)) or type(error).__name__)
         return None
     schedule = made[0] if isinstance(made, list) else made

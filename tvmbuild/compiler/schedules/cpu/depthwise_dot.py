@@ -87,7 +87,7 @@ def _interleave_near(sch: s_tir.Schedule, columns: Any, loop: Any, instruction: 
 
 
 def _list_parts(sch: s_tir.Schedule, nest: Nest, columns: Any, machine: Machine, lanes: int) -> list[_Part]:
-    """Return the parts, the best first: parts that fit in the cache first, then parts that interleave rows less often."""
+    """Return the parts, the best first: those that fit in the cache, then by how often they interleave a row."""
     made = view_nest(sch, columns)
     load = next(each for each in nest.loads if made and made.store and each.buffer.same_as(made.store.buffer))
     *others, _, channels = nest.spatial

@@ -31,7 +31,7 @@ def inline_blocks(sch: s_tir.Schedule) -> None:
                 sch.compute_inline(block)
             except (s_tir.ScheduleError, TypeError):
                 # Its form cannot be inlined, or its indices are int32 and int64, which TVM's simplifier may refuse to
-                # compare (grouped convolutions with dilation). It stays a block of its own.
+                # compare (grouped convolutions with dilation). The block stays separate.
                 continue
 
 

@@ -86,7 +86,7 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence
     reuse = _reuse_axis(nest, vector)
     most = machine.registers - SPARE_REGISTERS
     if any(load.bits < nest.bits and load.stride(vector.var) == 1 and _moves(load, reuse) for load in nest.loads):
-        most //= 2  # a widened operand takes a register besides the sum's
+        most //= 2  # a widened operand takes a register in addition to that of the sum
     elif any(load.stride(vector.var) == 1 and is_read_again(load, nest.reduced[-1], reuse) for load in nest.loads):
         most = max(machine.registers // 2 - 2, FEW)
     listed = _list_tiles((vector, reuse), machine.lanes(nest.bits), most)

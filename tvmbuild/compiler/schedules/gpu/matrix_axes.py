@@ -39,7 +39,7 @@ class MatrixAxes:
         return Matrices(outer, rows, columns, depth, max(load.bits for load in nest.loads) // 8)
 
     def measure_runs(self, nest: Nest) -> tuple[int, int]:
-        """Return the number of contiguous elements of the first operand along the depth, and of the second by columns."""
+        """Return the lengths of contiguous runs, of the first operand along the depth, of the second along columns."""
         first, second = nest.loads[self.first], nest.loads[1 - self.first]
         return _measure_run(first, nest, self.depth), _measure_run(second, nest, self.columns)
 

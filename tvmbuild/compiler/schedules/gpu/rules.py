@@ -46,7 +46,7 @@ def _schedule(function: tirx.PrimFunc, name: str, target: tvm.target.Target) -> 
             f"no rule has a schedule for {display_name(name)} on {target.kind.name}, and without one it cannot run",
             "tune it, or build the model for a CPU",
         )
-    return function  # nothing to compute, or loops of its own
+    return function  # it has nothing to compute, or was written with its loops
 
 
 def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
