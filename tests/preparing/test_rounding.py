@@ -189,6 +189,19 @@ def test_scalars_are_shaken_too() -> None:
     assert reference.rounding["y"] == 1
 
 
+def test_the_number_of_elements_may_change() -> None:
+    """The import refuses the model; the measurement must not fail before it."""
+    nodes = [
+        helper.make_node("Mul", ["x", "factor"], ["product"]),
+        helper.make_node("Floor", ["product"], ["whole"]),
+        helper.make_node("Sub", ["whole", "two"], ["rest"]),
+        helper.make_node("NonZero", ["rest"], ["y"]),
+    ]
+    weights = {"factor": np.asarray(3 / 1.1, np.float32), "two": np.asarray(2, np.float32)}
+    inputs = {"x": np.full((ROWS, WIDTH), 1.1, np.float32)}
+    assert measure(make_model(nodes, {"y": TensorProto.INT64}, weights), inputs).rounding == {}
+
+
 def test_a_model_in_float16_is_rounded_more() -> None:
     weights = {
         name: value.astype(np.float16) if value.dtype == np.float32 else value

@@ -37,12 +37,14 @@ class WatchedModel:
 def watch_decisions(model: bytes) -> WatchedModel:
     """Return the model with the floating-point scores of its decisions as outputs; an additional input changes each.
 
-    Scores in the bodies of loops and branches, constants, and inputs of the model are left out.
+    Scores in the bodies of loops and branches, constants, inputs of the model, and scores whose number depends on the
+    data are left out.
     """
-    proto = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(model))
+    proto = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(model), data_prop=True)
     graph = proto.graph
     kinds = {each.name: each.type.tensor_type.elem_type for each in (*graph.value_info, *graph.output)}
-    floats = {name for name, kind in kinds.items() if kind in _FLOATS}
+    fixed = {each.name for each in (*graph.value_info, *graph.output) if _has_fixed_shape(each.type.tensor_type)}
+    floats = {name for name, kind in kinds.items() if kind in _FLOATS and name in fixed}
     shown = {each.name for each in graph.output}
     places = {name: place for place, node in enumerate(graph.node) for name in node.output}
     decisions = [(node, at) for node, at in _list_decisions(graph) if node.input[at] in floats & places.keys()]
@@ -56,6 +58,10 @@ def watch_decisions(model: bytes) -> WatchedModel:
         if score not in shown:
             graph.output.append(helper.make_tensor_value_info(score, kinds[score], None))
     return WatchedModel(proto.SerializeToString(), scores)
+
+
+def _has_fixed_shape(tensor: Any) -> bool:
+    return tensor.HasField("shape") and all(each.HasField("dim_value") for each in tensor.shape.dim)
 
 
 def _list_decisions(graph: Any) -> Iterator[tuple[Any, int]]:

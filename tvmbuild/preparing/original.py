@@ -42,7 +42,7 @@ class Original:
         return make_references(data, feeds, find_precision(self.proto), what, *way)
 
     def measure_rounding(self, reference: Reference) -> Reference:
-        """Return the reference with the movement of its outputs under rounding errors; a quantised one stays as it is."""
+        """Return the reference with the movement of its outputs under rounding errors, unless it is quantised."""
         if reference.precision not in SHAKES:
             return reference
         data, what = _serialize(self.proto, self.name), f"{self.name} with changed inputs"

@@ -41,10 +41,11 @@ class _Movements:
 
     def add(self, values: Arrays) -> None:
         for name, place in self.places.items():
+            if values[name].shape != place.shape:
+                continue  # the number of elements depends on the data: such a model is refused later, with the reason
             with np.errstate(invalid="ignore"):
                 distance = np.abs(widen(values[name]) - widen(place))
-            distance = np.where(np.isfinite(distance), distance, 0.0)
-            self.found[name] = np.maximum(distance, self.found.get(name, 0.0))
+            self.found[name] = np.maximum(np.where(np.isfinite(distance), distance, 0.0), self.found.get(name, 0.0))
 
 
 def measure_rounding(
