@@ -29,13 +29,15 @@ UNSEEN = FOLDER / "unseen"
 """The networks that were not used in this project's development."""
 ATTENTION = FOLDER / "attention"
 """Networks with attention."""
+MODERN = FOLDER / "modern"
+"""Networks of 2022 to 2026 with random weights, exported by PyTorch."""
 KEPT = ROOT / "build" / "networks"
 
 
 @cache
 def _networks() -> dict[str, tuple[ModelSpec, Path]]:
     """Return each network by its name, with the folder of the file that defines it."""
-    folders = (UNSEEN, ATTENTION, FOLDER)
+    folders = (MODERN, UNSEEN, ATTENTION, FOLDER)
     return {model.name: (model, folder) for folder in folders for model in load_project(folder).models}
 
 

@@ -1,7 +1,7 @@
 """Time every model against ONNX Runtime and OpenVINO in one run: latency, ratio with its interval, share of the peak.
 
-python benchmarks/vs_peers.py [NETWORK … | --attention | --unseen] [--threads 2 1] [--cpu CPU] [--records DIR]
-    [--jobs N] [--out DIR]
+python benchmarks/vs_peers.py [NETWORK … | --attention | --unseen | --modern] [--threads 2 1] [--cpu CPU]
+    [--records DIR] [--jobs N] [--out DIR]
 
 A network is a name or the path of an ONNX file.
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from network_files import ATTENTION, FOLDER, UNSEEN, find_inputs, find_network, list_networks
+from network_files import ATTENTION, FOLDER, MODERN, UNSEEN, find_inputs, find_network, list_networks
 from peers_table import PEERS, Row, make_table, to_json
 from tuner_contestants import read_attributes
 
@@ -64,7 +64,7 @@ def main() -> int:
     """Run all, print the table, write both files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*")
-    for folder in (ATTENTION, UNSEEN):
+    for folder in (ATTENTION, UNSEEN, MODERN):
         parser.add_argument(
             f"--{folder.name}",
             action="store_const",
