@@ -1,4 +1,4 @@
-"""Convolutions, most of them dilated, without the taps that read only padding.
+"""Dilated convolutions without the taps that read only padding.
 
 With a dilation as large as the data, most of a window is in the padding: of 3 x 3 taps at a distance of 24 on data of
 16 x 16, only the middle tap reads data, and at a distance of 12, each output reads data with one or two taps in each
@@ -109,7 +109,7 @@ class _Convolution:
 
 
 def drop_padded_taps(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Drop the taps of each floating-point convolution that read only padding.
+    """Drop the taps of each dilated floating-point convolution that read only padding.
 
     On CPUs the outputs of a dilated axis are cut into parts with different taps if that saves enough products. On a GPU
     each part would be a small kernel. Without dilation each part would read nearly all weights again.
@@ -123,11 +123,11 @@ def drop_padded_taps(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.
             return missed("its shape is not known")
         convolution = _Convolution(call, data, weights, output)
         axes = convolution.list_axes()
-        if not any(any(axis.padding) for axis in axes) or is_missed(convolution.list_obstacles()):
+        if not any(axis.dilation > 1 and any(axis.padding) for axis in axes) or is_missed(convolution.list_obstacles()):
             return None
         parts = _choose_parts(convolution, may_cut=not is_gpu(target))
         if all(part == [axis.whole()] for part, axis in zip(parts, axes, strict=True)):
-            return missed("few of its taps read only padding") if any(axis.dilation > 1 for axis in axes) else None
+            return missed("few of its taps read only padding")
         return _write(builder.emit, convolution, parts)
 
     return rewrite_calls(mod, rule)

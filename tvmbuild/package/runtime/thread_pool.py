@@ -11,7 +11,6 @@ from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.wording import count
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo, default_threads
-from tvmbuild.package.runtime.library import num_threads
 
 SOURCE = Path(__file__).with_name("pool.c")
 _VARIABLE = "TVM_NUM_THREADS"
@@ -31,7 +30,7 @@ def choose_threads(info: PackageInfo, threads: int | None) -> int:
     cores = available_cores()
     by_variable = threads is None and _VARIABLE in os.environ
     if by_variable:
-        threads = num_threads()
+        threads = _read_variable()
     if threads is None:
         return default_threads(info, cores)
     if not 1 <= threads <= cores:
@@ -39,6 +38,18 @@ def choose_threads(info: PackageInfo, threads: int | None) -> int:
         remedy = f"ask for 1 to {cores}" if cores > 1 else "ask for 1, or give the process more cores"
         raise TvmbuildError(f"{told}, and this process may use {count(cores, 'core')}", remedy)
     return threads
+
+
+def _read_variable() -> int:
+    """Return the value of TVM_NUM_THREADS.
+
+    Asking TVM's runtime would start its pool, whose threads may keep a process on one busy core from ending.
+    """
+    text = os.environ[_VARIABLE]
+    try:
+        return int(text)
+    except ValueError:
+        raise TvmbuildError(f"{_VARIABLE} is {text!r}, not a number", "set a number of threads, or unset it") from None
 
 
 def use_own_pool(library: Path, threads: int) -> bool:
