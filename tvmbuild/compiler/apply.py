@@ -36,7 +36,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Applied:
-    """A module with its records applied and its weights repacked for them."""
+    """A module whose Tasks were scheduled by records, with weights repacked for these schedules."""
 
     mod: tvm.ir.IRModule
     coverage: Coverage

@@ -1,4 +1,7 @@
-"""The table of stage planners, one row each. `tvmbuild/stages/table.py` lists the code that runs in the child."""
+"""The table of stage planners, one row each.
+
+`tvmbuild/stages/table.py` lists the code that runs in the step's process.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Nodes: TypeAlias = list[onnx.NodeProto]
 
 
 class Scope:
-    """The values of a model's graph, their constants and types, and fresh names for values."""
+    """The lookup of types and constants of a model's values; it also makes unused names."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         """Infer the types of the values of ``model``; rules add constants to its graph."""

@@ -35,7 +35,7 @@ def _spread(composer: NodeComposer, values: list[float], shape: tuple[int, ...],
 
 
 def _repeat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Repeat one value per column over the elements of data with more than two dimensions, as ONNX Runtime does."""
+    """If the shape has more than two dimensions, repeat the values in order to fill it, as ONNX Runtime does."""
     return np.resize(values, shape) if len(shape) > _MATRIX and values.size > 1 else values
 
 
@@ -72,7 +72,10 @@ def normalizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def imputer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand Imputer: replace one value, which may be NaN, by one value for all columns or one for each column."""
+    """Expand Imputer: replace elements equal to a given value (maybe NaN) by a constant.
+
+    The constant is one for all columns, or one per column.
+    """
     composer = NodeComposer(node, scope)
     data, shape, kind = node.input[0], composer.known_shape(0), scope.element_type(node.input[0])
     if shape is None or kind is None:

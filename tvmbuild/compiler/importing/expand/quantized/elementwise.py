@@ -90,7 +90,10 @@ def softmax(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def read_operands(node: onnx.NodeProto, operands: int) -> tuple[list[Quantized], Quantized]:
-    """Return the node's quantised tensors and its quantised result, whose zero point may be left out."""
+    """Return the node's first ``operands`` quantised inputs and its quantised output.
+
+    The output's zero point may be missing.
+    """
     names = [*node.input, ""]
     of = [Quantized(*names[3 * index : 3 * index + 3]) for index in range(operands)]
     return of, Quantized(node.output[0], *names[3 * operands :][:2])

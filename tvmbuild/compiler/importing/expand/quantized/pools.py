@@ -34,7 +34,7 @@ def average(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _pad_to_ceiling(attributes: dict[str, Any], sizes: Sequence[int]) -> None:
-    """Extend the padding, in place, to the end of the last windows.
+    """Change ``attributes`` in place: pad to the end of the last windows, and turn `ceil_mode` off.
 
     ONNX Runtime counts this part of a window in the mean; ONNX's AveragePool does not.
     """
