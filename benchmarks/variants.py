@@ -16,7 +16,6 @@ from tuner_contestants import Setting, run_in_child, simplify_model, time_loads
 from tvmbuild.base.host_cpu import cpu_name
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.devices.model_worker import Load, start_worker
-from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.reference import read_reference
 
 SAMPLES = 200
@@ -50,7 +49,7 @@ def check_package(load: Load, tolerance: Tolerance, name: str) -> None:
     """Exit if the package's numbers differ from those of the load's reference."""
     wanted = read_reference(load.reference)
     with start_worker(load) as worker:
-        problem = compare(worker.outputs(), wanted.outputs, wanted.allow(tolerance)).problem
+        problem = wanted.compare(worker.outputs(), tolerance).problem
     if problem is not None:
         sys.exit(f"{name}: {problem}")
 

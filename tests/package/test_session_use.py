@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
 from small_package import TAR_FILTER, build_package, change_package
 
 import tvmbuild
@@ -167,6 +168,18 @@ def test_eight_threads_share_a_session_and_have_their_own_numbers(package: Path)
     assert len(together) == 8 * 60  # no thread died
     assert wrong == []
     assert max(together) > 1, "no two calls were under way at once"
+
+
+def test_a_copied_input_is_written_into_the_memory_of_the_last_call() -> None:
+    memory, kept, device = np.zeros(9, np.float32)[1:], dict[str, Any](), tvm_ffi.device("cpu", 0)
+    places = set()
+    for number in (1, 2):
+        memory[...] = number
+        tensor = place("x", memory, device, kept)
+        places.add(tensor.data_ptr())
+        np.testing.assert_array_equal(np.from_dlpack(tensor), memory)
+    assert len(places) == 1
+    assert kept["x"].flags.writeable  # np.from_dlpack gives read-only memory before NumPy 2.1
 
 
 def test_many_runs_and_sessions_leave_nothing_behind(package: Path) -> None:

@@ -45,8 +45,9 @@ def read_array(name: str, value: Any) -> Any:
 def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
     """Return the value of an input as a contiguous, aligned tensor on the device, without a copy if it is one already.
 
-    Copies go into the memory in ``kept`` (input → tensor) from an earlier call, because allocating takes longer than
-    copying. Raises TvmbuildError for a value on a GPU that is on another device, not contiguous, or not aligned.
+    Copies go into the memory in ``kept`` (input → tensor on a GPU, or aligned array) from an earlier call, because
+    allocating takes longer than copying. Raises TvmbuildError for a value on a GPU that is on another device, not
+    contiguous, or not aligned.
     """
     if isinstance(value, tvm_ffi.Tensor):
         if value.device.dlpack_device_type() != _CPU:
@@ -54,15 +55,14 @@ def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
         value = np.from_dlpack(value)
     shared = _share(value)
     if device.dlpack_device_type() != _CPU:
-        kept[name] = to_device(shared or _copy_aligned(value), device, kept.get(name))
+        kept[name] = to_device(_copy_aligned(value) if shared is None else shared, device, kept.get(name))
         return kept[name]
     if shared is not None:
         return shared
     if name not in kept:
-        kept[name] = _copy_aligned(value)
-    else:
-        np.copyto(np.from_dlpack(kept[name]), value)
-    return kept[name]
+        kept[name] = empty_array(value.shape, str(value.dtype))
+    kept[name][...] = value
+    return tvm_ffi.from_dlpack(kept[name])
 
 
 def to_device(tensor: Any, device: Any, into: Any = None) -> Any:
