@@ -119,6 +119,17 @@ def test_planted_faults_are_found_beside_such_rows(seed: int) -> None:
     assert reference.compare(got, Tolerance()).problem is not None
 
 
+def test_an_index_may_be_large() -> None:
+    """The default tolerance of a number as large as the index would hide that the index moves."""
+    weights = {**make_weights(0), "far": np.asarray(100_000, np.int64)}
+    nodes = [*onnx.load_model_from_string(make_detector(weights)).graph.node]
+    nodes.append(helper.make_node("Add", ["rows", "far"], ["places"]))
+    reference = measure(make_model(nodes, {"places": TensorProto.INT64}, weights), make_tie(0))
+    best = open_onnx(make_detector(make_weights(0)), "net")(reference.inputs)["best"]
+    tie = int(np.argmin(-np.diff(best)))
+    assert reference.compare(swap(reference.outputs, tie, tie + 1), Tolerance()).problem is None
+
+
 def test_an_element_that_amplifies_rounding_is_told_from_its_neighbours() -> None:
     steep = np.ones(WIDTH, np.float32)
     steep[3] = 3e8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,13 +63,12 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance, rounding: Arrays | 
             continue
         if want[name].size == 0:
             continue
-        allowed = tolerance.of_integers() if want[name].dtype.kind in "iub" else tolerance
-        wide = widen(want[name])
-        limits, moved = find_allowed(wide, allowed), rounding.get(name)
+        limits, moved = find_limits(want[name], tolerance), rounding.get(name)
         if moved is not None:
-            limits = np.maximum(limits, ROUNDINGS * moved.astype(np.float64))
-            unjudged += _list_unjudged(name, wide, limits)
-        absolute, relative, problem = _compare_one(name, widen(got[name]), wide, limits, _find_floor(wide, allowed))
+            rounded = ROUNDINGS * moved.astype(np.float64)
+            limits = replace(limits, allowed=np.maximum(limits.allowed, rounded))
+            unjudged += _list_unjudged(name, want[name], rounded)
+        absolute, relative, problem = _compare_one(name, widen(got[name]), widen(want[name]), limits)
         largest_abs = max(largest_abs, absolute)
         largest_rel = max(largest_rel, relative)
         if problem is not None:
@@ -99,29 +98,36 @@ def widen(array: np.ndarray) -> np.ndarray:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def find_allowed(want: np.ndarray, tolerance: Tolerance) -> np.ndarray:
-    """Return the error that the tolerance allows for each element."""
-    allowed: np.ndarray = _find_floor(want, tolerance) + tolerance.rtol * np.abs(want)
-    return allowed
+@dataclass(frozen=True)
+class Limits:
+    """The errors that a tolerance allows for an output."""
+
+    allowed: np.ndarray
+    """The largest error of each element."""
+    floor: float
+    """The largest error of an element that is 0."""
 
 
-def _find_floor(want: np.ndarray, tolerance: Tolerance) -> float:
-    return tolerance.atol + (tolerance.of_largest * _find_largest(want) if tolerance.of_largest else 0.0)
+def find_limits(want: np.ndarray, tolerance: Tolerance) -> Limits:
+    """Return the limits of an output; integers and booleans have their own tolerance."""
+    chosen = tolerance.of_integers() if want.dtype.kind in "iub" else tolerance
+    magnitudes = np.abs(widen(want))
+    floor = chosen.atol + (chosen.of_largest * _find_largest(want) if chosen.of_largest else 0.0)
+    return Limits(floor + chosen.rtol * magnitudes, floor)
 
 
 def _find_largest(values: np.ndarray) -> float:
-    return float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0))
+    return float(np.max(np.abs(widen(values)), where=np.isfinite(values), initial=0.0))
 
 
-def _list_unjudged(name: str, want: np.ndarray, allowed: np.ndarray) -> list[str]:
-    count = int(np.count_nonzero(allowed > _JUDGED * _find_largest(want)))
+def _list_unjudged(name: str, want: np.ndarray, rounded: np.ndarray) -> list[str]:
+    count = int(np.count_nonzero(rounded > _JUDGED * _find_largest(want)))
     return [f"{count} of {want.size} elements of {name}"] if count else []
 
 
-def _compare_one(
-    name: str, got: np.ndarray, want: np.ndarray, allowed: np.ndarray, floor: float
-) -> tuple[float, float, str | None]:
-    """Return the largest absolute error, the largest relative one of elements above ``floor``, and the first fault."""
+def _compare_one(name: str, got: np.ndarray, want: np.ndarray, limits: Limits) -> tuple[float, float, str | None]:
+    """Return the largest absolute error, the largest relative one of elements above the floor, and the first fault."""
+    allowed, floor = limits.allowed, limits.floor
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore"):
         error = np.where(same, 0.0, np.abs(got - want))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tvmbuild.base.specs import Tolerance
-from tvmbuild.preparing.compare import ROUNDINGS, Arrays, find_allowed, widen
+from tvmbuild.preparing.compare import ROUNDINGS, Arrays, find_limits, widen
 from tvmbuild.preparing.decisions import name_change, watch_decisions
 
 Run = Callable[[Arrays], dict[str, np.ndarray]]
@@ -73,11 +73,11 @@ def measure_rounding(
         }
         ends.add(run({**inputs, **changes}))
         ends.add(run({**inputs, **{name: np.negative(change, out=change) for name, change in changes.items()}}))
-    allowed = Tolerance().at_least(precision)
+    tolerance = Tolerance().at_least(precision)
     return {
         name: moved.astype(np.float32)
         for name, moved in ends.found.items()
-        if (ROUNDINGS * moved > find_allowed(widen(outputs[name]), allowed)).any()
+        if (ROUNDINGS * moved > find_limits(outputs[name], tolerance).allowed).any()
     }
 
 
