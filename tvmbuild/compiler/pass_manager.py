@@ -61,9 +61,24 @@ def in_nhwc(lowering: Lowering) -> bool:
     return lowering.layout != "NCHW"
 
 
+def in_nhwc_throughout(lowering: Lowering) -> bool:
+    """Return whether the whole graph is in NHWC."""
+    return lowering.layout == "NHWC"
+
+
+def in_nhwc_each(lowering: Lowering) -> bool:
+    """Return whether each convolution is in NHWC between two transposes."""
+    return lowering.layout == "NHWC each"
+
+
 def in_nchw(lowering: Lowering) -> bool:
     """Return whether convolutions are computed in NCHW."""
     return lowering.layout == "NCHW"
+
+
+def allows_tf32(lowering: Lowering) -> bool:
+    """Return whether products of float32 may be computed in TF32."""
+    return lowering.tf32
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,12 @@ from tvmbuild.compiler.pass_manager import (
     PassError,
     Phase,
     add_notes,
+    allows_tf32,
     from_tvm,
     in_nchw,
     in_nhwc,
+    in_nhwc_each,
+    in_nhwc_throughout,
     of_module,
     of_target,
     on_cpu,
@@ -122,27 +125,9 @@ def _check_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     return mod
 
 
-def _check_runtime_calls(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Refuse a module that calls functions that the runtime does not have."""
-    check_runtime_calls(mod)
-    return mod
-
-
 def _mark_tf32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Mark the functions as allowed to use TF32: the mark is part of a function's identity."""
     return map_prim_funcs(mod, lambda function, _name: allow_tf32(function))
-
-
-def _allows_tf32(lowering: Lowering) -> bool:
-    return lowering.tf32
-
-
-def _in_nhwc_throughout(lowering: Lowering) -> bool:
-    return lowering.layout == "NHWC"
-
-
-def _in_nhwc_each(lowering: Lowering) -> bool:
-    return lowering.layout == "NHWC each"
 
 
 OPERATORS = Phase(
@@ -222,8 +207,8 @@ OPERATORS = Phase(
 LAYOUT = Phase(
     "layout",
     (
-        from_tvm(lambda: relax.transform.ConvertLayout(_NHWC), _in_nhwc_throughout, name="ConvertLayout"),
-        of_module("ConvertEachLayout", convert_each_layout, _in_nhwc_each),
+        from_tvm(lambda: relax.transform.ConvertLayout(_NHWC), in_nhwc_throughout, name="ConvertLayout"),
+        of_module("ConvertEachLayout", convert_each_layout, in_nhwc_each),
         of_target(
             "InterleaveConvTransposePhases",
             interleave_conv_transpose_phases,
@@ -297,7 +282,7 @@ TENSOR_IR = Phase(
 RECORDS = Phase(
     "records",
     (
-        of_module("CheckRuntimeCalls", _check_runtime_calls),
+        of_module("CheckRuntimeCalls", check_runtime_calls),
         of_module("AttachWinogradEpilogues", attach_epilogues, on_cpu),
         from_tvm(relax.transform.AttachAttrLayoutFreeBuffers, on_cpu),
         of_module(
@@ -306,7 +291,7 @@ RECORDS = Phase(
             on_cpu,
             after={"AttachAttrLayoutFreeBuffers": "it removes buffers from that pass's list"},
         ),
-        of_module("MarkTf32", _mark_tf32, _allows_tf32),
+        of_module("MarkTf32", _mark_tf32, allows_tf32),
     ),
 )
 """The last passes before records: they give functions the form that records know."""

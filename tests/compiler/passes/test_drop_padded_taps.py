@@ -10,9 +10,9 @@ import numpy as np
 import onnxruntime
 import pytest
 import tvm
+from convolution_nets import save_convolutions
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from onnx import helper
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.evaluate import build_here
@@ -47,19 +47,7 @@ FORMS: dict[str, tuple[Attributes, list[tuple[int, ...]]]] = {
 
 
 def save(save_model: SaveModel, cases: list[Attributes]) -> Path:
-    """Save a network that returns the results of all convolutions, each with a bias and a ReLU, as one row."""
-    random = np.random.RandomState(5)
-    nodes, weights = [], {}
-    for number, case in enumerate(cases):
-        attributes = {**case}
-        shape = (64, SHAPE[1] // attributes.get("group", 1), *attributes.pop("kernel"))
-        weights[f"w{number}"] = random.uniform(-0.1, 0.1, shape).astype("float32")
-        weights[f"b{number}"] = random.uniform(-1, 1, 64).astype("float32")
-        nodes.append(helper.make_node("Conv", ["x", f"w{number}", f"b{number}"], [f"c{number}"], **attributes))
-        nodes.append(helper.make_node("Relu", [f"c{number}"], [f"r{number}"]))
-        nodes.append(helper.make_node("Flatten", [f"r{number}"], [f"f{number}"]))
-    nodes.append(helper.make_node("Concat", [f"f{number}" for number in range(len(cases))], ["y"], axis=1))
-    return save_model(nodes, weights, SHAPE, 17)
+    return save_convolutions(save_model, SHAPE, 64, cases, 0.1)
 
 
 def check(path: Path, target: tvm.target.Target) -> None:

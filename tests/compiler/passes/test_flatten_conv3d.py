@@ -10,9 +10,9 @@ import numpy as np
 import onnxruntime
 import pytest
 import tvm
+from convolution_nets import save_convolutions
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from onnx import helper
 
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
@@ -46,19 +46,8 @@ def draw_attributes(draw: st.DrawFn) -> Attributes:
 
 def check(cases: list[Attributes], save_model: SaveModel, cpu: tvm.target.Target) -> None:
     """Compare a network that adds up the results of all convolutions, with their pixels joined to one axis."""
-    random = np.random.RandomState(3)
-    nodes, weights = [], {}
-    for number, case in enumerate(cases):
-        attributes = {**case}
-        shape = (16, SHAPE[1] // attributes.get("group", 1), *attributes.pop("kernel"))
-        weights[f"w{number}"] = random.uniform(-1, 1, shape).astype("float32")
-        weights[f"b{number}"] = random.uniform(-1, 1, 16).astype("float32")
-        nodes.append(helper.make_node("Conv", ["x", f"w{number}", f"b{number}"], [f"c{number}"], **attributes))
-        nodes.append(helper.make_node("Relu", [f"c{number}"], [f"r{number}"]))
-        nodes.append(helper.make_node("Flatten", [f"r{number}"], [f"f{number}"]))
-    nodes.append(helper.make_node("Concat", [f"f{number}" for number in range(len(cases))], ["y"], axis=1))
-    path = save_model(nodes, weights, SHAPE, 17)
-    data = random.uniform(-1, 1, SHAPE).astype("float32")
+    path = save_convolutions(save_model, SHAPE, 16, cases, 1)
+    data = np.random.RandomState(4).uniform(-1, 1, SHAPE).astype("float32")
     want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
     lowered = lower(import_onnx(path), cpu)
     machine = describe_machine(cpu)

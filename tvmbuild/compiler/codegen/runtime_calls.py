@@ -12,8 +12,8 @@ from tvmbuild.errors import TvmbuildError
 _BESIDE_THE_RUNTIME = "tvm.contrib."
 
 
-def check_runtime_calls(mod: tvm.ir.IRModule) -> None:
-    """Raise TvmbuildError, naming the operator, if code of the lowered module calls a function that packages lack."""
+def check_runtime_calls(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module. Raises TvmbuildError, naming the operator, if code calls a function that packages lack."""
     for variable, function in mod.functions.items():
         for name in _called(function) if isinstance(function, tirx.PrimFunc) else ():
             if name.startswith(_BESIDE_THE_RUNTIME):
@@ -22,6 +22,7 @@ def check_runtime_calls(mod: tvm.ir.IRModule) -> None:
                     "the runtime that packages have",
                     "rewrite or replace this operator in the model",
                 )
+    return mod
 
 
 def _called(function: tirx.PrimFunc) -> list[str]:

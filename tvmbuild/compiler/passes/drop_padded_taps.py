@@ -78,36 +78,6 @@ class _Axis:
         return _Part((places[0], places[-1] + 1), taps, (first, last + 1))
 
 
-@dataclass(frozen=True)
-class _Convolution:
-    call: relax.Call
-    data: Shape
-    weights: Shape
-    output: Shape
-
-    def list_axes(self) -> list[_Axis]:
-        rank, attributes = len(self.data) - 2, self.call.attrs
-        padding = [int(each) for each in attributes.padding]
-        return [
-            _Axis(
-                self.data[2 + at],
-                self.weights[2 + at],
-                int(attributes.strides[at]),
-                int(attributes.dilation[at]),
-                (padding[at], padding[rank + at]),
-                self.output[2 + at],
-            )
-            for at in range(rank)
-        ]
-
-    def list_obstacles(self) -> Iterator[str]:
-        _, data, weights = _CONVOLUTIONS[self.call.op.name]
-        yield from list_layouts(self.call, data, weights)
-        yield from list_mixed_types(self.call)
-        if any(part.taps == (0, 0) for axis in self.list_axes() for part in axis.list_parts()):
-            yield "some of its outputs read only padding"
-
-
 def drop_padded_taps(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Drop the taps of each dilated floating-point convolution that read only padding.
 
@@ -121,27 +91,50 @@ def drop_padded_taps(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.
         data, weights, output = (static_shape(each) for each in (*call.args, call))
         if data is None or weights is None or output is None:
             return missed("its shape is not known")
-        convolution = _Convolution(call, data, weights, output)
-        axes = convolution.list_axes()
-        if not any(axis.dilation > 1 and any(axis.padding) for axis in axes) or is_missed(convolution.list_obstacles()):
+        axes = _list_axes(call, (data, weights, output))
+        if not any(axis.dilation > 1 and any(axis.padding) for axis in axes) or is_missed(_list_obstacles(call, axes)):
             return None
-        parts = _choose_parts(convolution, may_cut=not is_gpu(target))
-        if all(part == [axis.whole()] for part, axis in zip(parts, axes, strict=True)):
+        products = math.prod(output[:2]) * weights[1]
+        parts = _choose_parts(axes, products, may_cut=not is_gpu(target))
+        if parts == [[axis.whole()] for axis in axes]:
             return missed("few of its taps read only padding")
-        return _write(builder.emit, convolution, parts)
+        return _write(builder.emit, call, parts)
 
     return rewrite_calls(mod, rule)
 
 
-def _choose_parts(convolution: _Convolution, *, may_cut: bool) -> list[list[_Part]]:
-    """Return the parts of each axis, or one part for each axis if cutting axes saves too little."""
-    axes = convolution.list_axes()
+def _list_axes(call: relax.Call, shapes: tuple[Shape, Shape, Shape]) -> list[_Axis]:
+    """Return the spatial axes. ``shapes`` are those of data, weights and output."""
+    attributes = call.attrs
+    padding = [int(each) for each in attributes.padding]
+    sides = zip(padding[: len(padding) // 2], padding[len(padding) // 2 :], strict=True)
+    steps = zip(map(int, attributes.strides), map(int, attributes.dilation), sides, strict=True)
+    sizes = zip(*(shape[2:] for shape in shapes), strict=True)
+    return [
+        _Axis(size, kernel, stride, dilation, around, outputs)
+        for (size, kernel, outputs), (stride, dilation, around) in zip(sizes, steps, strict=True)
+    ]
+
+
+def _list_obstacles(call: relax.Call, axes: Sequence[_Axis]) -> Iterator[str]:
+    _, data, weights = _CONVOLUTIONS[call.op.name]
+    yield from list_layouts(call, data, weights)
+    yield from list_mixed_types(call)
+    if any(part.taps == (0, 0) for axis in axes for part in axis.list_parts()):
+        yield "some of its outputs read only padding"
+
+
+def _choose_parts(axes: Sequence[_Axis], products: int, *, may_cut: bool) -> list[list[_Part]]:
+    """Return the parts of each axis, or one part for each axis if cutting axes saves too little.
+
+    ``products`` is the number of products of one tap, for one place of the output.
+    """
     chosen = [_choose(axis, may_cut=may_cut and axis.dilation > 1) for axis in axes]
     before = math.prod(axis.outputs * axis.kernel for axis in axes)
     after = math.prod(_count_taps(parts) for parts in chosen)
     pieces = math.prod(len(parts) for parts in chosen)
-    products = (before - after) * math.prod(convolution.output[:2]) * convolution.weights[1]
-    return chosen if products >= LEAST_SAVED * (pieces - 1) else [_choose(axis, may_cut=False) for axis in axes]
+    is_worth = (before - after) * products >= LEAST_SAVED * (pieces - 1)
+    return chosen if is_worth else [_choose(axis, may_cut=False) for axis in axes]
 
 
 def _choose(axis: _Axis, *, may_cut: bool) -> list[_Part]:
@@ -156,26 +149,25 @@ def _count_taps(parts: Sequence[_Part]) -> int:
     return sum((part.outputs[1] - part.outputs[0]) * (part.taps[1] - part.taps[0]) for part in parts)
 
 
-def _write(emit: Emit, convolution: _Convolution, parts: Sequence[Sequence[_Part]]) -> relax.Expr:
-    """Return the convolutions of all combinations of parts, concatenated axis by axis."""
+def _write(emit: Emit, call: relax.Call, parts: Sequence[Sequence[_Part]]) -> relax.Expr:
+    """Return the convolution of all combinations of the axes' parts, put together axis by axis."""
 
     def join(chosen: tuple[_Part, ...]) -> relax.Expr:
         at = len(chosen)
         if at == len(parts):
-            return _convolve(emit, convolution, chosen)
+            return _convolve(emit, call, chosen)
         pieces = [join((*chosen, part)) for part in parts[at]]
         return pieces[0] if len(pieces) == 1 else relax.op.concat([emit(each) for each in pieces], axis=2 + at)
 
     return join(())
 
 
-def _convolve(emit: Emit, convolution: _Convolution, parts: Sequence[_Part]) -> relax.Expr:
-    call = convolution.call
+def _convolve(emit: Emit, call: relax.Call, parts: Sequence[_Part]) -> relax.Expr:
     function, data_layout, kernel_layout = _CONVOLUTIONS[call.op.name]
     dilation = [int(each) for each in call.attrs.dilation]
     return function(
-        _slice(emit, call.args[0], convolution.data, [part.data for part in parts]),
-        _slice(emit, call.args[1], convolution.weights, [part.taps for part in parts]),
+        _slice(emit, call.args[0], [part.data for part in parts]),
+        _slice(emit, call.args[1], [part.taps for part in parts]),
         strides=[int(each) for each in call.attrs.strides],
         padding=[part.padding[side] for side in (0, 1) for part in parts],
         dilation=[1 if part.taps[1] - part.taps[0] == 1 else each for part, each in zip(parts, dilation, strict=True)],
@@ -186,9 +178,10 @@ def _convolve(emit: Emit, convolution: _Convolution, parts: Sequence[_Part]) -> 
     )
 
 
-def _slice(emit: Emit, tensor: relax.Expr, shape: Shape, ranges: Sequence[tuple[int, int]]) -> relax.Expr:
-    """Return the slice of the tensor with these ranges of its spatial axes, or the tensor itself if they are whole."""
-    cut = [(2 + at, *each) for at, each in enumerate(ranges) if each != (0, shape[2 + at])]
+def _slice(emit: Emit, tensor: relax.Expr, ranges: Sequence[tuple[int, int]]) -> relax.Expr:
+    """Return the tensor within the ranges of its spatial axes; the tensor itself if they hold all of it."""
+    sizes = (static_shape(tensor) or ())[2:]
+    cut = [(2 + at, *each) for at, (each, size) in enumerate(zip(ranges, sizes, strict=True)) if each != (0, size)]
     if not cut:
         return tensor
     axes, begins, ends = zip(*cut, strict=True)
