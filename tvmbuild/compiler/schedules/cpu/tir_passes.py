@@ -12,6 +12,7 @@ from tvmbuild.compiler.schedules.cpu.phases import trim_windows
 from tvmbuild.compiler.schedules.cpu.prefetch import prefetch_panels
 from tvmbuild.compiler.schedules.cpu.round_to_int import round_to_integers
 from tvmbuild.compiler.schedules.cpu.rows.rule import expand_rows
+from tvmbuild.compiler.schedules.cpu.truth_values import select_truth_values
 
 TIR_PASSES = Phase(
     "TIR",
@@ -30,6 +31,15 @@ TIR_PASSES = Phase(
                 "ExpandRows": "it writes 64-bit indices",
                 "PrefetchPanels": "it writes 64-bit indices",
                 "TrimWindows": "it writes 64-bit ends of loops",
+            },
+        ),
+        of_module(
+            "SelectTruthValues",
+            select_truth_values,
+            on_cpu,
+            after={
+                "ExpandRows": "it compares functions with the form in which they were marked",
+                "NarrowPartitionedLoops": "it finds integers that are not indices by their casts",
             },
         ),
     ),
