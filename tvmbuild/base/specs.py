@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice
 from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
+from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.source_specs import Source
 
@@ -153,6 +155,10 @@ class ModelSpec:
     inputs: tuple[InputSpec, ...] = ()
     tolerance: Tolerance = Tolerance()
     preprocess: Preprocess | None = None
+    frames: tuple[Frame, ...] = ()
+    """The frames of a camera that its packages take."""
+    postprocess: Postprocess | None = None
+    """The result that its packages make of their outputs."""
     labels: str | None = None
     """The path, relative to the project's root, of a text file with one label per line."""
     simplify: SimplifyOptions = SimplifyOptions()

@@ -8,7 +8,9 @@ from typing import Any, Generic, Literal, TypeGuard, TypeVar
 
 from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.field_marks import NOT_FINGERPRINTED, OMIT_WHEN_DEFAULT
+from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import (
@@ -86,6 +88,8 @@ class CompileStep:
     glibc: str | None
     preprocess: Preprocess | None
     precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
+    frames: tuple[Frame, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    postprocess: Postprocess | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
 
 
 @dataclass(frozen=True)

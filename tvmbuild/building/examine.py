@@ -184,7 +184,7 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
     for task in plain:
         slow[task.name] += flops[task.key]
     total = sum(flops.values())
-    params = lift_constants(lowered.mod, len(lowered.inputs)).params
+    params = lift_constants(lowered.mod).params
     return Examined(
         tasks=len(tasks),
         constants=sum(math.prod(each.shape) * each.dtype.bits // 8 for each in params),

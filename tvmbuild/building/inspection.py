@@ -54,7 +54,7 @@ def show_passes(model: Path, target: PackageTarget, schedule: Schedule, folder: 
     """
     with record_passes(folder) as ran:
         scheduled = schedule_model(model, target, schedule)
-        lifted = lift_constants(scheduled.mod, len(scheduled.lowered.inputs))
+        lifted = lift_constants(scheduled.mod)
         build_executable(lifted.mod, scheduled.target)
     return format_table(ran)
 

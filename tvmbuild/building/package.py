@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.building.scheduling import Model, ScheduledModel, schedule_model
@@ -14,6 +16,7 @@ from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.codegen.executable import build_executable, name_profiled
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.dump import dump_where_asked
+from tvmbuild.compiler.entries import EntryOptions, Interface, add_entries
 from tvmbuild.compiler.operators import describe_operators, list_plain_loops
 from tvmbuild.compiler.passes.lift_constants import lift_constants, params_bytes
 from tvmbuild.errors import TvmbuildError
@@ -31,6 +34,8 @@ class BuildOptions:
     link: str = "auto"
     """The linker: ``auto`` for the bundled ziglang, or the name of a compiler command."""
     preprocess: Preprocess | None = None
+    frames: tuple[Frame, ...] = ()
+    postprocess: Postprocess | None = None
     labels: tuple[str, ...] | None = None
     digests: FrozenMap[str, str] = FrozenMap()
     """Role of each input file of the build → SHA-256 of the file."""
@@ -50,7 +55,10 @@ def build_package(
     with dump_where_asked(f"{name}@{target.name}"):
         scheduled = schedule_model(model, target, schedule, options.name)
         check_coverage(scheduled.coverage, schedule, f"{name}@{target.name}")
-        lifted = lift_constants(scheduled.mod, len(scheduled.lowered.inputs))
+        lowered = scheduled.lowered
+        interface = Interface(name, lowered.inputs, lowered.outputs)
+        entries = EntryOptions(options.preprocess, options.frames, options.postprocess)
+        lifted = lift_constants(add_entries(scheduled.mod, interface, entries, on_gpu=target.on_gpu))
         report_progress("generating code")
         executable = build_executable(lifted.mod, scheduled.target)
     report_progress("linking")
@@ -67,6 +75,8 @@ def build_package(
         coverage=_count(scheduled),
         layout=scheduled.lowered.layout,
         preprocess=options.preprocess,
+        frames=options.frames,
+        postprocess=options.postprocess,
         labels=options.labels,
         digests=options.digests,
         tools=options.tools,

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Protocol, cast, get_args
 
+from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.postprocess_specs import Postprocess, postprocess_from_json, postprocess_to_json
 from tvmbuild.base.specs import Attributes, Precision, Preprocess, freeze_attributes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata_check import check_metadata
@@ -159,6 +161,10 @@ class PackageInfo:
     """The layout of the convolutions inside the model, NHWC or NCHW. The inputs keep the layout of the ONNX model."""
     preprocess: Preprocess | None = None
     """The rules for converting a picture into an input. None if the model has none."""
+    frames: tuple[Frame, ...] = ()
+    """The frames of a camera that the package takes. mod.json contains them only if there are any."""
+    postprocess: Postprocess | None = None
+    """The result that the package makes of its outputs. mod.json contains it only if there is one."""
     labels: tuple[str, ...] | None = None
     """The names of a classifier's classes, in the order of its scores. None if the model has none."""
     digests: FrozenMap[str, str] = FrozenMap()
@@ -181,6 +187,11 @@ class PackageInfo:
         value: dict[str, object] = {"format": FORMAT, **asdict(self)}
         files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
         value.update(target=self.target.to_json(), files=files)
+        del value["frames"], value["postprocess"]
+        if self.frames:
+            value["frames"] = [each.to_json() for each in self.frames]
+        if self.postprocess is not None:
+            value["postprocess"] = postprocess_to_json(self.postprocess)
         return value
 
     @classmethod
@@ -216,6 +227,8 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         coverage=PackageCoverage(coverage["tasks"], coverage["covered"], tuple(coverage["uncovered"])),
         layout=str(value["layout"]),
         preprocess=None if preprocess is None else Preprocess(**{k: _frozen(v) for k, v in preprocess.items()}),
+        frames=tuple(Frame(**each) for each in value.get("frames", ())),
+        postprocess=postprocess_from_json(value["postprocess"]) if "postprocess" in value else None,
         labels=None if labels is None else tuple(labels),
         digests=FrozenMap(sorted(value["digests"].items())),
         tools=FrozenMap(sorted(value["tools"].items())),

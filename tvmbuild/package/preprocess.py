@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import warnings
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,12 +35,12 @@ def preprocess_picture(info: TakesInputs, picture: Picture, name: str | None = N
     for this input, if they do not fit its shape, or if the picture cannot be read.
     """
     rules, tensor = find_rules(info, name)
-    height, width, channels = _sizes(info, rules, tensor)
+    height, width, channels = find_sizes(info, rules, tensor)
     image = _open(picture).convert("L" if rules.color == "gray" else "RGB")
     pixels = np.asarray(_fit(image, width, height, rules)).reshape(height, width, channels)
     if rules.color == "bgr":
         pixels = pixels[:, :, ::-1]
-    values = np.stack([_table(rules, channel)[pixels[:, :, channel]] for channel in range(channels)], axis=-1)
+    values = np.stack([make_table(rules, channel)[pixels[:, :, channel]] for channel in range(channels)], axis=-1)
     if np.dtype(tensor.dtype).kind in "iu":
         values = np.rint(values)
     ordered = values.transpose(2, 0, 1) if rules.layout == "NCHW" else values
@@ -74,7 +75,7 @@ def find_rules(info: TakesInputs, name: str | None = None) -> tuple[Preprocess, 
     return rules, known[own]
 
 
-def _sizes(info: TakesInputs, rules: Preprocess, tensor: TensorInfo) -> tuple[int, int, int]:
+def find_sizes(info: TakesInputs, rules: Preprocess, tensor: TensorInfo) -> tuple[int, int, int]:
     """Return height, width and channels of a tensor [1, C, H, W] or [C, H, W], or of one with the channels last.
 
     Raises TvmbuildError if it has another form, or another number of channels than the rules' colours.
@@ -124,26 +125,46 @@ def _narrow(image: Image.Image) -> Image.Image:
     return image
 
 
-def _fit(image: Image.Image, width: int, height: int, rules: Preprocess) -> Image.Image:
-    """Return the picture in this width and height, by the rules' way to resize.
+@dataclass(frozen=True)
+class Fit:
+    """The place of a resized picture in the tensor, in the tensor's pixels. ``crop`` has a negative left or top."""
 
-    `stretch` changes the proportions, `letterbox` adds grey borders, and `crop` cuts off borders like torchvision's
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+def find_fit(rules: Preprocess, picture: tuple[int, int], tensor: tuple[int, int]) -> Fit:
+    """Return the place of a picture of this width and height in a tensor of this width and height.
+
+    `stretch` changes the proportions, `letterbox` leaves borders, and `crop` cuts off borders like torchvision's
     Resize and CenterCrop.
     """
+    (across, down), (width, height) = picture, tensor
     if rules.resize == "stretch":
-        return _resize(image, (width, height))
-    wide = width * image.height <= height * image.width  # in proportion wider than the tensor
+        return Fit(0, 0, width, height)
+    wide = width * down <= height * across  # in proportion wider than the tensor
     along_width = wide == (rules.resize == "letterbox")
     if along_width:
-        size = (width, max(1, image.height * width // image.width))
+        size = (width, max(1, down * width // across))
     else:
-        size = (max(1, image.width * height // image.height), height)
-    scaled = _resize(image, size)
+        size = (max(1, across * height // down), height)
     if rules.resize == "crop":
-        left, top = round((size[0] - width) / 2), round((size[1] - height) / 2)
-        return scaled.crop((left, top, left + width, top + height))
+        return Fit(-round((size[0] - width) / 2), -round((size[1] - height) / 2), *size)
+    return Fit((width - size[0]) // 2, (height - size[1]) // 2, *size)
+
+
+def _fit(image: Image.Image, width: int, height: int, rules: Preprocess) -> Image.Image:
+    """Return the picture in this width and height, by the rules' way to resize. `letterbox` has grey borders."""
+    fit = find_fit(rules, image.size, (width, height))
+    scaled = _resize(image, (fit.width, fit.height))
+    if rules.resize == "stretch":
+        return scaled
+    if rules.resize == "crop":
+        return scaled.crop((-fit.left, -fit.top, width - fit.left, height - fit.top))
     background = Image.new(image.mode, (width, height), PADDING if image.mode == "L" else (PADDING,) * 3)
-    background.paste(scaled, ((width - size[0]) // 2, (height - size[1]) // 2))
+    background.paste(scaled, (fit.left, fit.top))
     return background
 
 
@@ -152,7 +173,7 @@ def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     return image.resize((size[0], image.height), Image.Resampling.BILINEAR).resize(size, Image.Resampling.BILINEAR)
 
 
-def _table(rules: Preprocess, channel: int) -> np.ndarray:
+def make_table(rules: Preprocess, channel: int) -> np.ndarray:
     """Return the table byte → value in the tensor, for a channel.
 
     It is rounded to float32 after each operation, as in training frameworks.

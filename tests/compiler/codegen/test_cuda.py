@@ -110,7 +110,7 @@ def test_all_launches_between_the_first_and_the_last_are_one_graph(
     nodes = [helper.make_node("Conv", [names[i], "w"], [names[i + 1]], pads=[1, 1, 1, 1]) for i in range(4)]
     lowered = lower(import_onnx(save_model(nodes, {"w": weight})), gpu)
     applied = apply_records(lowered, gpu, ms.database.MemoryDatabase())
-    executable = build_executable(lift_constants(applied.mod, len(lowered.inputs)).mod, gpu)
+    executable = build_executable(lift_constants(applied.mod).mod, gpu)
     assert executable.as_text().count("call  vm.builtin.cuda_graph.run_or_capture") == 1
 
 

@@ -32,7 +32,7 @@ def run_lifted(lifted: Lifted, target: tvm.target.Target) -> np.ndarray:
 
 def test_lifted_weights_give_the_same_bits(save_convnet: SaveModel, cpu: tvm.target.Target) -> None:
     mod = apply(save_convnet(), cpu)
-    lifted = lift_constants(mod, inputs=1)
+    lifted = lift_constants(mod)
     assert not lifted.embedded
     assert [value.numpy().nbytes for value in lifted.params] == [16 * 3 * 9 * 4, 32 * 16 * 9 * 4]
     assert int(lifted.mod["main"].attrs["num_input"]) == 1
@@ -55,12 +55,12 @@ def test_small_constants_stay_inside_and_shared_ones_are_lifted_once(
         helper.make_node("MatMul", ["c", "back"], ["d"]),
         helper.make_node("Add", ["d", "small"], ["y"]),
     ]
-    lifted = lift_constants(apply(save_model(nodes, weights), cpu), inputs=1)
+    lifted = lift_constants(apply(save_model(nodes, weights), cpu))
     assert [value.numpy().size for value in lifted.params] == [832, 800]  # packed for the schedules: 104 columns
 
 
 def test_weights_do_not_reach_the_module(save_convnet: SaveModel, cpu: tvm.target.Target) -> None:
-    first = lift_constants(apply(save_convnet(), cpu), inputs=1)
-    second = lift_constants(apply(save_convnet(seed=5, prefix="other/", name="b.onnx"), cpu), inputs=1)
+    first = lift_constants(apply(save_convnet(), cpu))
+    second = lift_constants(apply(save_convnet(seed=5, prefix="other/", name="b.onnx"), cpu))
     assert tvm.ir.save_json(first.mod) == tvm.ir.save_json(second.mod)
     assert params_bytes(first.params) != params_bytes(second.params)

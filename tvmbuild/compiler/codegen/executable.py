@@ -66,7 +66,7 @@ def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExe
     call.
     """
     builder = relax.ExecBuilder()
-    functions = {variable: each for variable, each in mod.functions.items() if variable.name_hint != "main"}
+    functions = {variable: each for variable, each in mod.functions.items() if not isinstance(each, relax.Function)}
     profiled = {tvm.ir.GlobalVar(PROFILED): mod["main"].with_attr("global_symbol", PROFILED)}
     _vmcodegen(builder, tvm.ir.IRModule(functions | profiled, attrs=mod.attrs), "bytecode")
     form = "compiled" if _count_bindings(mod["main"]) <= MAX_COMPILED else "bytecode"

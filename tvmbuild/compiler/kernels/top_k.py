@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.ir.expressions import OPAQUE, int32, int64, wide
+from tvmbuild.compiler.ir.expressions import int32, int64, wide
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
-from tvmbuild.compiler.kernels.buffers import flatten, whole
+from tvmbuild.compiler.kernels.buffers import begin_kernel
 
 CHUNK = 1024
 """The largest number of elements that a block sorts. They take 12 kB of shared memory with keys of 64 bits, and every
@@ -84,7 +83,7 @@ def write_sort(form: TopK, most_threads: int) -> tirx.PrimFunc:
     threads = min(chunk // 2, 1 << (most_threads.bit_length() - 1))
     inputs = [((form.rows, form.length), form.dtype)]
     with (
-        _begin("topk_chunks", inputs, _list_outputs(form, form.runs, min(form.k, chunk))) as (builder, buffers),
+        begin_kernel("topk_chunks", inputs, _list_outputs(form, form.runs, min(form.k, chunk))) as (builder, buffers),
         T.thread_binding(*wide(0, form.rows * form.runs), thread="blockIdx.x") as block,
         T.thread_binding(int32(0), int32(threads), thread="threadIdx.x") as thread,
     ):
@@ -122,7 +121,7 @@ def write_merge(form: TopK, merge: Merge) -> tirx.PrimFunc:
     last = [((form.rows, form.length), form.dtype)] if merge.groups == 1 else []
     inputs = [(shape, form.key), (shape, "int32"), *last]
     with (
-        _begin("topk_merge", inputs, _list_outputs(form, merge.groups, merge.kept)) as (builder, buffers),
+        begin_kernel("topk_merge", inputs, _list_outputs(form, merge.groups, merge.kept)) as (builder, buffers),
         T.thread_binding(*wide(0, -(-elements // MERGE_THREADS)), thread="blockIdx.x") as block,
         T.thread_binding(*wide(0, MERGE_THREADS), thread="threadIdx.x") as thread,
     ):
@@ -236,25 +235,3 @@ def _where(condition: Any, *, always: bool) -> Iterator[None]:
         return
     with T.If(condition), T.Then():
         yield
-
-
-@contextmanager
-def _begin(
-    name: str, inputs: Sequence[tuple[tuple[int, ...], str]], outputs: Sequence[tuple[tuple[int, ...], str]]
-) -> Iterator[tuple[IRBuilder, list[Any]]]:
-    """Yield (builder, flat arguments), and write the function's body in the block.
-
-    After the block, ``builder.get()`` returns the function.
-    """
-    with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
-        T.func_name(name)
-        T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, "estimated_flops": 0})
-        forms = [*inputs, *outputs]
-        arguments = [
-            T.arg(f"data{place}", T.buffer(wide(*shape), dtype, layout=None))
-            for place, (shape, dtype) in enumerate(forms)
-        ]
-        with T.sblock("root"):
-            T.reads(*map(whole, arguments[: len(inputs)]))
-            T.writes(*map(whole, arguments[len(inputs) :]))
-            yield builder, list(map(flatten, arguments))

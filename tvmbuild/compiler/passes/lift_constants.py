@@ -9,8 +9,6 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.ir.modules import replace_main
-
 THRESHOLD = 1024
 """The size of the largest constant that stays in the code, in bytes: for smaller ones an argument would cost more."""
 
@@ -24,21 +22,28 @@ class Lifted:
     embedded: bool = False
 
 
-def lift_constants(mod: tvm.ir.IRModule, inputs: int) -> Lifted:
-    """Turn constants over 1 KiB into parameters of ``main``, in program order, after its ``inputs`` model inputs.
+def lift_constants(mod: tvm.ir.IRModule) -> Lifted:
+    """Turn constants over 1 KiB into parameters, in program order: of ``main`` first, then of the other functions.
 
-    If the result is not well formed, because a pass left constants in places where no variable may stand, the unchanged
-    module is returned as ``embedded``.
+    Every Relax function takes all of them after its own parameters. If the result is not well formed, because a pass
+    left constants in places where no variable may stand, the unchanged module is returned as ``embedded``.
     """
-    function = mod["main"]
-    lifter = _Lifter(mod)
-    body = lifter.visit_expr(function.body)
-    lifted = relax.Function([*function.params, *lifter.variables], body, function.ret_ty, function.is_pure)
-    lifted = lifted.with_attrs({**dict(function.attrs or {}), "num_input": inputs})
-    result = replace_main(mod, lifted)
+    own = {each: function for each, function in mod.functions.items() if isinstance(function, relax.Function)}
+    names = sorted(own, key=lambda each: (each.name_hint != "main", each.name_hint))
+    constants = _Constants()
+    for name in names:
+        constants.collect(own[name])
+    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    for name in names:
+        function = own[name]
+        lifter = _Lifter(mod, constants)
+        body = lifter.visit_expr(function.body)
+        lifted = relax.Function([*function.params, *lifter.variables], body, function.ret_ty, function.is_pure)
+        lifted = lifted.with_attrs({**dict(function.attrs or {}), "num_input": len(function.params)})
+        result.update_func(result.get_global_var(name.name_hint), lifted)
     if not relax.analysis.check_well_formed(result):
         return Lifted(mod, (), embedded=True)
-    return Lifted(result, tuple(lifter.values))
+    return Lifted(result, tuple(constants.values.values()))
 
 
 def params_bytes(params: tuple[tvm.runtime.Tensor, ...]) -> bytes:
@@ -49,27 +54,58 @@ def params_bytes(params: tuple[tvm.runtime.Tensor, ...]) -> bytes:
     return bytes(tvm.runtime.save_param_dict({f"p{index:05d}": value for index, value in enumerate(params)}))
 
 
+Key = tuple[str, tuple[int, ...], bytes]
+
+
+class _Constants:
+    """The constants over the threshold by content, so that equal constants share a parameter.
+
+    A weight that two calls share is packed for each of them.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[Key, tvm.runtime.Tensor] = {}
+        self.types: dict[Key, relax.TensorType] = {}
+        self.keys: dict[relax.Expr, Key] = {}
+        """The content of each constant, because a digest of large weights takes long."""
+
+    def collect(self, function: relax.Function) -> None:
+        """Add the constants of a function."""
+        relax.analysis.post_order_visit(function.body, self._add)
+
+    def _add(self, expr: relax.Expr) -> None:
+        key = None if expr in self.keys else _find_key(expr)
+        if key is None:
+            return
+        self.keys[expr] = key
+        if key not in self.values:
+            self.values[key] = expr.value
+            self.types[key] = expr.ty
+
+
+def _find_key(constant: relax.Expr) -> Key | None:
+    """Return the content of a constant over the threshold, or None for any other expression."""
+    value = getattr(constant, "value", None)
+    if not isinstance(value, tvm.runtime.Tensor):
+        return None
+    array = value.numpy()
+    if array.nbytes <= THRESHOLD:
+        return None
+    return (str(array.dtype), array.shape, hashlib.sha256(array.tobytes()).digest())
+
+
 @mutator
 class _Lifter(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, mod: tvm.ir.IRModule) -> None:
+    def __init__(self, mod: tvm.ir.IRModule, constants: _Constants) -> None:
         super().__init__(mod)
-        self.variables: list[relax.Var] = []
-        self.values: list[tvm.runtime.Tensor] = []
-        self._seen: dict[tuple[str, tuple[int, ...], bytes], relax.Var] = {}
-        """The parameters by content, so that equal constants share one: a weight that two calls share is packed for
-        each of them."""
+        self._keys = constants.keys
+        self._of = {key: relax.Var("param", each) for key, each in constants.types.items()}
+
+    @property
+    def variables(self) -> list[relax.Var]:
+        """The parameters, one for each constant."""
+        return list(self._of.values())
 
     def visit_generic_const_(self, constant: relax.Expr) -> relax.Expr:
-        value = getattr(constant, "value", None)
-        if not isinstance(value, tvm.runtime.Tensor):
-            return constant
-        array = value.numpy()
-        if array.nbytes <= THRESHOLD:
-            return constant
-        key = (str(array.dtype), array.shape, hashlib.sha256(array.tobytes()).digest())
-        if key not in self._seen:
-            variable = relax.Var("param", constant.ty)
-            self._seen[key] = variable
-            self.variables.append(variable)
-            self.values.append(value)
-        return self._seen[key]
+        key = self._keys.get(constant)
+        return constant if key is None else self._of[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -14,9 +14,11 @@ import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
+from tvmbuild.package.frames import find_frame, frame_entry, prepare_entry
 from tvmbuild.package.inputs import check_inputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import Picture, preprocess_picture
+from tvmbuild.package.results import Results, make_thresholds, read_results
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
@@ -32,6 +34,8 @@ _POOLED_ALLOCATOR = 2
 class _Machine:
     """An instance of TVM's virtual machine, which serves one call at a time."""
 
+    machine: Any
+    """TVM's object, which has the package's functions by their names."""
     main: Callable[..., Any]
     """The function that runs the model."""
     kept: dict[str, Any] = field(default_factory=dict)
@@ -65,7 +69,7 @@ class Session:
             self._params = self._load_params(package.params)
             machine = self._make_machine()
             self._check_arity(machine)
-            self._idle.append(_Machine(machine[self.info.entry]))
+            self._idle.append(self._wrap(machine))
 
     @property
     def device(self) -> Any:
@@ -141,6 +145,48 @@ class Session:
         Raises TvmbuildError if the package has no rules for this input, or if the picture cannot be read.
         """
         return preprocess_picture(self.info, picture, name)
+
+    def run_frame(
+        self, frame: Any, encoding: str | None = None, *, score: float | None = None, overlap: float | None = None
+    ) -> Results | dict[str, np.ndarray]:
+        """Run the model on a camera's frame, and return boxes or classes, the best first.
+
+        ``frame`` is the uint8 array of a frame's bytes, in one of the forms of `metadata.frames`; ``encoding`` is
+        needed only if several of them have its shape. ``score`` and ``overlap`` replace the thresholds of
+        models.yaml. A package without `postprocess` returns the model's outputs by name, as ``run`` does.
+        Raises TvmbuildError if the package takes no such frame.
+        """
+        with EXPLAINED_ERRORS:
+            value = read_array("frame", frame)
+            shape = tuple(value.shape)
+            number = find_frame(self.info.frames, shape, encoding, self.info.model)
+            if str(value.dtype) != "uint8":
+                raise TvmbuildError(f"a frame is uint8, got {value.dtype}")
+            values = [(f"frame{number}", value)]
+            asked = self.info.postprocess
+            if asked is not None:
+                values.append(("thresholds", make_thresholds(asked, score, overlap)))
+            arrays = self._call_entry(frame_entry(number), values)
+        if asked is None:
+            return {info.name: array for info, array in zip(self.outputs, arrays, strict=True)}
+        return read_results(asked, arrays, self.info.labels)
+
+    def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
+        """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""
+        with EXPLAINED_ERRORS:
+            value = read_array("frame", frame)
+            number = find_frame(self.info.frames, tuple(value.shape), encoding, self.info.model)
+            return self._call_entry(prepare_entry(number), [(f"frame{number}", value)])[0]
+
+    def _call_entry(self, name: str, values: Sequence[tuple[str, Any]]) -> list[np.ndarray]:
+        """Call a function of the package beside ``main``, and return its outputs as new arrays."""
+        machine = self._borrow_machine()
+        arguments = [place(each, value, self._device, machine.kept) for each, value in values]
+        result = machine.machine[name](*arguments, *self._params)
+        tensors = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
+        arrays = to_arrays(tensors)
+        self._give_back(machine)
+        return arrays
 
     def benchmark(
         self, inputs: Mapping[str, Any] | None = None, *, repeat: int | None = None, number: int = 1
@@ -221,7 +267,10 @@ class Session:
     def _borrow_machine(self) -> _Machine:
         with self._lock:
             machine = self._idle.pop() if self._idle else None
-        return machine or _Machine(self._make_machine()[self.info.entry])
+        return machine or self._wrap(self._make_machine())
+
+    def _wrap(self, machine: Any) -> _Machine:
+        return _Machine(machine, machine[self.info.entry])
 
     def _give_back(self, machine: _Machine) -> None:
         with self._lock:

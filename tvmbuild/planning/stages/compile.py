@@ -32,6 +32,8 @@ class Compile(StageOfCells):
             glibc=target.glibc,
             preprocess=subject.model.preprocess,
             precision=target.precision,
+            frames=subject.model.frames,
+            postprocess=subject.model.postprocess,
         )
 
     def list_more_inputs(self, _subject: Subject, _root: Path, _options: CompileStep) -> dict[str, Path]:

@@ -1,0 +1,98 @@
+"""What a package makes of its outputs: classes, or boxes around objects."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+Activation = Literal["none", "sigmoid", "softmax"]
+
+
+@dataclass(frozen=True)
+class BoxForm:
+    """How a family of detectors writes its boxes. A new family is a row of `BOX_FORMS`."""
+
+    layout: Literal["rows", "columns"] = "rows"
+    """``rows``: a box is a row, [1, boxes, values]. ``columns``: a box is a column, [1, values, boxes]."""
+    corners: bool = False
+    """Whether a box is left, top, right, bottom; else it is centre x, centre y, width, height."""
+    objectness: bool = False
+    """Whether the fifth value is a probability that multiplies those of the classes."""
+    ready: bool = False
+    """Whether a box's values end with its score and its class, in place of a score for each class."""
+    split: bool = False
+    """Whether the scores, which come first, and the boxes are two outputs."""
+    activation: Activation = "none"
+    """The function that makes probabilities of the scores."""
+    normalised: bool = False
+    """Whether coordinates are shares of the input's width and height; else they are its pixels."""
+    strides: tuple[int, ...] = ()
+    """The strides of the grids whose cells the boxes are relative to. Empty if coordinates are absolute."""
+    suppress: bool = True
+    """Whether overlapping boxes are left, so that non-maximum suppression is needed."""
+
+
+BOX_FORMS: dict[str, BoxForm] = {
+    "yolov5": BoxForm(objectness=True),
+    "yolov8": BoxForm(layout="columns"),
+    "yolox": BoxForm(objectness=True, strides=(8, 16, 32)),
+    "end2end": BoxForm(corners=True, ready=True, suppress=False),
+    "rtdetr": BoxForm(normalised=True, suppress=False),
+    "detr": BoxForm(split=True, activation="sigmoid", normalised=True, suppress=False),
+}
+"""Name of a form, as models.yaml has it → what the outputs hold."""
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Objects with a box around each: `postprocess: {boxes: …}`."""
+
+    form: str
+    """A key of `BOX_FORMS`."""
+    outputs: tuple[str, ...] = ()
+    """The names of the outputs that hold the boxes. Empty means the model's outputs in their order."""
+    score: float = 0.25
+    """The score that a box must exceed. `run_frame` may replace it."""
+    overlap: float = 0.45
+    """Of two boxes that share more than this part of their union, the one with the lower score is dropped."""
+    most: int = 300
+    """The largest number of boxes in a result."""
+    agnostic: bool = False
+    """Whether boxes of different classes suppress each other."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The likeliest classes: `postprocess: {classes: …}`."""
+
+    outputs: tuple[str, ...] = ()
+    """The name of the output with one score for each class. Empty means the model's first output."""
+    activation: Activation = "softmax"
+    score: float = 0.0
+    """The probability that a class must exceed. `run_frame` may replace it."""
+    most: int = 5
+    """The largest number of classes in a result."""
+
+
+Postprocess = Boxes | Classes
+KINDS: dict[str, type[Boxes] | type[Classes]] = {"boxes": Boxes, "classes": Classes}
+"""Name of a kind of result, as models.yaml and mod.json have it → its class."""
+ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
+MAX_RESULTS = 1000
+"""The largest ``most``."""
+
+
+def postprocess_to_json(value: Postprocess) -> dict[str, Any]:
+    """Return a postprocess as a JSON value, a map with one key, the kind. ``postprocess_from_json`` is the inverse."""
+    kind = next(name for name, each in KINDS.items() if isinstance(value, each))
+    return {kind: asdict(value)}
+
+
+def postprocess_from_json(value: dict[str, Any]) -> Postprocess:
+    """Parse the output of ``postprocess_to_json``. Raises TypeError or ValueError if it is malformed."""
+    if len(value) != 1:
+        raise ValueError(f"postprocess has {len(value)} kinds")
+    ((kind, fields),) = value.items()
+    if kind not in KINDS:
+        raise ValueError(f"postprocess has the unknown kind {kind!r}")
+    return KINDS[kind](**{key: tuple(each) if isinstance(each, list) else each for key, each in fields.items()})

@@ -1,0 +1,1 @@
+"""The kernels that make a network's input of a camera's frame: colours, resizing, scale, layout."""

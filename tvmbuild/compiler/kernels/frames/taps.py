@@ -1,0 +1,93 @@
+"""The taps of a resize along one axis: the pixels that each pixel of the result is a weighted sum of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvmbuild.base.frame_specs import Interpolation
+
+PILLOW_BITS = 22
+"""The fraction bits of Pillow's weights (`PRECISION_BITS` of its Resample.c)."""
+OPENCV_BITS = 11
+"""The fraction bits of OpenCV's weights (`INTER_RESIZE_COEF_BITS`)."""
+
+
+@dataclass(frozen=True)
+class Taps:
+    """The taps of a resize along one axis. Pixel i is the sum of ``weights[i, k]`` times pixel ``first[i] + k``."""
+
+    first: np.ndarray
+    """int32 [pixels]. All taps of a pixel exist: ``first[i] + weights.shape[1]`` is at most the source's size."""
+    weights: np.ndarray
+    """int32 [pixels, taps]"""
+
+    @property
+    def count(self) -> int:
+        """The number of taps of a pixel."""
+        return int(self.weights.shape[1])
+
+    def cut(self, begin: int, end: int) -> Taps:
+        """Return the taps of the pixels from ``begin`` to ``end``."""
+        return Taps(self.first[begin:end], self.weights[begin:end])
+
+    def list_sources(self) -> np.ndarray:
+        """Return the source pixels whose weight is not zero everywhere, in ascending order."""
+        return np.unique((self.first[:, None] + np.arange(self.count))[self.weights != 0])
+
+    def renumber(self, sources: np.ndarray) -> Taps:
+        """Return the taps for a source of which only the pixels of ``sources``, in ascending order, are left."""
+        used = [(self.first[i] + np.flatnonzero(row), row[row != 0]) for i, row in enumerate(self.weights)]
+        return _align([(np.searchsorted(sources, pixels), weights) for pixels, weights in used], len(sources))
+
+
+def find_taps(interpolation: Interpolation, source: int, size: int) -> Taps:
+    """Return the taps of a resize of ``source`` pixels to ``size`` pixels."""
+    find = {"antialias": _antialias, "bilinear": _bilinear, "nearest": _nearest}[interpolation]
+    return _align([find(source, size, pixel) for pixel in range(size)], source)
+
+
+def _antialias(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the taps of Pillow's bilinear filter, a triangle as wide as two pixels of the smaller image."""
+    scale = source / size
+    support = max(scale, 1.0)
+    center = (pixel + 0.5) * scale
+    first = max(0, int(center - support + 0.5))
+    last = min(source, int(center + support + 0.5))
+    weights = [max(0.0, 1.0 - abs((each - center + 0.5) * (1.0 / support))) for each in range(first, last)]
+    total = 0.0
+    for weight in weights:  # in this order, as Pillow adds them
+        total += weight
+    normalised = [int(0.5 + weight / total * (1 << PILLOW_BITS)) for weight in weights]
+    return np.arange(first, last), np.array(normalised)
+
+
+def _bilinear(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two taps of OpenCV's INTER_LINEAR, whose positions are float32."""
+    place = np.float32((pixel + 0.5) * (source / size) - 0.5)
+    first = int(np.floor(place))
+    share = np.float32(place - np.float32(first))
+    if first < 0 or first >= source - 1:
+        first, share = max(0, min(first, source - 1)), np.float32(0)
+    one = 1 << OPENCV_BITS
+    weights = [round(float((np.float32(1) - share) * np.float32(one))), round(float(share * np.float32(one)))]
+    return np.array([first, min(first + 1, source - 1)]), np.array(weights)
+
+
+def _nearest(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([min(int(pixel * (source / size)), source - 1)]), np.array([1])
+
+
+def _align(taps: list[tuple[np.ndarray, np.ndarray]], source: int) -> Taps:
+    """Give all pixels equally many neighbouring taps, with weights of zero beside a pixel's own."""
+    spans = [pixels[weights != 0] for pixels, weights in taps]
+    count = max(int(span[-1] - span[0]) + 1 for span in spans)
+    first = np.array([min(int(span[0]), source - count) for span in spans], np.int32)
+    weights = np.zeros((len(taps), count), np.int32)
+    for i, (pixels, values) in enumerate(taps):
+        used = values != 0
+        weights[i, pixels[used] - first[i]] = values[used]
+    return Taps(first, weights)
+
+

@@ -1,0 +1,1 @@
+"""The kernels that make classes and boxes of a network's outputs."""

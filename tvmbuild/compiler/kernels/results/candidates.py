@@ -1,0 +1,210 @@
+"""The kernel that makes candidates of a network's outputs: a score and a class each, and for detectors a box.
+
+A box is left, top, right, bottom in pixels of the network's input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
+
+from tvmbuild.base.postprocess_specs import Activation, BoxForm
+from tvmbuild.compiler.ir.expressions import float32, int32, int64
+from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
+from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
+from tvmbuild.compiler.kernels.loops import each_thread
+from tvmbuild.compiler.kernels.vectors import load, local, spread, store
+
+_LANES = 16
+"""The elements of a vector of scores: one vector of AVX-512, two of AVX2, four of NEON."""
+_COORDINATES = 4
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The candidates of a network: how its outputs hold them."""
+
+    form: BoxForm
+    count: int
+    """The number of candidates."""
+    classes: int
+    outputs: tuple[Form, ...]
+    """The shapes and dtypes of the network's outputs that hold the candidates."""
+    height: int = 0
+    width: int = 0
+    """The size of the network's input, in pixels."""
+    is_classes: bool = False
+    """Whether the candidates are the classes of a classifier: each has one score and no box."""
+
+    @property
+    def begin(self) -> int:
+        """The place of the first class's score among the values of a candidate."""
+        return 0 if self.form.split else _COORDINATES + self.form.objectness
+
+    @property
+    def values(self) -> int:
+        """The number of values of a candidate in the first output."""
+        return self.begin + (2 if self.form.ready else self.classes)
+
+    def list_cells(self) -> np.ndarray | None:
+        """Return column, row and stride of each candidate's cell, float32 [count, 3], or None without grids."""
+        if not self.form.strides:
+            return None
+        grids = []
+        for stride in self.form.strides:
+            rows, columns = np.mgrid[: self.height // stride, : self.width // stride]
+            cells = [columns.ravel(), rows.ravel(), np.full(rows.size, stride)]
+            grids.append(np.stack(cells, axis=1))
+        return np.concatenate(grids).astype(np.float32)
+
+
+def write_candidates(form: Candidates, *, on_gpu: bool) -> tirx.PrimFunc:
+    """Return the function from the network's outputs to boxes [count, 4], scores [count] and classes [count], int32.
+
+    Its arguments are the outputs, the grid's cells if the form has grids, and the thresholds; a candidate whose
+    objectness does not exceed the first threshold gets the score 0.
+    """
+    cells = form.list_cells()
+    inputs = [*form.outputs, *([] if cells is None else [(cells.shape, "float32")]), ((2,), "float32")]
+    outputs = [((form.count, _COORDINATES), "float32"), ((form.count,), "float32"), ((form.count,), "int32")]
+    with begin_kernel("candidates", inputs, outputs) as (builder, arguments):
+        kernel = _Kernel(form, arguments)
+        if on_gpu:
+            with each_thread(form.count) as candidate:
+                kernel.write(candidate, 1)
+        else:
+            lanes = _LANES if form.form.layout == "columns" and form.count >= _LANES else 1
+            with T.parallel(int64(-(-form.count // lanes))) as chunk:
+                # The last vector overlaps the one before it: both write the same values.
+                kernel.write(T.Bind(tirx.Min(chunk * lanes, int64(form.count - lanes))), lanes)
+    return mark_scheduled(builder.get())
+
+
+class _Kernel:
+    """The body of the kernel: ``write`` writes ``lanes`` neighbouring candidates."""
+
+    def __init__(self, form: Candidates, arguments: Sequence[Any]) -> None:
+        self.form = form
+        count = len(form.outputs)
+        self.data, self.box_data = arguments[0], arguments[count - 1]
+        self.cells = arguments[count] if form.form.strides else None
+        self.thresholds = arguments[-4]
+        self.boxes, self.scores, self.classes = arguments[-3:]
+
+    def write(self, candidate: Any, lanes: int) -> None:
+        """Write boxes, scores and classes of the candidates from ``candidate`` on."""
+        if self.form.is_classes:
+            self._write_class(candidate, lanes)
+            return
+        self._write_boxes(candidate, lanes)
+        if self.form.form.ready:
+            store(self.scores, self._value(candidate, _COORDINATES, lanes), candidate, lanes)
+            store(self.classes, self._value(candidate, _COORDINATES + 1, lanes), candidate, lanes)
+            return
+        if not self.form.form.objectness:
+            store(self.scores, self._write_best(candidate, lanes), candidate, lanes)
+            return
+        likely = T.Bind(self._value(candidate, _COORDINATES, lanes))
+        store(self.scores, spread(float32(0), lanes), candidate, lanes)
+        store(self.classes, spread(int32(0), lanes), candidate, lanes)
+        if lanes > 1:
+            store(self.scores, likely * self._write_best(candidate, lanes), candidate, lanes)
+            return
+        with T.If(likely > self.thresholds[0]), T.Then():
+            store(self.scores, likely * self._write_best(candidate, lanes), candidate, lanes)
+
+    def _write_class(self, candidate: Any, lanes: int) -> None:
+        """Write the probabilities of classes. Each sums up the exponentials of all scores itself."""
+        for place in range(_COORDINATES):
+            for lane in range(lanes):
+                T.buffer_store(self.boxes, float32(0), [(candidate + lane) * _COORDINATES + place])
+        for lane in range(lanes):
+            T.buffer_store(self.classes, (candidate + lane).astype("int32"), [candidate + lane])
+        own, count = T.Bind(load(self.data, candidate, lanes)), self.form.count
+        if self.form.form.activation == "none":
+            store(self.scores, own, candidate, lanes)
+            return
+        one = spread(float32(1), lanes)
+        if self.form.form.activation == "sigmoid":
+            store(self.scores, one / (one + tirx.exp(spread(float32(0), lanes) - own)), candidate, lanes)
+            return
+        highest, total = local(1), local(1)
+        T.buffer_store(highest, tirx.min_value("float32"), [0])
+        T.buffer_store(total, float32(0), [0])
+        with T.serial(int64(count)) as index:
+            T.buffer_store(highest, tirx.Max(highest[0], load(self.data, index)), [0])
+        with T.serial(int64(count)) as index:
+            T.buffer_store(total, total[0] + tirx.exp(load(self.data, index) - highest[0]), [0])
+        scaled = tirx.exp(own - spread(T.Bind(highest[0]), lanes)) / spread(T.Bind(total[0]), lanes)
+        store(self.scores, scaled, candidate, lanes)
+
+    def _value(self, candidate: Any, place: Any, lanes: int) -> Any:
+        """Return a value of the candidates in the first output."""
+        return self._read(self.data, candidate, place, self.form.values, lanes)
+
+    def _read(self, data: Any, candidate: Any, place: Any, values: int, lanes: int) -> Any:
+        if self.form.form.layout == "columns":
+            return load(data, place * self.form.count + candidate, lanes)
+        return load(data, candidate * values + place, lanes)
+
+    def _write_best(self, candidate: Any, lanes: int) -> Any:
+        """Write the class with the largest score, the first of equal ones, and return its probability."""
+        best, number = local(lanes), local(lanes, "int32")
+        begin = self.form.begin
+        store(best, self._value(candidate, int64(begin), lanes), int64(0), lanes)
+        store(number, spread(int32(0), lanes), int64(0), lanes)
+        with T.serial(int64(self.form.classes - 1)) as index:
+            score = T.Bind(self._value(candidate, index + (begin + 1), lanes))
+            last = T.Bind(load(best, int64(0), lanes))
+            place = spread((index + 1).astype("int32"), lanes)
+            kept = number[0] if lanes == 1 else number.vload([0], f"int32x{lanes}")
+            store(number, tirx.Select(score > last, place, kept), int64(0), lanes)
+            store(best, tirx.Select(score > last, score, last), int64(0), lanes)
+        kept = number[0] if lanes == 1 else number.vload([0], f"int32x{lanes}")
+        store(self.classes, kept, candidate, lanes)
+        return self._activate(candidate, T.Bind(load(best, int64(0), lanes)), lanes)
+
+    def _activate(self, candidate: Any, best: Any, lanes: int) -> Any:
+        activation: Activation = self.form.form.activation
+        if activation == "none":
+            return best
+        one = spread(float32(1), lanes)
+        if activation == "sigmoid":
+            return one / (one + tirx.exp(spread(float32(0), lanes) - best))
+        total = local(lanes)
+        store(total, spread(float32(0), lanes), int64(0), lanes)
+        with T.serial(int64(self.form.classes)) as index:
+            score = self._value(candidate, index + self.form.begin, lanes)
+            store(total, load(total, int64(0), lanes) + tirx.exp(score - best), int64(0), lanes)
+        return one / load(total, int64(0), lanes)
+
+    def _write_boxes(self, candidate: Any, lanes: int) -> None:
+        form = self.form
+        values = _COORDINATES if form.form.split else form.values
+        read = [T.Bind(self._read(self.box_data, candidate, int64(at), values, lanes)) for at in range(_COORDINATES)]
+        if self.cells is not None:
+            column, row, stride = (self.cells[candidate * 3 + place] for place in range(3))
+            read = [
+                (read[0] + column) * stride,
+                (read[1] + row) * stride,
+                tirx.exp(read[2]) * stride,
+                tirx.exp(read[3]) * stride,
+            ]
+        if form.form.normalised:
+            sizes = (form.width, form.height, form.width, form.height)
+            read = [each * spread(float32(size), lanes) for each, size in zip(read, sizes, strict=True)]
+        if not form.form.corners:
+            half = spread(float32(0.5), lanes)
+            x, y, across, down = (T.Bind(each) for each in read)
+            read = [x - across * half, y - down * half, x + across * half, y + down * half]
+        for place, value in enumerate(read):
+            at = candidate * _COORDINATES + place
+            if lanes == 1:
+                T.buffer_store(self.boxes, value, [at])
+            else:
+                T.buffer_store(self.boxes, value, [tirx.Ramp(at, int64(_COORDINATES), lanes)])
