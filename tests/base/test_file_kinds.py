@@ -117,7 +117,7 @@ def test_every_model_of_the_project_is_none_of_them(project_root: Path) -> None:
 READERS: dict[str, Callable[[Path], object]] = {
     "model": lambda path: load_model(path, "net"),
     "labels": compile_stage._read_labels,
-    "picture": preprocess._open,
+    "picture": preprocess.open_picture,
     "arrays": read_arrays,
     "package": read_package,
     "digest": lambda path: fetch(Source("path", path.name, sha256="0" * 64), path.parent),

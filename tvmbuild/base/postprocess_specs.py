@@ -75,7 +75,7 @@ class Classes:
 
 
 Postprocess = Boxes | Classes
-KINDS: dict[str, type[Boxes] | type[Classes]] = {"boxes": Boxes, "classes": Classes}
+KINDS: dict[str, type[Boxes | Classes]] = {"boxes": Boxes, "classes": Classes}
 """Name of a kind of result, as models.yaml and mod.json have it → its class."""
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 MAX_RESULTS = 1000
@@ -95,4 +95,5 @@ def postprocess_from_json(value: dict[str, Any]) -> Postprocess:
     ((kind, fields),) = value.items()
     if kind not in KINDS:
         raise ValueError(f"postprocess has the unknown kind {kind!r}")
-    return KINDS[kind](**{key: tuple(each) if isinstance(each, list) else each for key, each in fields.items()})
+    values: dict[str, Any] = {key: tuple(each) if isinstance(each, list) else each for key, each in fields.items()}
+    return KINDS[kind](**values)

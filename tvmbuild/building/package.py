@@ -16,7 +16,8 @@ from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.codegen.executable import build_executable, name_profiled
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.dump import dump_where_asked
-from tvmbuild.compiler.entries import EntryOptions, Interface, add_entries
+from tvmbuild.compiler.entries import add_entries
+from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.operators import describe_operators, list_plain_loops
 from tvmbuild.compiler.passes.lift_constants import lift_constants, params_bytes
 from tvmbuild.errors import TvmbuildError

@@ -7,56 +7,26 @@ network's outputs. They call the functions that ``main`` calls, so that a frame 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
 import tvm
 from tvm import relax, tirx
 from tvm.relax.utils import copy_with_new_vars
 
 from tvmbuild.base.frame_specs import Frame
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm, Classes, Postprocess
 from tvmbuild.base.specs import Preprocess
+from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.kernels.frames.prepare import Preparation, describe_preparation, write_along, write_down
-from tvmbuild.compiler.kernels.results.candidates import Candidates, write_candidates
-from tvmbuild.compiler.kernels.results.select import GEOMETRY, Selection, write_selection
+from tvmbuild.compiler.kernels.results.candidates import write_candidates
+from tvmbuild.compiler.kernels.results.select import GEOMETRY, write_selection
+from tvmbuild.compiler.result_forms import ResultForm, describe_result
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.frames import find_geometry, frame_entry, prepare_entry
-from tvmbuild.package.metadata import ModelInputs, TensorInfo
+from tvmbuild.package.frames import POSTPROCESS, find_geometry, frame_entry, prepare_entry
+from tvmbuild.package.metadata import ModelInputs
 from tvmbuild.package.preprocess import find_fit, find_rules, find_sizes
 
-POSTPROCESS = "postprocess"
-"""The name of the function that makes the result of the network's outputs."""
 _RESULTS = 4
 """The outputs of the last kernel that are the result: boxes, scores, classes, count. The others are its memory."""
-
-
-@dataclass(frozen=True)
-class EntryOptions:
-    """The frames that a package takes and the result that it makes."""
-
-    preprocess: Preprocess | None = None
-    frames: tuple[Frame, ...] = ()
-    postprocess: Postprocess | None = None
-
-
-@dataclass(frozen=True)
-class Interface:
-    """The inputs and outputs of ``main``, and the model's name for messages."""
-
-    model: str
-    inputs: tuple[TensorInfo, ...]
-    outputs: tuple[TensorInfo, ...]
-
-
-@dataclass(frozen=True)
-class _Result:
-    """What the postprocessing of a model needs: which outputs it reads, and the kernels' sizes."""
-
-    places: tuple[int, ...]
-    candidates: Candidates
-    selection: Selection
 
 
 def add_entries(mod: tvm.ir.IRModule, interface: Interface, options: EntryOptions, *, on_gpu: bool) -> tvm.ir.IRModule:
@@ -76,7 +46,8 @@ class _Writer:
         self.builder = relax.BlockBuilder(mod)
         self.main = relax.transform.ToNonDataflow()(mod)["main"]
         self.interface, self.options, self.on_gpu = interface, options, on_gpu
-        self.result = None if options.postprocess is None else _describe_result(interface, options)
+        asked = options.postprocess
+        self.result = None if asked is None else describe_result(interface, options, asked)
 
     def write(self) -> None:
         """Add all functions."""
@@ -92,7 +63,7 @@ class _Writer:
         with self.builder.function(prepare_entry(number), [frame]):
             self.builder.emit_func_output(self._prepare(form, frame))
 
-    def _write_postprocess(self, result: _Result) -> None:
+    def _write_postprocess(self, result: ResultForm) -> None:
         types = [self._output_type(place) for place in range(len(self.interface.outputs))]
         outputs = [relax.Var(f"output{place}", each) for place, each in enumerate(types)]
         thresholds = relax.Var("thresholds", relax.TensorType((2,), "float32"))
@@ -138,7 +109,7 @@ class _Writer:
         return self._call("frame_columns", down, [between, *second], [relax.TensorType(form.shape, form.dtype)])
 
     def _postprocess(
-        self, result: _Result, outputs: Sequence[relax.Expr], thresholds: relax.Expr, geometry: relax.Expr
+        self, result: ResultForm, outputs: Sequence[relax.Expr], thresholds: relax.Expr, geometry: relax.Expr
     ) -> relax.Expr:
         cells = result.candidates.list_cells()
         read = [outputs[place] for place in result.places]
@@ -149,9 +120,7 @@ class _Writer:
             relax.TensorType((count,), "float32"),
             relax.TensorType((count,), "int32"),
         ]
-        found = self._call(
-            "candidates", write_candidates(result.candidates, on_gpu=self.on_gpu), arguments, types
-        )
+        found = self._call("candidates", write_candidates(result.candidates, on_gpu=self.on_gpu), arguments, types)
         parts = [self.builder.emit(relax.TupleGetItem(found, place)) for place in range(len(types))]
         chosen = [relax.TensorType(shape, dtype) for shape, dtype in result.selection.list_outputs()]
         function = write_selection(result.selection, on_gpu=self.on_gpu)
@@ -182,82 +151,3 @@ def _describe_frame(interface: Interface, rules: Preprocess | None, frame: Frame
     height, width, _ = find_sizes(info, found, tensor)
     fit = find_fit(found, (frame.width, frame.height), (width, height))
     return describe_preparation(frame, found, fit, (height, width), (tensor.shape, tensor.dtype))
-
-
-def _describe_result(interface: Interface, options: EntryOptions) -> _Result:
-    """Return the sizes of the postprocessing. Raises TvmbuildError if the outputs do not have the named form."""
-    asked = options.postprocess
-    if isinstance(asked, Classes):
-        places = _find_outputs(interface, asked.outputs, 1)
-        info = interface.outputs[places[0]]
-        classes = int(np.prod(info.shape))
-        if sum(size != 1 for size in info.shape) != 1:
-            raise TvmbuildError(
-                f"`classes` needs an output with one score for each class; {info.name} is {list(info.shape)}",
-                "name another one in `output`, or leave `postprocess` out",
-            )
-        # Each class is a candidate with one score.
-        form = BoxForm(layout="columns", activation=asked.activation)
-        candidates = Candidates(form, classes, 1, ((info.shape, info.dtype),), is_classes=True)
-        return _Result(places, candidates, Selection(classes, min(asked.most, classes), suppress=False))
-    assert isinstance(asked, Boxes)
-    return _describe_boxes(interface, options, asked)
-
-
-def _describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) -> _Result:
-    form = BOX_FORMS[asked.form]
-    places = _find_outputs(interface, asked.outputs, 2 if form.split else 1)
-    infos = [interface.outputs[place] for place in places]
-    height, width = _input_size(interface, options)
-    begin = 0 if form.split else 4 + form.objectness
-    shape = infos[0].shape
-    count, values = (0, 0) if len(shape) != 3 else ((shape[2], shape[1]) if form.layout == "columns" else shape[1:])
-    classes = 1 if form.ready else values - begin
-    wanted = {"yolov5": "5 + classes", "yolox": "5 + classes", "end2end": "6"}.get(asked.form, "4 + classes")
-    order = f"[1, {wanted}, boxes]" if form.layout == "columns" else f"[1, boxes, {wanted}]"
-    order = "[1, boxes, classes] and [1, boxes, 4]" if form.split else order
-    candidates = Candidates(form, count, classes, tuple((each.shape, each.dtype) for each in infos), height, width)
-    cells = candidates.list_cells()
-    fits = len(shape) == 3 and shape[0] == 1 and count > 0 and classes > 0
-    fits = fits and (not form.ready or values == begin + 2) and (cells is None or len(cells) == count)
-    fits = fits and (not form.split or infos[1].shape == (1, count, 4))
-    if not fits:
-        shapes = ", ".join(f"{each.name} {list(each.shape)}" for each in infos)
-        raise TvmbuildError(
-            f"the boxes of the form {asked.form} are {order}; {interface.model} has {shapes}",
-            "choose another `form` or `output` in its `postprocess` in models.yaml",
-        )
-    return _Result(places, candidates, Selection(count, asked.most, form.suppress, asked.agnostic))
-
-
-def _find_outputs(interface: Interface, names: Sequence[str], count: int) -> tuple[int, ...]:
-    """Return the places of the outputs with these names, or the first ``count`` outputs if there are no names."""
-    known = [each.name for each in interface.outputs]
-    for name in names:
-        if name not in known:
-            raise TvmbuildError(
-                f"{interface.model} has no output {name}; its outputs are {', '.join(known)}",
-                "correct its `postprocess` in models.yaml",
-            )
-    places = tuple(known.index(name) for name in names) or tuple(range(min(count, len(known))))
-    if len(places) != count:
-        raise TvmbuildError(
-            f"this form of boxes is in {count} outputs; {interface.model} has or names {len(places)}",
-            "correct its `postprocess` in models.yaml",
-        )
-    return places
-
-
-def _input_size(interface: Interface, options: EntryOptions) -> tuple[int, int]:
-    """Return height and width of the picture that the boxes are in."""
-    if options.preprocess is not None:
-        info = ModelInputs(interface.model, interface.inputs, options.preprocess)
-        found, tensor = find_rules(info)
-        return find_sizes(info, found, tensor)[:2]
-    shape = interface.inputs[0].shape
-    if len(shape) != 4:
-        raise TvmbuildError(
-            f"`boxes` needs a picture as the input; {interface.inputs[0].name} of {interface.model} is {list(shape)}",
-            "add `preprocess` to the model in models.yaml",
-        )
-    return (shape[2], shape[3]) if shape[1] in (1, 3) else (shape[1], shape[2])

@@ -16,6 +16,7 @@ from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath, show_value
 from tvmbuild.config.named_files import check_file, relative_path
+from tvmbuild.config.postprocess import check_frames, check_postprocess, make_frames, make_postprocess
 from tvmbuild.config.quantize import make_quantize
 from tvmbuild.config.samples import check_samples, find_samples
 from tvmbuild.config.sources import check_source, make_source
@@ -41,6 +42,8 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
             _check_files(document, root, path, with_enabled)
             _check_inputs(document, path, own)
             _check_preprocess(document, path, own)
+            check_frames(document, path, own)
+            check_postprocess(document, path, own)
             check_samples(document, root, (*path, "accuracy"), with_enabled)
             check_samples(document, root, (*path, "quantize", "calibration"), with_enabled)
             _check_globs(document, path, own, targets)
@@ -105,6 +108,8 @@ def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
         accuracy=_make_accuracy(root, data),
         quantize=make_quantize(root, data),
         preprocess=None if preprocess is None else _make_preprocess(preprocess),
+        frames=() if preprocess is None else make_frames(preprocess),
+        postprocess=make_postprocess(data.get("postprocess")),
         labels=None if labels is None else relative_path(root, labels),
         simplify=_make_simplify(data.get("simplify", {})),
         enabled=data.get("enabled", True),

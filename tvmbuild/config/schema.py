@@ -109,11 +109,13 @@ def _list_violations(errors: Iterable[ValidationError]) -> Iterator[Violation]:
 
 
 def _choose_branch(branches: list[dict[str, Any]], value: object) -> int | None:
-    """Return the index of the branch whose first required key is in the map.
+    """Return the index of the branch that the value is meant for, or None if not exactly one fits.
 
-    Return None if the value is not a map, or if not exactly one branch fits.
+    A branch fits if it is the only one for lists or for maps, or if the map has the branch's first required key.
     """
-    if not isinstance(value, dict):
-        return None
+    kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else None
+    of_kind = [i for i, branch in enumerate(branches) if kind is not None and branch.get("type") == kind]
+    if len(of_kind) == 1 or not isinstance(value, dict):
+        return of_kind[0] if len(of_kind) == 1 else None
     fits = [i for i, branch in enumerate(branches) if "required" in branch and branch["required"][0] in value]
     return fits[0] if len(fits) == 1 else None

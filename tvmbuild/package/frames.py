@@ -10,6 +10,9 @@ from tvmbuild.base.frame_specs import Frame
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.preprocess import Fit
 
+POSTPROCESS = "postprocess"
+"""The name of the function that makes the result of the network's outputs."""
+
 
 def frame_entry(number: int) -> str:
     """Return the name of the function from frame ``number`` of the package to the result."""
@@ -36,9 +39,7 @@ def find_frame(frames: Sequence[Frame], shape: tuple[int, ...], encoding: str | 
     ``encoding`` may be None if only one frame has the shape. Raises TvmbuildError if none or several fit.
     """
     fitting = [
-        number
-        for number, each in enumerate(frames)
-        if each.shape == shape and encoding in (None, each.encoding)
+        number for number, each in enumerate(frames) if each.shape == shape and encoding in (None, each.encoding)
     ]
     if len(fitting) == 1:
         return fitting[0]

@@ -113,6 +113,11 @@ def read_input(info: PackageInfo, name: str, path: Path) -> np.ndarray:
         return preprocess_picture(info, path, name)
     if path.suffix.lower() != ".npy":
         raise TvmbuildError(f"{path} is no input: expected a name that ends in .npy, {', '.join(PICTURES)}")
+    return read_array_file(path)
+
+
+def read_array_file(path: Path) -> np.ndarray:
+    """Return the array in an .npy. Raises TvmbuildError if the file cannot be read as one."""
     try:
         with path.open("rb") as stream:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))

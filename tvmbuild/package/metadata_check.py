@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_type_hints
 
+from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, Frame
+from tvmbuild.base.postprocess_specs import ACTIVATIONS, BOX_FORMS, MAX_RESULTS
 from tvmbuild.base.specs import Preprocess
 
 MAX_TENSOR_BYTES = 1 << 40
@@ -100,6 +102,29 @@ def _preprocess(value: Any, where: str) -> None:
         raise ValueError(f"{where}.std has a zero")
 
 
+def _frame(value: Any, where: str) -> None:
+    _check_fields(value, where, _FRAME)
+    fault = Frame(**value).find_fault()
+    if fault is not None:
+        raise ValueError(f"{where} is impossible: {fault}")
+
+
+def _postprocess(value: Any, where: str) -> None:
+    if not isinstance(value, dict) or len(value) != 1 or not set(value) <= set(_RESULTS):
+        raise ValueError(f"{where} is not one of {', '.join(_RESULTS)}")
+    ((kind, data),) = value.items()
+    _check_fields(data, f"{where}.{kind}", _RESULTS[kind])
+    if not 1 <= data["most"] <= MAX_RESULTS:
+        raise ValueError(f"{where}.{kind}.most is {data['most']}")
+
+
+def _check_fields(value: Any, where: str, checks: Mapping[str, Check]) -> None:
+    """Check a map that has exactly these keys."""
+    if isinstance(value, dict) and set(value) - set(checks):
+        raise ValueError(f"{where} has the unknown key {min(set(value) - set(checks))}")
+    _check_map(value, where, checks)
+
+
 def _each(check: Check) -> Check:
     def check_all(value: Any, where: str) -> None:
         if not isinstance(value, list):
@@ -164,7 +189,29 @@ _OPERATOR: dict[str, Check] = {
     "bytes": _optional(_natural),
     "covered": _truth,
 }
-_LATER = ("operators", "profiled")
+_FRAME: dict[str, Check] = {
+    "height": _natural,
+    "width": _natural,
+    "encoding": _one_of(*ENCODINGS),
+    "interpolation": _one_of(*INTERPOLATIONS),
+}
+_RESULTS: dict[str, dict[str, Check]] = {
+    "boxes": {
+        "form": _one_of(*BOX_FORMS),
+        "outputs": _each(_text),
+        "score": _number,
+        "overlap": _number,
+        "most": _natural,
+        "agnostic": _truth,
+    },
+    "classes": {
+        "outputs": _each(_text),
+        "activation": _one_of(*ACTIVATIONS),
+        "score": _number,
+        "most": _natural,
+    },
+}
+_LATER = ("operators", "profiled", "frames", "postprocess")
 """The parts that may be missing, because older packages lack them."""
 _PARTS: dict[str, Check] = {
     "model": _text,
@@ -185,6 +232,8 @@ _PARTS: dict[str, Check] = {
     "outputs": _each(_tensor),
     "coverage": _map_of({"tasks": _natural, "covered": _natural, "uncovered": _each(_text)}),
     "preprocess": _optional(_preprocess),
+    "frames": _optional(_each(_frame)),
+    "postprocess": _optional(_postprocess),
     "labels": _optional(_each(_text)),
     "digests": _values(_text),
     "tools": _values(_text),

@@ -36,7 +36,7 @@ def preprocess_picture(info: TakesInputs, picture: Picture, name: str | None = N
     """
     rules, tensor = find_rules(info, name)
     height, width, channels = find_sizes(info, rules, tensor)
-    image = _open(picture).convert("L" if rules.color == "gray" else "RGB")
+    image = open_picture(picture).convert("L" if rules.color == "gray" else "RGB")
     pixels = np.asarray(_fit(image, width, height, rules)).reshape(height, width, channels)
     if rules.color == "bgr":
         pixels = pixels[:, :, ::-1]
@@ -92,7 +92,8 @@ def find_sizes(info: TakesInputs, rules: Preprocess, tensor: TensorInfo) -> tupl
     )
 
 
-def _open(picture: Picture) -> Image.Image:
+def open_picture(picture: Picture) -> Image.Image:
+    """Return a picture as an image of Pillow. Raises TvmbuildError if it cannot be read as one."""
     if isinstance(picture, Image.Image):
         return _narrow(picture)
     if isinstance(picture, np.ndarray):
@@ -146,10 +147,8 @@ def find_fit(rules: Preprocess, picture: tuple[int, int], tensor: tuple[int, int
         return Fit(0, 0, width, height)
     wide = width * down <= height * across  # in proportion wider than the tensor
     along_width = wide == (rules.resize == "letterbox")
-    if along_width:
-        size = (width, max(1, down * width // across))
-    else:
-        size = (max(1, across * height // down), height)
+    across_first, down_first = (width, max(1, down * width // across)), (max(1, across * height // down), height)
+    size = across_first if along_width else down_first
     if rules.resize == "crop":
         return Fit(-round((size[0] - width) / 2), -round((size[1] - height) / 2), *size)
     return Fit((width - size[0]) // 2, (height - size[1]) // 2, *size)

@@ -28,7 +28,9 @@ def run(step: Step[CompileStep]) -> None:
     with device_lock("local", exclusive=False):
         schedule = read_schedule(step.input("schedule"))
         tools = FrozenMap(sorted(step.tools.items()))
-        built = BuildOptions(options.model, options.link, options.preprocess, options.frames, options.postprocess, tools=tools)
+        built = BuildOptions(
+            options.model, options.link, options.preprocess, options.frames, options.postprocess, tools=tools
+        )
         package = build_package(step.input("model"), target, schedule, built)
         write_package(step.output("package"), replace(package, info=_describe(step, package.info)))
         coverage = package.info.coverage

@@ -14,6 +14,7 @@ from tvmbuild.base.files import write_json
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.cli.arguments import positive
+from tvmbuild.cli.run.frames import add_frame_arguments, run_frame
 from tvmbuild.cli.run.measure import Measurement, add_profile, choose_peak, measure_latency
 from tvmbuild.cli.run.output import print_latency, print_outputs, print_profile, print_ranking, profile_json
 from tvmbuild.devices.device import Device
@@ -56,11 +57,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--number", type=positive, default=1, metavar="M", help="calls in a sample (default: 1)")
     parser.add_argument("--threads", type=positive, metavar="N", help="default: the target's num-cores, if here")
     parser.add_argument("--profile", action="store_true", help="show the time of each operator")
+    add_frame_arguments(parser)
     parser.add_argument("--profile-json", type=Path, metavar="FILE", help="write what --profile shows")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the package once, then do the requested measurements. Return the exit code."""
+    if args.frame is not None:
+        run_frame(make_console(), _read_info(args.package), args)
+        return 0
+    if args.draw or args.json or args.score is not None or args.encoding:
+        raise TvmbuildError("--draw, --json, --score and --encoding belong to --frame", "add --frame FILE")
     device = find_device(args.device)
     check_wishes(device, args)
     info = _read_info(args.package)

@@ -1,4 +1,4 @@
-"""A pass that creates one tensor object per shape and place in memory in each call of ``main``, instead of several.
+"""A pass that creates one tensor object per shape and place in memory in each call, instead of several.
 
 Each tensor object costs the virtual machine 85 ns, as much as a small operator. A reshape becomes an allocation at the
 same place, so that equal reshapes share one object, too.
@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import relax
 
 from tvmbuild.compiler.ir.calls import is_call
-from tvmbuild.compiler.ir.modules import replace_bindings
+from tvmbuild.compiler.ir.modules import map_relax_functions, replace_bindings
 
 _ALLOCATION, _RESHAPE = "relax.memory.alloc_tensor", "relax.reshape"
 
@@ -21,15 +21,18 @@ _ALLOCATION, _RESHAPE = "relax.memory.alloc_tensor", "relax.reshape"
 def dedupe_allocations(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Let equal ``alloc_tensor`` calls share one tensor, after memory planning and before objects are killed.
 
-    A ``main`` with branches, or with shapes that are known only at run time, stays as it is.
+    A function with branches, or with shapes that are known only at run time, stays as it is.
     """
-    main = mod["main"]
-    bindings = [each for block in main.body.blocks for each in block.bindings]
+    return map_relax_functions(mod, _dedupe)
+
+
+def _dedupe(function: relax.Function) -> relax.Function | None:
+    bindings = [each for block in function.body.blocks for each in block.bindings]
     if not all(isinstance(each, relax.VarBinding) and not isinstance(each.value, relax.If) for each in bindings):
-        return mod
+        return None
     tensors = _Tensors()
     kept = [found for each in bindings if (found := tensors.rewrite(each)) is not None]
-    return replace_bindings(mod, kept, tensors.replace(main.body.body))
+    return replace_bindings(function, kept, tensors.replace(function.body.body))
 
 
 class _Tensors:

@@ -1,8 +1,8 @@
 """A pass that puts independent kernels next to each other, because Vulkan needs no barrier between them.
 
-A barrier takes longer than many kernels, and the kernels between two barriers run side by side. The calls of ``main``
-are therefore sorted by level (list scheduling): a call's level is one more than the highest level that it reads, and
-there are as many barriers as levels.
+A barrier takes longer than many kernels, and the kernels between two barriers run side by side. The calls of a
+function are therefore sorted by level (list scheduling): a call's level is one more than the highest level that it
+reads, and there are as many barriers as levels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.ir.calls import is_call
-from tvmbuild.compiler.ir.modules import replace_bindings
+from tvmbuild.compiler.ir.modules import map_relax_functions, replace_bindings
 
 _ALLOCATION = "relax.builtin.alloc_tensor"
 _VIEWS = ("relax.reshape", "relax.memory.view")
@@ -22,18 +22,21 @@ _FIRST, _THEN, _LAST = range(3)
 
 
 def group_independent_kernels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Sort the calls of ``main`` by level, after allocations are explicit and before their memory is planned.
+    """Sort the calls of each Relax function by level, when allocations are explicit and memory is not planned yet.
 
     The outputs of a level are allocated before its first kernel, so that none of them takes the memory that another
-    kernel of the level still reads. A ``main`` with anything other than kernels, tensors and views of tensors stays as
+    kernel of the level still reads. A function with anything other than kernels, tensors and views of tensors stays as
     it is.
     """
-    main = mod["main"]
-    bindings = [each for block in main.body.blocks for each in block.bindings]
+    return map_relax_functions(mod, _sort_calls)
+
+
+def _sort_calls(function: relax.Function) -> relax.Function | None:
+    bindings = [each for block in function.body.blocks for each in block.bindings]
     levels = _Levels()
     if not all(levels.take(each) for each in bindings):
-        return mod
-    return replace_bindings(mod, sorted(bindings, key=lambda each: levels.places[each.var]), main.body.body)
+        return None
+    return replace_bindings(function, sorted(bindings, key=lambda each: levels.places[each.var]), function.body.body)
 
 
 class _Levels:

@@ -39,12 +39,22 @@ def keep_if_same(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> tvm.ir.IRMo
     return before if tvm_ffi.structural_equal(before["main"], after["main"]) else after
 
 
-def replace_bindings(mod: tvm.ir.IRModule, bindings: Sequence[relax.Binding], result: relax.Expr) -> tvm.ir.IRModule:
-    """Return the module with a ``main`` that has these bindings, in one block without dataflow, and this result."""
-    main = mod["main"]
+def map_relax_functions(
+    mod: tvm.ir.IRModule, change: Callable[[relax.Function], relax.Function | None]
+) -> tvm.ir.IRModule:
+    """Return the module with each Relax function (``main`` and those beside it) replaced by ``change(function)``.
+
+    A function for which ``change`` returns None is kept. If no function changes, the same module object is returned.
+    """
+    own = {each: function for each, function in mod.functions.items() if isinstance(function, relax.Function)}
+    changed = {each: new for each, function in own.items() if (new := change(function)) is not None}
+    return relax.transform.Normalize()(_with_functions(mod, changed)) if changed else mod
+
+
+def replace_bindings(function: relax.Function, bindings: Sequence[relax.Binding], result: relax.Expr) -> relax.Function:
+    """Return the function with these bindings, in one block without dataflow, and this result."""
     body = relax.SeqExpr([relax.BindingBlock(bindings)], result)
-    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    return relax.transform.Normalize()(replace_main(mod, function))
+    return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
 
 
 def _with_functions(mod: tvm.ir.IRModule, changed: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc]) -> tvm.ir.IRModule:

@@ -1,7 +1,9 @@
-// Classify a picture and print the classes: run_model PACKAGE.tar PICTURE [LABELS] [options]
+// Classify a picture and print the classes, or run a camera's frame and print what is in it:
+// run_model PACKAGE.tar PICTURE [LABELS] [options], run_model PACKAGE.tar --frame FILE.raw [options]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -13,20 +15,28 @@ namespace {
 
 const char *const USAGE =
     "usage: run_model PACKAGE.tar PICTURE [LABELS] [--normalize NUMBERS] [--top N] [--threads N]\n"
+    "       run_model PACKAGE.tar --frame FILE [--encoding NAME] [--width N] [--score X] [--overlap X] [--threads N]\n"
     "\n"
     "LABELS      a text file, one name a line; default: those of the package\n"
     "--normalize imagenet, none, or MEAN,MEAN,MEAN:STD,STD,STD instead of the package's mean and std\n"
     "--top N     how many classes to print (default: 5)\n"
-    "--threads N default: the cores that the package was tuned for, as far as there are so many\n";
+    "--threads N default: the cores that the package was tuned for, as far as there are so many\n"
+    "--frame     the bytes of a camera's frame; prints `score index label x y width height` of each box, or `score\n"
+    "            index label` of each class\n"
+    "--encoding, --width say which frame it is, if several of the package's have as many bytes\n"
+    "--score, --overlap  replace the thresholds of the package\n";
+
+double read_number(const std::string &option, const std::string &digits) {
+  char *end = nullptr;
+  double number = std::strtod(digits.c_str(), &end);
+  if (digits.empty() || *end != '\0') throw tvmbuild::Error(option + ": " + digits + " is no number");
+  return number;
+}
 
 std::vector<double> read_numbers(const std::string &text) {
   std::vector<double> numbers;
   std::istringstream stream(text);
-  for (std::string item; std::getline(stream, item, ',');) {
-    char *end = nullptr;
-    numbers.push_back(std::strtod(item.c_str(), &end));
-    if (item.empty() || *end != '\0') throw tvmbuild::Error("--normalize: " + item + " is no number");
-  }
+  for (std::string item; std::getline(stream, item, ',');) numbers.push_back(read_number("--normalize", item));
   return numbers;
 }
 
@@ -76,7 +86,64 @@ std::string show(const std::vector<int64_t> &shape) {
   return text;
 }
 
+// Print the outputs and the likeliest classes of each that has one score a class. Return whether any has.
+bool print_outputs(const std::vector<tvmbuild::Tensor> &outputs, const std::vector<std::string> &labels, int top) {
+  bool ranked = false;
+  for (const tvmbuild::Tensor &output : outputs) {
+    const std::vector<int64_t> &shape = output.info().shape;
+    std::printf("output: %s %s %s\n", output.info().name.c_str(), output.info().dtype.c_str(), show(shape).c_str());
+    if (std::count_if(shape.begin(), shape.end(), [](int64_t n) { return n != 1; }) != 1) continue;
+    ranked = true;
+    for (const tvmbuild::RankedClass &each : tvmbuild::rank_classes(output, labels, static_cast<size_t>(top)))
+      std::printf("%6zu  %.6f  %s\n", each.index, each.probability, each.label.empty() ? "-" : each.label.c_str());
+  }
+  return ranked;
+}
+
+std::vector<uint8_t> read_bytes(const std::string &path) {
+  std::error_code reason;  // first, because opening a pipe would wait for a writer
+  uintmax_t size = std::filesystem::file_size(path, reason);
+  if (reason || size > uintmax_t{1} << 30)
+    throw tvmbuild::Error(path + (reason ? " cannot be read" : " is larger than any frame"));
+  std::vector<uint8_t> bytes(static_cast<size_t>(size));
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream.read(reinterpret_cast<char *>(bytes.data()), static_cast<std::streamsize>(bytes.size())))
+    throw tvmbuild::Error(path + " cannot be read");
+  return bytes;
+}
+
+std::string name_of(std::string_view label) { return label.empty() ? "-" : std::string(label); }
+
+void run_frame(const tvmbuild::Arguments &arguments) {
+  tvmbuild::FrameOptions options;
+  options.encoding = arguments.text("--encoding");
+  options.width = arguments.number("--width", 0);
+  if (arguments.options.count("--score")) options.score = read_number("--score", arguments.text("--score"));
+  if (arguments.options.count("--overlap")) options.overlap = read_number("--overlap", arguments.text("--overlap"));
+  tvmbuild::Session session(arguments.plain[0], arguments.number("--threads", 0));
+  std::vector<uint8_t> bytes = read_bytes(arguments.text("--frame"));
+  const tvmbuild::Results &results = session.run_frame(bytes.data(), bytes.size(), options);
+  // Nine digits tell every float32 from all others.
+  for (const tvmbuild::Box &each : results.boxes)
+    std::printf("%.9g %d %s %.9g %.9g %.9g %.9g\n", each.score, each.index, name_of(each.label).c_str(), each.x, each.y,
+                each.width, each.height);
+  for (const tvmbuild::Class &each : results.classes)
+    std::printf("%.9g %d %s\n", each.score, each.index, name_of(each.label).c_str());
+  print_outputs(results.outputs, session.info().labels, arguments.number("--top", 5));
+}
+
 void run(const tvmbuild::Arguments &arguments) {
+  bool framed = arguments.options.count("--frame") != 0;
+  for (const char *option : {"--encoding", "--width", "--score", "--overlap"}) {
+    if (!framed && arguments.options.count(option)) throw tvmbuild::UsageError(std::string(option) + " needs --frame");
+  }
+  if (framed && arguments.options.count("--normalize"))
+    throw tvmbuild::UsageError("a frame is normalized by the package: --normalize is for pictures");
+  if (framed != (arguments.plain.size() == 1)) throw tvmbuild::UsageError("give either a picture or --frame");
+  if (framed) {
+    run_frame(arguments);
+    return;
+  }
   int top = arguments.number("--top", 5);
   std::string how = arguments.text("--normalize");
   tvmbuild::Session session(arguments.plain[0], arguments.number("--threads", 0));
@@ -104,22 +171,16 @@ void run(const tvmbuild::Arguments &arguments) {
     auto [least, most] = std::minmax_element(tensor.as<float>(), tensor.as<float>() + tensor.info().count());
     std::printf("range: %.6f to %.6f\n", *least, *most);
   }
-  bool ranked = false;
-  for (const tvmbuild::Tensor &output : session.run(inputs)) {
-    const std::vector<int64_t> &shape = output.info().shape;
-    std::printf("output: %s %s %s\n", output.info().name.c_str(), output.info().dtype.c_str(), show(shape).c_str());
-    if (std::count_if(shape.begin(), shape.end(), [](int64_t n) { return n != 1; }) != 1) continue;
-    ranked = true;
-    for (const tvmbuild::RankedClass &each : tvmbuild::rank_classes(output, labels, static_cast<size_t>(top)))
-      std::printf("%6zu  %.6f  %s\n", each.index, each.probability, each.label.empty() ? "-" : each.label.c_str());
-  }
-  if (!ranked) throw tvmbuild::Error("no output of " + info.model + " has one score a class");
+  if (!print_outputs(session.run(inputs), labels, top))
+    throw tvmbuild::Error("no output of " + info.model + " has one score a class");
 }
 
 }  // namespace
 
 int main(int count, char **words) {
   return tvmbuild::run_program(USAGE, count, words, [&] {
-    run(tvmbuild::read_arguments(count, words, {"--normalize", "--top", "--threads"}, 2, 3));
+    run(tvmbuild::read_arguments(
+        count, words, {"--normalize", "--top", "--threads", "--frame", "--encoding", "--width", "--score", "--overlap"},
+        1, 3));
   });
 }

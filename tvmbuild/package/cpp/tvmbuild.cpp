@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "parts/code.h"
@@ -28,13 +27,19 @@ size_t TensorInfo::bytes() const {
   return count() * found->second;
 }
 
-Tensor::Tensor(TensorInfo info) : info_(std::move(info)) {
-  size_t bytes = (info_.bytes() + ALIGNMENT) / ALIGNMENT * ALIGNMENT;  // never 0
-  void *memory = std::aligned_alloc(ALIGNMENT, bytes);
-  if (memory == nullptr) throw Error("no memory for " + info_.name);
-  memory_ = std::shared_ptr<void>(memory, std::free);
-  std::memset(memory, 0, bytes);
+std::vector<int64_t> Frame::shape() const {
+  const Encoding &form = find_encoding(encoding);
+  std::vector<int64_t> shape = {form.planes ? height * 3 / 2 : height, width};
+  if (form.channels > 1) shape.push_back(form.channels);
+  return shape;
 }
+
+size_t Frame::bytes() const {
+  const Encoding &form = find_encoding(encoding);
+  return static_cast<size_t>(form.planes ? height * 3 / 2 : height) * width * form.channels;
+}
+
+Tensor::Tensor(TensorInfo info) : info_(std::move(info)) { memory_ = allocate_aligned(info_.bytes(), info_.name); }
 
 Tensor::Tensor(const std::string &name, DLManagedTensor *given) {
   const DLTensor &tensor = given->dl_tensor;
@@ -221,6 +226,12 @@ std::vector<Tensor> Session::run(const std::vector<Tensor> &inputs) {
   bind(inputs);
   call();
   return outputs();
+}
+
+const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+  if (!impl_->frames)
+    impl_->frames = std::make_unique<FrameRunner>(impl_->info, impl_->machine, impl_->params, impl_->device);
+  return impl_->frames->run(bytes, size, options);
 }
 
 Info read_info(const std::string &package) { return read_package(package).info; }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 struct DLManagedTensor;  // dlpack/dlpack.h, beside TVM's headers
@@ -76,12 +77,32 @@ struct Preprocess {
   std::vector<double> mean, std;  // one number per channel, or empty
 };
 
+// The bytes of a camera's frame: `frame` in models.yaml. There are no gaps between rows.
+struct Frame {
+  int height = 0, width = 0;                // in pixels
+  std::string encoding;                     // rgb8, bgr8, rgba8, bgra8, mono8, yuyv, uyvy, nv12, nv21 or i420
+  std::string interpolation = "antialias";  // or bilinear, nearest
+
+  std::vector<int64_t> shape() const;  // of the bytes as a uint8 array
+  size_t bytes() const;                // the size in bytes
+};
+
+// What the package makes of its outputs: `postprocess` in models.yaml.
+struct Postprocess {
+  std::string kind;    // boxes or classes
+  double score = 0;    // the score that a result must exceed
+  double overlap = 1;  // of two boxes that share more than this part of their union, one is dropped
+  int most = 0;        // the largest number of results
+};
+
 // The contents of mod.json.
 struct Info {
   std::string model, target, kind, entry;
   std::vector<TensorInfo> inputs, outputs;
   std::vector<std::string> labels;  // the names of the classes; empty if there are none
   std::optional<Preprocess> preprocess;
+  std::vector<Frame> frames;  // those that run_frame takes
+  std::optional<Postprocess> postprocess;
   bool lifted = false;         // whether the weights are in mod.params
   int cores = 1;               // the number of cores that the package was tuned for
   int tasks = 0, covered = 0;  // the number of Tasks, and of Tasks with a record
@@ -97,6 +118,34 @@ struct RankedClass {
   size_t index = 0;
   double probability = 0;
   std::string label;  // the class's name; empty if the package has no labels
+};
+
+// An object in a frame. The box is in the frame's pixels, from its left upper corner on.
+struct Box {
+  float x = 0, y = 0, width = 0, height = 0, score = 0;
+  int index = 0;           // the number of the class
+  std::string_view label;  // the class's name in info().labels; empty if there is none
+};
+
+// A class of a frame with its probability.
+struct Class {
+  float score = 0;
+  int index = 0;
+  std::string_view label;  // as in Box
+};
+
+// The result of a frame, the best first. Only the vector of the package's kind has elements.
+struct Results {
+  std::vector<Box> boxes;
+  std::vector<Class> classes;
+  std::vector<Tensor> outputs;  // the network's, in the host's memory, of a package without `postprocess`
+};
+
+// What is left out is found by the number of bytes, and in the package.
+struct FrameOptions {
+  std::string encoding;                  // needed if frames of several encodings have as many bytes
+  int width = 0;                         // needed if frames of this encoding have as many bytes, but other sides
+  std::optional<double> score, overlap;  // instead of those in info().postprocess
 };
 
 // A model whose code and weights are linked into the program, as in examples/static_library.
@@ -135,6 +184,11 @@ class Session {
   Tensor to_device(const Tensor &tensor) const;
   // Call bind(), call() and outputs().
   std::vector<Tensor> run(const std::vector<Tensor> &inputs);
+
+  // Run on a camera's frame of `size` bytes, one of info().frames, from its bytes to boxes or classes. The result is
+  // valid until the next run_frame() or the session's end. This is independent of bind() and call(). On a CPU, bytes at
+  // a multiple of 64 are not copied. After the first frame of each kind, this library allocates nothing.
+  const Results &run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options = {});
 
  private:
   struct Impl;

@@ -14,10 +14,17 @@ import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
-from tvmbuild.package.frames import find_frame, frame_entry, prepare_entry
+from tvmbuild.package.frames import POSTPROCESS, find_frame, find_geometry, frame_entry, prepare_entry
 from tvmbuild.package.inputs import check_inputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
-from tvmbuild.package.preprocess import Picture, preprocess_picture
+from tvmbuild.package.preprocess import (
+    Picture,
+    find_fit,
+    find_rules,
+    find_sizes,
+    open_picture,
+    preprocess_picture,
+)
 from tvmbuild.package.results import Results, make_thresholds, read_results
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
@@ -169,6 +176,27 @@ class Session:
             arrays = self._call_entry(frame_entry(number), values)
         if asked is None:
             return {info.name: array for info, array in zip(self.outputs, arrays, strict=True)}
+        return read_results(asked, arrays, self.info.labels)
+
+    def run_picture(self, picture: Picture, *, score: float | None = None, overlap: float | None = None) -> Results:
+        """Run the model on a picture of any size, and return boxes in the picture's pixels, or classes.
+
+        ``picture`` is prepared as by ``preprocess``. Raises TvmbuildError if the package has no `postprocess`.
+        """
+        asked = self.info.postprocess
+        if asked is None:
+            raise TvmbuildError(
+                f"{self.info.model} does not say what its outputs mean",
+                "add `postprocess` to the model in models.yaml and build it again",
+            )
+        image = open_picture(picture)
+        rules, tensor = find_rules(self.info)
+        height, width, _ = find_sizes(self.info, rules, tensor)
+        geometry = find_geometry(find_fit(rules, image.size, (width, height)), image.size)
+        with EXPLAINED_ERRORS:
+            outputs = self._compute({tensor.name: self.preprocess(image)})
+            values = [*outputs.items(), ("thresholds", make_thresholds(asked, score, overlap)), ("geometry", geometry)]
+            arrays = self._call_entry(POSTPROCESS, [(f"result {name}", value) for name, value in values])
         return read_results(asked, arrays, self.info.labels)
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:

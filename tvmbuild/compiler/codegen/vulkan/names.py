@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import tvm
-from tvm import tirx
+from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 LONGEST = 220
@@ -27,9 +27,11 @@ def shorten_names(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
         name = _shorten(str(variable.name_hint))
         new = renamer.builder_.add_func(function.with_attr("global_symbol", name), name)
         renamer.renamed[variable] = new
-    main = renamer.visit_expr(mod["main"])
+    own = [each for each, function in mod.functions.items() if isinstance(function, relax.Function)]
+    changed = {each.name_hint: renamer.visit_expr(mod[each]) for each in own}
     made = renamer.builder_.get()
-    made.update_func(made.get_global_var("main"), main)
+    for name, function in changed.items():
+        made.update_func(made.get_global_var(name), function)
     return tvm.ir.IRModule({each: made[each] for each in made.functions if each not in long}, attrs=mod.attrs)
 
 

@@ -65,7 +65,7 @@ def _antialias(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarr
 
 def _bilinear(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the two taps of OpenCV's INTER_LINEAR, whose positions are float32."""
-    place = np.float32((pixel + 0.5) * (source / size) - 0.5)
+    place = np.float32((pixel + 0.5) * _opencv_scale(source, size) - 0.5)
     first = int(np.floor(place))
     share = np.float32(place - np.float32(first))
     if first < 0 or first >= source - 1:
@@ -76,7 +76,12 @@ def _bilinear(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarra
 
 
 def _nearest(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.array([min(int(pixel * (source / size)), source - 1)]), np.array([1])
+    return np.array([min(int(pixel * _opencv_scale(source, size)), source - 1)]), np.array([1])
+
+
+def _opencv_scale(source: int, size: int) -> float:
+    """Return the source's pixels for one of the result, with OpenCV's rounding."""
+    return 1 / (size / source)
 
 
 def _align(taps: list[tuple[np.ndarray, np.ndarray]], source: int) -> Taps:
@@ -89,5 +94,3 @@ def _align(taps: list[tuple[np.ndarray, np.ndarray]], source: int) -> Taps:
         used = values != 0
         weights[i, pixels[used] - first[i]] = values[used]
     return Taps(first, weights)
-
-

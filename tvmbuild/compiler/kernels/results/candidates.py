@@ -18,7 +18,7 @@ from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.loops import each_thread
-from tvmbuild.compiler.kernels.vectors import load, local, spread, store
+from tvmbuild.compiler.kernels.vectors import load, local, spread, store, take
 
 _LANES = 16
 """The elements of a vector of scores: one vector of AVX-512, two of AVX2, four of NEON."""
@@ -158,16 +158,21 @@ class _Kernel:
         begin = self.form.begin
         store(best, self._value(candidate, int64(begin), lanes), int64(0), lanes)
         store(number, spread(int32(0), lanes), int64(0), lanes)
-        with T.serial(int64(self.form.classes - 1)) as index:
-            score = T.Bind(self._value(candidate, index + (begin + 1), lanes))
-            last = T.Bind(load(best, int64(0), lanes))
-            place = spread((index + 1).astype("int32"), lanes)
-            kept = number[0] if lanes == 1 else number.vload([0], f"int32x{lanes}")
-            store(number, tirx.Select(score > last, place, kept), int64(0), lanes)
-            store(best, tirx.Select(score > last, score, last), int64(0), lanes)
-        kept = number[0] if lanes == 1 else number.vload([0], f"int32x{lanes}")
-        store(self.classes, kept, candidate, lanes)
+        if self.form.classes > 1:
+            with T.serial(int64(self.form.classes - 1)) as index:
+                self._take_better(candidate, index + 1, (best, number), lanes)
+        store(self.classes, take(number, 0, lanes), candidate, lanes)
         return self._activate(candidate, T.Bind(load(best, int64(0), lanes)), lanes)
+
+    def _take_better(self, candidate: Any, index: Any, kept: tuple[Any, Any], lanes: int) -> None:
+        """Replace the best score and its class by those of the class ``index`` where its score is larger."""
+        best, number = kept
+        score = T.Bind(self._value(candidate, index + self.form.begin, lanes))
+        last = T.Bind(load(best, int64(0), lanes))
+        better = score > last  # not bound: TVM cannot keep a vector of booleans
+        place = spread(index.astype("int32"), lanes)
+        store(number, tirx.Select(better, place, take(number, 0, lanes)), int64(0), lanes)
+        store(best, tirx.Select(better, score, last), int64(0), lanes)
 
     def _activate(self, candidate: Any, best: Any, lanes: int) -> Any:
         activation: Activation = self.form.form.activation
@@ -192,8 +197,8 @@ class _Kernel:
             read = [
                 (read[0] + column) * stride,
                 (read[1] + row) * stride,
-                tirx.exp(read[2]) * stride,
-                tirx.exp(read[3]) * stride,
+                _keep(tirx.exp(read[2]), lanes) * stride,
+                _keep(tirx.exp(read[3]), lanes) * stride,
             ]
         if form.form.normalised:
             sizes = (form.width, form.height, form.width, form.height)
@@ -208,3 +213,13 @@ class _Kernel:
                 T.buffer_store(self.boxes, value, [at])
             else:
                 T.buffer_store(self.boxes, value, [tirx.Ramp(at, int64(_COORDINATES), lanes)])
+
+
+def _keep(value: Any, lanes: int) -> Any:
+    """Write a float32 value into a register and return it.
+
+    TVM repeats a bound expression at each use, and its LLVM code generator cannot take our exponential twice.
+    """
+    register = local(lanes)
+    store(register, value, int64(0), lanes)
+    return load(register, int64(0), lanes)

@@ -6,7 +6,8 @@ without a sort, and no limit on the number of candidates is needed. Of equal sco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,102 +112,127 @@ class _Body:
 
 def _write_serial(body: _Body) -> None:
     """Write the kernel for one thread of a CPU. Only candidates above the threshold are looked at again."""
-    form, least = body.form, tirx.min_value("float32")
+    form, least = body.form, _least()
     live, best = local(1, "int32"), local(1, "int32")
     T.buffer_store(live, int32(0), [0])
     T.buffer_store(body.out_count, int32(0), [0])
-    with T.serial(int64(form.count)) as candidate:
-        with T.If(body.scores[candidate] > body.thresholds[0]), T.Then():
-            at = live[0].astype("int64")
-            T.buffer_store(body.places, candidate.astype("int32"), [at])
-            T.buffer_store(body.work, body.scores[candidate], [at])
-            T.buffer_store(live, live[0] + int32(1), [0])
+    with T.serial(int64(form.count)) as candidate, T.If(body.scores[candidate] > body.thresholds[0]), T.Then():
+        at = live[0].astype("int64")
+        T.buffer_store(body.places, candidate.astype("int32"), [at])
+        T.buffer_store(body.work, body.scores[candidate], [at])
+        T.buffer_store(live, live[0] + int32(1), [0])
     with T.serial(int64(form.most)) as result:
         body.clear(result)
         with T.If(body.out_count[0] == result.astype("int32")), T.Then():
             T.buffer_store(best, int32(-1), [0])
             highest = local(1)
             T.buffer_store(highest, least, [0])
-            with T.serial(T.Bind(live[0].astype("int64"))) as each:
-                with T.If(body.work[each] > highest[0]), T.Then():
-                    T.buffer_store(highest, body.work[each], [0])
-                    T.buffer_store(best, each.astype("int32"), [0])
+            count = T.Bind(live[0].astype("int64"))
+            with T.serial(count) as each, T.If(body.work[each] > highest[0]), T.Then():
+                T.buffer_store(highest, body.work[each], [0])
+                T.buffer_store(best, each.astype("int32"), [0])
             with T.If(best[0] >= int32(0)), T.Then():
                 winner = T.Bind(body.places[best[0].astype("int64")].astype("int64"))
                 body.emit(result, winner)
                 T.buffer_store(body.out_count, body.out_count[0] + int32(1), [0])
                 T.buffer_store(body.work, least, [best[0].astype("int64")])
                 if form.suppress:
-                    with T.serial(T.Bind(live[0].astype("int64"))) as each:
-                        rival = T.Bind(body.places[each].astype("int64"))
-                        with T.If(tirx.all(body.work[each] > least, body.is_rival(winner, rival))), T.Then():
-                            with T.If(body.overlaps(winner, rival)), T.Then():
-                                T.buffer_store(body.work, least, [each])
+                    with T.serial(count) as each:
+                        _drop_rival(body, each, winner)
+
+
+def _drop_rival(body: _Body, place: Any, winner: Any) -> None:
+    """Drop the live candidate at a place if it overlaps the winner."""
+    least = _least()
+    rival = T.Bind(body.places[place].astype("int64"))
+    is_rival = tirx.all(body.work[place] > least, body.is_rival(winner, rival))
+    # Two conditions: a box is read only where it can matter.
+    with T.If(is_rival), T.Then(), T.If(body.overlaps(winner, rival)), T.Then():
+        T.buffer_store(body.work, least, [place])
 
 
 def _write_block(body: _Body) -> None:
     """Write the kernel for one block of a GPU: its threads share the candidates."""
-    form, least = body.form, tirx.min_value("float32")
-    steps = -(-form.count // THREADS)
     with (
         T.thread_binding(int64(0), int64(1), thread="blockIdx.x"),
         T.thread_binding(int64(0), int64(THREADS), thread="threadIdx.x") as thread,
     ):
-        scores, places = (T.alloc_buffer([THREADS], each, scope="shared", layout=None) for each in ("float32", "int32"))
-        highest, best = local(1), local(1, "int32")
-
-        def each_own(write: Any) -> None:
-            """Write the loop over a thread's own places, with the candidate of each; the last places have none."""
-            with T.serial(int64(steps)) as step:
-                place = T.Bind(step * THREADS + thread)
-                write(place, T.Bind(tirx.Min(place, int64(form.count - 1))))
-
-        def keep_likely(place: Any, candidate: Any) -> None:
-            likely = tirx.all(body.scores[candidate] > body.thresholds[0], place < int64(form.count))
-            T.buffer_store(body.work, tirx.Select(likely, body.scores[candidate], least), [place])
-
-        def find_best(place: Any, _candidate: Any) -> None:
-            value = T.Bind(body.work[place])
-            better = T.Bind(value > highest[0])
-            T.buffer_store(best, tirx.Select(better, place.astype("int32"), best[0]), [0])
-            T.buffer_store(highest, tirx.Select(better, value, highest[0]), [0])
-
-        each_own(keep_likely)
+        block = _Block(body, thread)
+        block.keep_likely()
         with T.If(thread == int64(0)), T.Then():
             T.buffer_store(body.out_count, int32(0), [0])
-        with T.serial(int64(form.most)) as result:
-            T.buffer_store(highest, least, [0])
-            T.buffer_store(best, int32(form.count), [0])
-            each_own(find_best)
-            T.buffer_store(scores, highest[0], [thread])
-            T.buffer_store(places, best[0], [thread])
-            stride = THREADS // 2
-            while stride:
-                # Without a branch, in which TVM could not wait for other threads: each pairs with its mirror image.
-                mirror = T.Bind(tirx.bitwise_xor(thread, int64(stride)))
-                other, index = T.Bind(scores[mirror]), T.Bind(places[mirror])
-                wins = T.Bind(tirx.any(other > highest[0], tirx.all(other == highest[0], index < best[0])))
-                T.buffer_store(best, tirx.Select(wins, index, best[0]), [0])
-                T.buffer_store(highest, tirx.Select(wins, other, highest[0]), [0])
-                stride //= 2
-                if stride:
-                    T.buffer_store(scores, highest[0], [thread])
-                    T.buffer_store(places, best[0], [thread])
-            # All threads have found the same candidate.
-            found = T.Bind(best[0] < int32(form.count))
-            winner = T.Bind(tirx.Min(best[0], int32(form.count - 1)).astype("int64"))
+        with T.serial(int64(body.form.most)) as result:
+            block.find_best()
+            found = T.Bind(block.best[0] < int32(body.form.count))
+            winner = T.Bind(tirx.Min(block.best[0], int32(body.form.count - 1)).astype("int64"))
             with T.If(thread == int64(0)), T.Then():
                 body.clear(result)
                 with T.If(found), T.Then():
                     body.emit(result, winner)
                     T.buffer_store(body.out_count, result.astype("int32") + int32(1), [0])
+            block.drop(winner, found)
 
-            def drop(place: Any, candidate: Any) -> None:
-                rival = tirx.const(False)
-                if form.suppress:
-                    overlaps = body.overlaps(winner, candidate)
-                    rival = tirx.all(body.is_rival(winner, candidate), overlaps)
-                gone = tirx.all(found, tirx.any(place == winner, rival))
-                T.buffer_store(body.work, tirx.Select(gone, least, body.work[place]), [place])
 
-            each_own(drop)
+class _Block:
+    """The steps that the threads of a block do together. A thread owns every 256th candidate."""
+
+    def __init__(self, body: _Body, thread: Any) -> None:
+        self.body, self.thread = body, thread
+        self.scores, self.places = (
+            T.alloc_buffer([THREADS], each, scope="shared", layout=None) for each in ("float32", "int32")
+        )
+        self.highest, self.best = local(1), local(1, "int32")
+
+    def keep_likely(self) -> None:
+        """Copy the scores above the threshold; the others, and those behind the last candidate, are never found."""
+        body, count = self.body, int64(self.body.form.count)
+        with self._each_own() as (place, candidate):
+            likely = tirx.all(body.scores[candidate] > body.thresholds[0], place < count)
+            T.buffer_store(body.work, tirx.Select(likely, body.scores[candidate], _least()), [place])
+
+    def find_best(self) -> None:
+        """Let all threads find the candidate with the highest score, or ``count`` if none is left."""
+        T.buffer_store(self.highest, _least(), [0])
+        T.buffer_store(self.best, int32(self.body.form.count), [0])
+        with self._each_own() as (place, _):
+            value = T.Bind(self.body.work[place])
+            self._take(value > self.highest[0], value, place.astype("int32"))
+        stride = THREADS // 2
+        while stride:
+            # Without a branch, in which TVM could not wait for other threads: each pairs with its mirror image.
+            T.buffer_store(self.scores, self.highest[0], [self.thread])
+            T.buffer_store(self.places, self.best[0], [self.thread])
+            mirror = T.Bind(tirx.bitwise_xor(self.thread, int64(stride)))
+            other, index = T.Bind(self.scores[mirror]), T.Bind(self.places[mirror])
+            own = self.highest[0]
+            self._take(tirx.any(other > own, tirx.all(other == own, index < self.best[0])), other, index)
+            stride //= 2
+
+    def drop(self, winner: Any, found: Any) -> None:
+        """Drop the winner, if one was found, and the candidates that overlap it."""
+        body = self.body
+        with self._each_own() as (place, candidate):
+            gone = place == winner
+            if body.form.suppress:
+                overlaps = body.overlaps(winner, candidate)
+                gone = tirx.any(gone, tirx.all(body.is_rival(winner, candidate), overlaps))
+            value = tirx.Select(tirx.all(found, gone), _least(), body.work[place])
+            T.buffer_store(body.work, value, [place])
+
+    def _take(self, better: Any, value: Any, index: Any) -> None:
+        better = T.Bind(better)
+        T.buffer_store(self.best, tirx.Select(better, index, self.best[0]), [0])
+        T.buffer_store(self.highest, tirx.Select(better, value, self.highest[0]), [0])
+
+    @contextmanager
+    def _each_own(self) -> Iterator[tuple[Any, Any]]:
+        """Yield each of the thread's places, and the candidate there; the last places have the last candidate."""
+        count = self.body.form.count
+        with T.serial(int64(-(-count // THREADS))) as step:
+            place = T.Bind(step * THREADS + self.thread)
+            yield place, T.Bind(tirx.Min(place, int64(count - 1)))
+
+
+def _least() -> Any:
+    """Return the score of candidates that are dropped."""
+    return tirx.min_value("float32")

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -61,6 +63,21 @@ class DeviceUse {
   std::shared_lock<std::shared_mutex> shared_;
   std::unique_lock<std::shared_mutex> alone_;
 };
+
+inline std::string show(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); i++) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+// Zeros that compiled code may read and write.
+inline std::shared_ptr<void> allocate_aligned(size_t bytes, const std::string &name) {
+  size_t whole = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;  // never 0
+  void *memory = std::aligned_alloc(ALIGNMENT, whole);
+  if (memory == nullptr) throw Error("no memory for " + name);
+  std::memset(memory, 0, whole);
+  return std::shared_ptr<void>(memory, std::free);
+}
 
 // An array in the host's memory as a TVM value; both hold a reference.
 struct Shared {

@@ -44,6 +44,7 @@ class Part {
   bool is_text() const { return json_.is_string(); }
   std::string text() const { return expect(is_text(), "text").get<std::string>(); }
   double number() const { return expect(is_number(), "number").get<double>(); }
+  bool truth() const { return expect(json_.is_boolean(), "truth value").get<bool>(); }
   uint64_t natural() const {
     auto value = expect(json_.is_number_unsigned(), "natural number").get<uint64_t>();
     expect(value <= MAX_TENSOR_BYTES, "sensible number");
@@ -136,6 +137,65 @@ inline Preprocess read_preprocess(const Part &part) {
   return rules;
 }
 
+// The bytes of an encoding: base/frame_specs.py.
+struct Encoding {
+  int channels;  // bytes of a pixel in a row; of the plane of brightness where colours have planes of their own
+  bool pairs;    // whether two pixels of a row share a colour
+  bool planes;   // whether two rows share their colours too, in planes below the brightness
+};
+
+inline const std::map<std::string, Encoding> &encodings() {
+  static const std::map<std::string, Encoding> all = {{"rgb8", {3, false, false}},  {"bgr8", {3, false, false}},
+                                                      {"rgba8", {4, false, false}}, {"bgra8", {4, false, false}},
+                                                      {"mono8", {1, false, false}}, {"yuyv", {2, true, false}},
+                                                      {"uyvy", {2, true, false}},   {"nv12", {1, true, true}},
+                                                      {"nv21", {1, true, true}},    {"i420", {1, true, true}}};
+  return all;
+}
+
+inline void expect_keys(const Part &part, const std::set<std::string> &keys) {
+  for (const std::string &key : part.keys()) part[key].expect(keys.count(key), "key that is known");
+  for (const std::string &key : keys) static_cast<void>(part[key]);  // each is there
+}
+
+inline Frame read_frame(const Part &part) {
+  constexpr uint64_t MAX_SIDE = 1 << 14;
+  expect_keys(part, {"height", "width", "encoding", "interpolation"});
+  for (const char *side : {"height", "width"})
+    part[side].expect(part[side].natural() >= 1 && part[side].natural() <= MAX_SIDE, "side of a frame");
+  Frame frame{static_cast<int>(part["height"].natural()), static_cast<int>(part["width"].natural()),
+              part["encoding"].text(), one_of(part["interpolation"], {"antialias", "bilinear", "nearest"})};
+  part["encoding"].expect(encodings().count(frame.encoding), "choice that is known");
+  const Encoding &encoding = encodings().at(frame.encoding);
+  part["width"].expect(!encoding.pairs || frame.width % 2 == 0, "even number, although pixels share their colours");
+  part["height"].expect(!encoding.planes || frame.height % 2 == 0, "even number, although rows share their colours");
+  return frame;
+}
+
+// The forms of boxes are not listed here, because only the package's code needs them.
+inline Postprocess read_postprocess(const Part &part) {
+  constexpr uint64_t MAX_RESULTS = 1000;
+  std::set<std::string> kinds = part.keys();
+  part.expect(kinds.size() == 1 && (kinds.count("boxes") || kinds.count("classes")), "boxes or classes");
+  Postprocess result;
+  result.kind = *kinds.begin();
+  Part fields = part[result.kind];
+  if (result.kind == "boxes") {
+    expect_keys(fields, {"form", "outputs", "score", "overlap", "most", "agnostic"});
+    static_cast<void>(fields["form"].text());
+    static_cast<void>(fields["agnostic"].truth());
+    result.overlap = fields["overlap"].number();
+  } else {
+    expect_keys(fields, {"outputs", "activation", "score", "most"});
+    one_of(fields["activation"], {"none", "sigmoid", "softmax"});
+  }
+  for (const Part &output : fields["outputs"].list()) static_cast<void>(output.text());
+  result.score = fields["score"].number();
+  fields["most"].expect(fields["most"].natural() >= 1 && fields["most"].natural() <= MAX_RESULTS, "number of results");
+  result.most = static_cast<int>(fields["most"].natural());
+  return result;
+}
+
 // Read a list, or one text with commas.
 inline std::vector<std::string> read_features(const Part &part) {
   std::vector<std::string> features;
@@ -173,6 +233,11 @@ inline Info read_metadata(const Part &part, Attributes &needs) {
     for (const Part &label : part["labels"].list()) info.labels.push_back(label.text());
   }
   if (!part["preprocess"].is_null()) info.preprocess = read_preprocess(part["preprocess"]);
+  if (part.has("frames") && !part["frames"].is_null()) {  // older packages have none
+    for (const Part &frame : part["frames"].list()) info.frames.push_back(read_frame(frame));
+  }
+  if (part.has("postprocess") && !part["postprocess"].is_null())
+    info.postprocess = read_postprocess(part["postprocess"]);
   return info;
 }
 

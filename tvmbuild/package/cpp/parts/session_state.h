@@ -1,22 +1,18 @@
 // The state of a session. A part of tvmbuild.cpp.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "device.h"
+#include "frames.h"
 #include "tvm_calls.h"
 
 namespace tvmbuild {
 namespace detail {
 
 constexpr int64_t POOLED_ALLOCATOR = 2;  // TVM's number
-
-inline std::string show(const std::vector<int64_t> &shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); i++) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
 
 }  // namespace detail
 
@@ -33,10 +29,12 @@ struct Session::Impl {
   std::vector<Value> copies;  // the device memory of inputs that are bound in the host's memory
   std::vector<bool> copied;   // whether each bound input has such a copy
   Value result;
+  std::unique_ptr<FrameRunner> frames;  // null before the first frame
 
   ~Impl() {
     DeviceUse use(device);
-    result = Value();  // values of the library must go before it
+    frames.reset();  // values of the library must go before it
+    result = Value();
     for (std::vector<Value> *each : {&copies, &inputs, &params}) each->clear();
     for (Value *each : {&entry, &machine, &library}) *each = Value();
   }

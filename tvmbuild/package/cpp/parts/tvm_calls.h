@@ -103,12 +103,15 @@ inline std::string take_raised() {
 
 [[noreturn]] inline void throw_raised(const std::string &what) { throw Error(what + ": " + take_raised()); }
 
-inline Value invoke(const Value &function, std::vector<TVMFFIAny> arguments, const std::string &what) {
+inline Value invoke(const Value &function, TVMFFIAny *arguments, size_t count, const std::string &what) {
   Value result;
-  if (TVMFFIFunctionCall(function.object(), arguments.data(), static_cast<int32_t>(arguments.size()), result.any()) !=
-      0)
+  if (TVMFFIFunctionCall(function.object(), arguments, static_cast<int32_t>(count), result.any()) != 0)
     throw_raised(what);
   return result;
+}
+
+inline Value invoke(const Value &function, std::vector<TVMFFIAny> arguments, const std::string &what) {
+  return invoke(function, arguments.data(), arguments.size(), what);
 }
 
 // Find a function. None: it does not exist.

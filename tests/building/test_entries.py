@@ -1,0 +1,151 @@
+"""Packages from the frame to the result: the same as by hand, on every kind of device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from detector_nets import decode, make_detector, select
+from device_kinds import attributes_of
+
+from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Postprocess
+from tvmbuild.base.specs import Preprocess
+from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.results import Box, Class
+from tvmbuild.package.runtime.session import Session
+
+pytestmark = pytest.mark.compiler
+SIZE = (64, 96)
+CELLS = sum((SIZE[0] // stride) * (SIZE[1] // stride) for stride in (8, 16, 32))
+RULES = Preprocess(resize="letterbox")
+FRAMES = (Frame(50, 80, "bgr8"), Frame(50, 80, "rgb8", "bilinear"), Frame(50, 80, "nv12"))
+SHAPES: dict[str, list[list[int]]] = {
+    "yolov5": [[1, 200, 8]],
+    "yolov8": [[1, 7, 200]],
+    "yolox": [[1, CELLS, 8]],
+    "end2end": [[1, 30, 6]],
+    "rtdetr": [[1, 30, 7]],
+    "detr": [[1, 30, 3], [1, 30, 4]],
+}
+DEVICES = ["llvm", pytest.param("vulkan", marks=pytest.mark.vulkan), pytest.param("cuda", marks=pytest.mark.cuda)]
+
+
+def build(folder: Path, model: onnx.ModelProto, asked: Postprocess | None, kind: str = "llvm", **more: Any) -> Session:
+    host = FrozenMap({"mcpu": "x86-64"}) if kind != "llvm" else FrozenMap()
+    target = PackageTarget("here", kind, attributes_of(kind), host)
+    options = BuildOptions("net", **{"preprocess": RULES, "frames": FRAMES, "postprocess": asked, **more})
+    write_package(folder / "net.tar", build_package(model.SerializeToString(), target, options=options))
+    return Session(folder / "net.tar")
+
+
+def draw_frame(frame: Frame, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, frame.shape, np.uint8)
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+@pytest.mark.parametrize("form", sorted(BOX_FORMS))
+def test_boxes_of_a_frame(tmp_path: Path, form: str, kind: str) -> None:
+    asked = Boxes(form, score=0.3, overlap=0.3, most=40)
+    with build(tmp_path, make_detector(SHAPES[form], SIZE), asked, kind, labels=("cat", "dog")) as session:
+        for frame in FRAMES:
+            data = draw_frame(frame)
+            got = session.run_frame(data, frame.encoding)
+            outputs = list(session.run({"picture": session.prepare_frame(data, frame.encoding)}).values())
+            want = select(asked, decode(BOX_FORMS[form], outputs, SIZE))
+            # 80 by 50 pixels become 96 by 60, two rows below the upper edge of the input.
+            assert len(got) == len(want) > 0
+            for box, (score, index, corners) in zip(got, want, strict=True):
+                assert isinstance(box, Box)
+                assert (box.index, box.label) == (index, ("cat", "dog")[index] if 0 <= index < 2 else None)
+                assert box.score == pytest.approx(score, rel=1e-4, abs=1e-5)
+                left, top, right, bottom = np.clip((np.array(corners) - [0, 2, 0, 2]) / 1.2, 0, [80, 50, 80, 50])
+                assert (box.x, box.y) == pytest.approx((left, top), abs=1e-2)
+                assert (box.width, box.height) == pytest.approx((right - left, bottom - top), abs=1e-2)
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid", "none"])
+def test_classes_of_a_frame(tmp_path: Path, activation: Any, kind: str) -> None:
+    model = make_detector([[1, 1000]], SIZE)
+    with build(tmp_path, model, Classes((), activation, score=-100, most=7), kind) as session:
+        data = draw_frame(FRAMES[0])
+        got = session.run_frame(data, "bgr8")
+        (scores,) = session.run({"picture": session.prepare_frame(data, "bgr8")}).values()
+        exact = scores[0].astype(np.float64)
+        exponentials = np.exp(exact - exact.max())
+        values = {"softmax": exponentials / exponentials.sum(), "sigmoid": 1 / (1 + np.exp(-exact)), "none": exact}
+        best = np.argsort(-values[activation], kind="stable")[:7]
+        assert len(got) == 7
+        for each, index in zip(got, best, strict=True):
+            assert isinstance(each, Class)
+            assert each.score == pytest.approx(values[activation][index], rel=1e-5)
+        assert {each.index for each in got} == set(best.tolist()) or activation == "sigmoid"
+
+
+def test_thresholds_change_without_a_build(tmp_path: Path) -> None:
+    with build(tmp_path, make_detector(SHAPES["yolov8"], SIZE), Boxes("yolov8", score=0.3)) as session:
+        data = draw_frame(FRAMES[0])
+        few, many = (session.run_frame(data, "bgr8", score=score) for score in (2.0, 0.1))
+        every = session.run_frame(data, "bgr8", score=0.1, overlap=1.0)
+        assert len(few) < len(many) < len(every)
+        assert len(session.run_frame(data, "bgr8", score=1e9)) == 0
+
+
+def test_a_picture_of_any_size_gives_what_its_frame_gives(tmp_path: Path) -> None:
+    with build(tmp_path, make_detector(SHAPES["yolov8"], SIZE), Boxes("yolov8")) as session:
+        data = draw_frame(FRAMES[0])
+        assert session.run_picture(data[:, :, ::-1]) == session.run_frame(data, "bgr8")
+        other = np.random.default_rng(3).integers(0, 256, (70, 33, 3), np.uint8)
+        boxes = [each for each in session.run_picture(other) if isinstance(each, Box)]
+        assert boxes
+        assert all(box.x + box.width <= 33.01 and box.y + box.height <= 70.01 for box in boxes)
+
+
+def test_frames_without_a_result_give_the_outputs(tmp_path: Path) -> None:
+    with build(tmp_path, make_detector([[1, 5]], SIZE), None) as session:
+        data = draw_frame(FRAMES[2])
+        found = session.run_frame(data, "nv12")
+        assert isinstance(found, dict)
+        (got,) = found.values()
+        (want,) = session.run({"picture": session.prepare_frame(data, "nv12")}).values()
+        np.testing.assert_array_equal(got, want)
+
+
+def test_frames_that_do_not_fit(tmp_path: Path) -> None:
+    with build(tmp_path, make_detector([[1, 5]], SIZE), Classes()) as session:
+        for frame, encoding, message in (
+            (np.zeros((50, 80, 3), np.uint8), None, "several frames of net are"),
+            (np.zeros((50, 80, 3), np.float32), "bgr8", "a frame is uint8, got float32"),
+            (np.zeros((51, 80, 3), np.uint8), None, r"net takes no frame \[51, 80, 3\]; it takes bgr8 \[50, 80, 3\]"),
+        ):
+            with pytest.raises(TvmbuildError, match=message):
+                session.run_frame(frame, encoding)
+    with build(tmp_path, make_detector([[1, 5]], SIZE), None, frames=()) as session:
+        with pytest.raises(TvmbuildError, match="net takes no frames"):
+            session.run_frame(np.zeros((50, 80, 3), np.uint8))
+        with pytest.raises(TvmbuildError, match="does not say what its outputs mean"):
+            session.run_picture(np.zeros((50, 80, 3), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "asked", "message"),
+    [
+        ([[1, 200, 8]], Boxes("end2end"), r"of the form end2end are \[1, boxes, 6\]; net has out0 \[1, 200, 8\]"),
+        ([[1, 10, 8]], Boxes("yolox"), r"of the form yolox are .*; net has out0 \[1, 10, 8\]"),
+        ([[1, 10, 8]], Boxes("detr"), "this form of boxes is in 2 outputs; net has or names 1"),
+        ([[1, 10, 8]], Boxes("yolov8", ("boxes",)), "net has no output boxes; its outputs are out0"),
+        ([[1, 4, 10]], Boxes("yolov8"), r"of the form yolov8 are \[1, 4 \+ classes, boxes\]; net has"),
+        ([[1, 10, 8]], Classes(), r"`classes` needs an output with one score for each class; out0 is \[1, 10, 8\]"),
+    ],
+)
+def test_outputs_that_do_not_fit(tmp_path: Path, shapes: list[list[int]], asked: Postprocess, message: str) -> None:
+    with pytest.raises(TvmbuildError, match=message):
+        build(tmp_path, make_detector(shapes, SIZE), asked)

@@ -1,0 +1,103 @@
+"""`tvmbuild run --frame`: results of a picture and of a camera's bytes, as lines, as JSON and drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from detector_nets import make_detector
+from PIL import Image
+from small_package import ANY_X86, change_package
+
+from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.postprocess_specs import Boxes, Classes
+from tvmbuild.base.specs import Preprocess
+from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.cli import main
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.runtime.session import Session
+
+pytestmark = pytest.mark.compiler
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("frames") / "net.tar"
+    model = make_detector([[1, 6, 50]], (32, 32)).SerializeToString()
+    frames = (Frame(24, 40, "nv12"), Frame(24, 40, "bgr8"))
+    options = BuildOptions("net", preprocess=Preprocess(), frames=frames, postprocess=Boxes("yolov8", overlap=0.1))
+    write_package(path, build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
+    return path
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    path = tmp_path / "dog.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 40, 3), np.uint8)).save(path)
+    return path
+
+
+def read(path: Path) -> np.ndarray:
+    with Image.open(path) as picture:
+        return np.asarray(picture)
+
+
+def run(*words: str | Path) -> int:
+    return main(["run", *map(str, words)])
+
+
+def test_a_picture_and_its_bytes(package: Path, picture: Path, tmp_path: Path, capsys: Capture) -> None:
+    drawn, frame = tmp_path / "out.jpg", tmp_path / "frame.npy"
+    assert run(package, "--frame", picture, "--json", "--draw", drawn) == 0
+    found = json.loads(capsys.readouterr().out)
+    pixels = read(picture)
+    np.save(frame, pixels[:, :, ::-1])
+    with Session(package) as session:
+        assert found == [each.as_dict() for each in session.run_picture(pixels)]
+    assert found[0].keys() == {"x", "y", "width", "height", "score", "index", "label"}
+    assert read(drawn).shape == (24, 40, 3)
+    assert np.abs(read(drawn).astype(int) - pixels).max() > 50
+    assert run(package, "--frame", frame, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == found
+    assert run(package, "--frame", picture) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["score", "class", "x", "y", "width", "height"]
+    assert len(lines) == 2 + len(found)
+    assert run(package, "--frame", picture, "--score", "1e9") == 0
+    assert "nothing found" in capsys.readouterr().out
+
+
+def test_what_cannot_be_a_frame(package: Path, picture: Path, tmp_path: Path, capsys: Capture) -> None:
+    frame = tmp_path / "frame.npy"
+    np.save(frame, np.zeros((5, 5, 3), np.uint8))
+    for words, message in (
+        (("--frame", frame), "net takes no frame [5, 5, 3]"),
+        (("--frame", frame, "--draw", tmp_path / "x.png"), "--draw needs a picture"),
+        (("--frame", tmp_path / "none.png"), "cannot be read as a picture"),
+        (("--frame", picture, "--draw", tmp_path / "x.xyz"), "cannot be written as a picture"),
+        (("--frame", picture, "--device", "qemu:aarch64"), "--frame runs on this machine alone"),
+        (("--draw", tmp_path / "x.png"), "--draw, --json, --score and --encoding belong to --frame"),
+    ):
+        assert run(package, *words) == 1, message
+        assert message in capsys.readouterr().err
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["dog.png", "frame.npy"]
+
+
+def test_a_package_without_a_result(package: Path, picture: Path, tmp_path: Path, capsys: Capture) -> None:
+    bare = change_package(package, tmp_path / "bare.tar", postprocess=None)
+    assert run(bare, "--frame", picture) == 1
+    assert "does not say what its outputs mean" in capsys.readouterr().err
+
+
+def test_classes_are_drawn(tmp_path: Path, picture: Path, capsys: Capture) -> None:
+    model = make_detector([[1, 4]], (32, 32)).SerializeToString()
+    options = BuildOptions("net", preprocess=Preprocess(), postprocess=Classes(most=2), labels=tuple("abcd"))
+    write_package(tmp_path / "c.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
+    capsys.readouterr()
+    assert run(tmp_path / "c.tar", "--frame", picture, "--draw", tmp_path / "out.png") == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["score", "class"]
+    assert (read(tmp_path / "out.png") != read(picture)).any()

@@ -1,0 +1,73 @@
+"""The keys `frame` and `postprocess` of a model."""
+
+# ruff: noqa: E501 - a message stands here as its reader sees it
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.postprocess_specs import (
+    Boxes,
+    Classes,
+    Postprocess,
+    postprocess_from_json,
+    postprocess_to_json,
+)
+from tvmbuild.base.specs import Project
+
+Load = Callable[..., Project]
+NET = "models:\n  net:\n    source: {path: models/net.onnx}\n"
+
+
+def test_one_frame(load: Load) -> None:
+    (model,) = load(models=NET + "    preprocess: {frame: {size: [1080, 1920], encoding: nv12}}\n").models
+    assert model.frames == (Frame(1080, 1920, "nv12", "antialias"),)
+
+
+def test_several_frames(load: Load) -> None:
+    text = "    preprocess:\n      frame:\n        - {size: [480, 640], encoding: bgr8, interpolation: bilinear}\n"
+    (model,) = load(models=NET + text + "        - {size: [480, 640], encoding: rgb8}\n").models
+    assert model.frames == (Frame(480, 640, "bgr8", "bilinear"), Frame(480, 640, "rgb8"))
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("boxes: {form: yolov8}", Boxes("yolov8")),
+        (
+            "boxes: {form: detr, output: logits, boxes: pred_boxes, score: 0.5, most: 100}",
+            Boxes("detr", ("logits", "pred_boxes"), 0.5, most=100),
+        ),
+        ("boxes: {form: yolov5, overlap: 1, agnostic: true}", Boxes("yolov5", overlap=1.0, agnostic=True)),
+        ("classes: {}", Classes()),
+        ("classes: {output: scores, activation: none, most: 3}", Classes(("scores",), "none", most=3)),
+    ],
+)
+def test_results(load: Load, text: str, want: Postprocess) -> None:
+    (model,) = load(models=NET + f"    postprocess: {{{text}}}\n").models
+    assert model.postprocess == want
+    assert postprocess_from_json(postprocess_to_json(want)) == want
+
+
+MISTAKES = {
+    "preprocess: {frame: {size: [5, 7], encoding: nv12}}": "models.yaml:4:32: models.net.preprocess.frame.size: [5, 7] is no size of nv12; expected two pixels of a row share a colour in nv12, so the width is even",
+    "preprocess: {frame: [{size: [4, 8], encoding: rgb8}, {size: [4, 8], encoding: rgb8}]}": "models.yaml:4:58: models.net.preprocess.frame[1]: rgb8 [4, 8, 3] is listed twice; expected each size and encoding once",
+    "preprocess: {frame: {size: [4, 8], encoding: rgb}}": 'models.yaml:4:50: models.net.preprocess.frame.encoding: "rgb" is not valid; expected rgb8, bgr8, rgba8, bgra8, mono8, yuyv, uyvy, nv12, nv21 or i420; did you mean "rgb8"?',
+    "postprocess: {boxes: {form: yolov9}}": 'models.yaml:4:33: models.net.postprocess.boxes.form: "yolov9" is not valid; expected yolov5, yolov8, yolox, end2end, rtdetr or detr; did you mean "yolov8"?',
+    "postprocess: {boxes: {form: detr, output: logits}}": "models.yaml:4:19: models.net.postprocess.boxes: one of two outputs is named; expected both `output`, with the scores, and `boxes`, or none",
+    "postprocess: {boxes: {form: yolov8, boxes: x}}": "models.yaml:4:41: models.net.postprocess.boxes.boxes: the form yolov8 has boxes and scores in one output; expected only `output`",
+    "postprocess: {boxes: {form: yolov8, score: 2}}": "models.yaml:4:48: models.net.postprocess.boxes.score: 2 is too large; expected at most 1",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_mistakes(load_mistakes: Callable[..., list[str]], text: str) -> None:
+    assert load_mistakes(models=NET + f"    {text}\n") == [MISTAKES[text]]
+
+
+def test_classes_and_boxes_exclude_each_other(load_mistakes: Callable[..., list[str]]) -> None:
+    (message,) = load_mistakes(models=NET + "    postprocess: {boxes: {form: yolov8}, classes: {}}\n")
+    assert "boxes and classes exclude each other" in message

@@ -1,0 +1,136 @@
+"""Small networks whose outputs have the forms of detectors and classifiers, and what plain NumPy makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm
+
+Outputs = Sequence[np.ndarray]
+Found = list[tuple[float, int, tuple[float, ...]]]
+"""Score, class and box (left, top, right, bottom) of each result, the best first."""
+
+
+def make_detector(shapes: Sequence[Sequence[int]], size: tuple[int, int], seed: int = 0) -> onnx.ModelProto:
+    """Return a network of one picture [1, 3, height, width] whose outputs have these shapes and depend on all pixels.
+
+    Each output is a function of the mean colours; its values are boxes and scores of no meaning, and not negative.
+    """
+    generator = np.random.default_rng(seed)
+    nodes = [helper.make_node("GlobalAveragePool", ["picture"], ["mean"]), _reshape("mean", "row", [1, 3])]
+    weights = {}
+    for number, shape in enumerate(shapes):
+        count = int(np.prod(shape))
+        weights[f"w{number}"] = generator.normal(0, 2, (3, count)).astype(np.float32)
+        weights[f"b{number}"] = generator.normal(0, 1, count).astype(np.float32)
+        nodes.append(helper.make_node("Gemm", ["row", f"w{number}", f"b{number}"], [f"flat{number}"]))
+        nodes.append(helper.make_node("Abs", [f"flat{number}"], [f"positive{number}"]))
+        nodes.append(_reshape(f"positive{number}", f"out{number}", list(shape)))
+    for node in nodes:
+        if node.op_type == "Reshape":
+            weights[node.input[1]] = np.array([int(each) for each in node.doc_string.split()], np.int64)
+            node.doc_string = ""
+    graph = helper.make_graph(
+        nodes,
+        "detector",
+        [helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, 3, *size])],
+        [
+            helper.make_tensor_value_info(f"out{number}", TensorProto.FLOAT, list(shape))
+            for number, shape in enumerate(shapes)
+        ],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def _reshape(source: str, name: str, shape: Sequence[int]) -> onnx.NodeProto:
+    node = helper.make_node("Reshape", [source, f"{name}_shape"], [name])
+    node.doc_string = " ".join(map(str, shape))
+    return node
+
+
+def draw_outputs(name: str, count: int, classes: int, generator: np.random.Generator) -> list[np.ndarray]:
+    """Return outputs of a form as a detector of 640 by 480 pixels would make them: crowded boxes, few high scores."""
+    form = BOX_FORMS[name]
+    width, height = 640, 480
+    centres = generator.uniform(0, 1, (count, 2)) * (width, height)
+    sides = generator.uniform(10, 200, (count, 2))
+    boxes = np.concatenate([centres, sides], axis=1)
+    if form.strides:
+        boxes = generator.uniform(-1, 2, (count, 4))
+    elif form.corners:
+        boxes = np.concatenate([centres - sides / 2, centres + sides / 2], axis=1)
+    if form.normalised:
+        boxes = boxes / (width, height, width, height)
+    scores = generator.beta(0.3, 2, (count, classes))
+    if form.activation == "sigmoid":
+        scores = np.log(scores + 1e-6) - np.log(1 - scores + 1e-6)
+    parts = [boxes]
+    if form.objectness:
+        parts.append(generator.beta(0.5, 1, (count, 1)))
+    if form.ready:
+        parts += [scores.max(axis=1, keepdims=True), generator.integers(0, classes, (count, 1))]
+    elif not form.split:
+        parts.append(scores)
+    rows = np.concatenate(parts, axis=1).astype(np.float32)[None]
+    if form.split:
+        return [scores.astype(np.float32)[None], rows]
+    return [np.ascontiguousarray(rows.transpose(0, 2, 1))] if form.layout == "columns" else [rows]
+
+
+def decode(form: BoxForm, outputs: Outputs, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return boxes (left, top, right, bottom), scores and classes of all candidates, in float64."""
+    height, width = size
+    rows = outputs[0][0].astype(np.float64)
+    rows = rows.T if form.layout == "columns" else rows
+    boxes = outputs[1][0].astype(np.float64) if form.split else rows[:, :4]
+    if form.strides:
+        cells = []
+        for stride in form.strides:
+            for y in range(height // stride):
+                cells += [(x, y, stride) for x in range(width // stride)]
+        grid = np.array(cells, float)
+        centres = (boxes[:, :2] + grid[:, :2]) * grid[:, 2:]
+        boxes = np.concatenate([centres, np.exp(boxes[:, 2:]) * grid[:, 2:]], axis=1)
+    if form.normalised:
+        boxes = boxes * (width, height, width, height)
+    if not form.corners:
+        boxes = np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], axis=1)
+    if form.ready:
+        return boxes, rows[:, 4], rows[:, 5].astype(int)
+    scores = rows if form.split else rows[:, 4 + form.objectness :]
+    if form.activation == "sigmoid":
+        scores = 1 / (1 + np.exp(-scores))
+    best = scores.argmax(axis=1)
+    values = scores.max(axis=1) * (rows[:, 4] if form.objectness else 1)
+    return boxes, values, best
+
+
+def select(asked: Boxes, candidates: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Found:
+    """Return the results among candidates by greedy non-maximum suppression, written as the textbook has it."""
+    boxes, scores, classes = candidates
+    waiting = [i for i in np.argsort(-scores, kind="stable") if scores[i] > asked.score]
+    kept: list[int] = []
+    while waiting and len(kept) < asked.most:
+        best, *waiting = waiting
+        kept.append(best)
+        if BOX_FORMS[asked.form].suppress:
+            waiting = [
+                each
+                for each in waiting
+                if not (
+                    (asked.agnostic or classes[each] == classes[best])
+                    and _share(boxes[each], boxes[best]) > asked.overlap
+                )
+            ]
+    return [(float(scores[i]), int(classes[i]), tuple(boxes[i].tolist())) for i in kept]
+
+
+def _share(one: np.ndarray, other: np.ndarray) -> float:
+    sides = np.maximum(np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2]), 0)
+    shared = float(sides.prod())
+    return shared / max(float(np.prod(one[2:] - one[:2]) + np.prod(other[2:] - other[:2])) - shared, 1e-9)

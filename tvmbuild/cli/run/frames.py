@@ -1,0 +1,107 @@
+"""`tvmbuild run --frame`: the results in one frame, as lines, as JSON and drawn into the picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tvmbuild.base.files import publish
+from tvmbuild.base.frame_specs import Encoding
+from tvmbuild.cli.run.output import UNKNOWN
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.drawing import draw_results
+from tvmbuild.package.inputs import read_array_file
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.preprocess import open_picture
+from tvmbuild.package.results import Box, Results
+from tvmbuild.package.runtime.session import Session
+
+_ORDERS: dict[Encoding, tuple[str, tuple[int, ...]]] = {
+    "rgb8": ("RGB", (0, 1, 2)),
+    "bgr8": ("RGB", (2, 1, 0)),
+    "rgba8": ("RGBA", (0, 1, 2, 3)),
+    "bgra8": ("RGBA", (2, 1, 0, 3)),
+}
+"""The encodings that a picture from a file can have: Pillow's mode, and the order of its channels."""
+
+
+def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments about frames."""
+    parser.add_argument(
+        "--frame", type=Path, metavar="FILE", help="a picture, or an .npy with a camera's bytes: print what is in it"
+    )
+    parser.add_argument("--encoding", metavar="NAME", help="the encoding of the bytes, where several frames fit them")
+    parser.add_argument("--score", type=float, metavar="X", help="the score that a result must exceed")
+    parser.add_argument("--draw", type=Path, metavar="FILE.png", help="draw the results of --frame into the picture")
+    parser.add_argument("--json", action="store_true", help="print the results of --frame as JSON")
+
+
+def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> None:
+    """Run the package on the frame of ``args`` and show its results.
+
+    Raises TvmbuildError if the package makes no results, or if the file is not a frame or picture for it.
+    """
+    if info.postprocess is None:
+        raise TvmbuildError(
+            f"--frame: {info.model} does not say what its outputs mean",
+            "add `postprocess` to the model in models.yaml and build it again",
+        )
+    if args.device != "local":
+        raise TvmbuildError("--frame runs on this machine alone", "leave --device out")
+    is_picture = args.frame.suffix.lower() != ".npy"
+    if args.draw and not is_picture:
+        raise TvmbuildError("--draw needs a picture, not an .npy", "leave --draw out")
+    with Session(Path(args.package), args.threads) as session:
+        if is_picture:
+            results = run_picture(session, open_picture(args.frame), args.score)
+        else:
+            frame = read_array_file(args.frame)
+            found = session.run_frame(frame, args.encoding, score=args.score)
+            results = found if isinstance(found, tuple) else ()
+    if args.json:
+        print(json.dumps([each.as_dict() for each in results]))
+    else:
+        print_results(console, info, results)
+    if args.draw:
+        _save(draw_results(open_picture(args.frame), results), args.draw)
+
+
+def run_picture(session: Session, picture: Image.Image, score: float | None) -> Results:
+    """Return the results in a picture: as a frame where the package takes one of its size, else as any picture."""
+    for encoding, (mode, order) in _ORDERS.items():
+        shape = (picture.height, picture.width, len(order))
+        if any((each.encoding, each.shape) == (encoding, shape) for each in session.info.frames):
+            pixels = np.ascontiguousarray(np.asarray(picture.convert(mode))[:, :, list(order)])
+            found = session.run_frame(pixels, encoding, score=score)
+            return found if isinstance(found, tuple) else ()
+    return session.run_picture(picture, score=score)
+
+
+def print_results(console: Console, info: PackageInfo, results: Results) -> None:
+    """Print a line for each result, the best first."""
+    table = Table(box=None, pad_edge=False, title=f"{info.model} for {info.target.name}", title_justify="left")
+    boxes = any(isinstance(each, Box) for each in results)
+    for heading in ("score", "class", *(("x", "y", "width", "height") if boxes else ())):
+        table.add_column(heading, justify="left" if heading == "class" else "right")
+    for each in results:
+        sides = (each.x, each.y, each.width, each.height) if isinstance(each, Box) else ()
+        name = each.label if each.label is not None else str(each.index)
+        table.add_row(f"{each.score:.3f}", escape(name or UNKNOWN), *(f"{side:.1f}" for side in sides))
+    console.print(table)
+    if not results:
+        console.print("nothing found")
+
+
+def _save(picture: Image.Image, path: Path) -> None:
+    try:
+        with publish(path) as temporary:
+            picture.save(temporary, path.suffix.removeprefix(".").replace("jpg", "jpeg") or "png")
+    except (OSError, KeyError, ValueError) as error:
+        raise TvmbuildError(f"{path} cannot be written as a picture: {error}", "name a .png or a .jpg") from error

@@ -1,0 +1,28 @@
+"""What a package's functions beside ``main`` are made of: the inputs and outputs of ``main``, frames and results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.postprocess_specs import Postprocess
+from tvmbuild.base.specs import Preprocess
+from tvmbuild.package.metadata import TensorInfo
+
+
+@dataclass(frozen=True)
+class EntryOptions:
+    """The frames that a package takes and the result that it makes."""
+
+    preprocess: Preprocess | None = None
+    frames: tuple[Frame, ...] = ()
+    postprocess: Postprocess | None = None
+
+
+@dataclass(frozen=True)
+class Interface:
+    """The inputs and outputs of ``main``, and the model's name for messages."""
+
+    model: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]

@@ -1,0 +1,102 @@
+"""The sizes of a model's postprocessing, which its outputs must fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm, Classes, Postprocess
+from tvmbuild.compiler.interface import EntryOptions, Interface
+from tvmbuild.compiler.kernels.results.candidates import Candidates
+from tvmbuild.compiler.kernels.results.select import Selection
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import ModelInputs
+from tvmbuild.package.preprocess import find_rules, find_sizes
+
+
+@dataclass(frozen=True)
+class ResultForm:
+    """What the postprocessing of a model needs: which outputs it reads, and the kernels' sizes."""
+
+    places: tuple[int, ...]
+    candidates: Candidates
+    selection: Selection
+
+
+def describe_result(interface: Interface, options: EntryOptions, asked: Postprocess) -> ResultForm:
+    """Return the sizes of the postprocessing. Raises TvmbuildError if the outputs do not have the named form."""
+    if isinstance(asked, Classes):
+        places = _find_outputs(interface, asked.outputs, 1)
+        info = interface.outputs[places[0]]
+        classes = int(np.prod(info.shape))
+        if sum(size != 1 for size in info.shape) != 1:
+            raise TvmbuildError(
+                f"`classes` needs an output with one score for each class; {info.name} is {list(info.shape)}",
+                "name another one in `output`, or leave `postprocess` out",
+            )
+        # Each class is a candidate with one score.
+        form = BoxForm(layout="columns", activation=asked.activation)
+        candidates = Candidates(form, classes, 1, ((info.shape, info.dtype),), is_classes=True)
+        return ResultForm(places, candidates, Selection(classes, min(asked.most, classes), suppress=False))
+    return _describe_boxes(interface, options, asked)
+
+
+def _describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) -> ResultForm:
+    form = BOX_FORMS[asked.form]
+    places = _find_outputs(interface, asked.outputs, 2 if form.split else 1)
+    infos = [interface.outputs[place] for place in places]
+    height, width = _input_size(interface, options)
+    begin = 0 if form.split else 4 + form.objectness
+    shape = infos[0].shape
+    count, values = (0, 0) if len(shape) != 3 else ((shape[2], shape[1]) if form.layout == "columns" else shape[1:])
+    classes = 1 if form.ready else values - begin
+    wanted = {"yolov5": "5 + classes", "yolox": "5 + classes", "end2end": "6"}.get(asked.form, "4 + classes")
+    order = f"[1, {wanted}, boxes]" if form.layout == "columns" else f"[1, boxes, {wanted}]"
+    order = "[1, boxes, classes] and [1, boxes, 4]" if form.split else order
+    candidates = Candidates(form, count, classes, tuple((each.shape, each.dtype) for each in infos), height, width)
+    cells = candidates.list_cells()
+    fits = len(shape) == 3 and shape[0] == 1 and count > 0 and classes > 0
+    fits = fits and (not form.ready or values == begin + 2) and (cells is None or len(cells) == count)
+    fits = fits and (not form.split or infos[1].shape == (1, count, 4))
+    if not fits:
+        shapes = ", ".join(f"{each.name} {list(each.shape)}" for each in infos)
+        raise TvmbuildError(
+            f"the boxes of the form {asked.form} are {order}; {interface.model} has {shapes}",
+            "choose another `form` or `output` in its `postprocess` in models.yaml",
+        )
+    return ResultForm(places, candidates, Selection(count, asked.most, form.suppress, asked.agnostic))
+
+
+def _find_outputs(interface: Interface, names: Sequence[str], count: int) -> tuple[int, ...]:
+    """Return the places of the outputs with these names, or the first ``count`` outputs if there are no names."""
+    known = [each.name for each in interface.outputs]
+    for name in names:
+        if name not in known:
+            raise TvmbuildError(
+                f"{interface.model} has no output {name}; its outputs are {', '.join(known)}",
+                "correct its `postprocess` in models.yaml",
+            )
+    places = tuple(known.index(name) for name in names) or tuple(range(min(count, len(known))))
+    if len(places) != count:
+        raise TvmbuildError(
+            f"this form of boxes is in {count} outputs; {interface.model} has or names {len(places)}",
+            "correct its `postprocess` in models.yaml",
+        )
+    return places
+
+
+def _input_size(interface: Interface, options: EntryOptions) -> tuple[int, int]:
+    """Return height and width of the picture that the boxes are in."""
+    if options.preprocess is not None:
+        info = ModelInputs(interface.model, interface.inputs, options.preprocess)
+        found, tensor = find_rules(info)
+        return find_sizes(info, found, tensor)[:2]
+    shape = interface.inputs[0].shape
+    if len(shape) != 4:
+        raise TvmbuildError(
+            f"`boxes` needs a picture as the input; {interface.inputs[0].name} of {interface.model} is {list(shape)}",
+            "add `preprocess` to the model in models.yaml",
+        )
+    return (shape[2], shape[3]) if shape[1] in (1, 3) else (shape[1], shape[2])

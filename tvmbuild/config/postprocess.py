@@ -1,0 +1,63 @@
+"""The keys `frame` and `postprocess` of models.yaml: the frames that packages take, and the results that they make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, Postprocess
+from tvmbuild.config.document import Document
+from tvmbuild.config.mistakes import KeyPath
+
+
+def check_frames(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
+    """Report frames that no camera delivers, and frames that are listed twice."""
+    data, here = own.get("preprocess"), (*path, "preprocess", "frame")
+    if not isinstance(data, dict) or "frame" not in data or not document.is_sound(here):
+        return
+    seen: list[Frame] = []
+    for number, frame in enumerate(make_frames(data)):
+        at = (*here, number) if isinstance(data["frame"], list) else here
+        fault = frame.find_fault()
+        if fault is not None:
+            size = [frame.height, frame.width]
+            document.report((*at, "size"), f"{size} is no size of {frame.encoding}", fault)
+        elif any((each.shape, each.encoding) == (frame.shape, frame.encoding) for each in seen):
+            document.report(at, f"{frame.encoding} {list(frame.shape)} is listed twice", "each size and encoding once")
+        seen.append(frame)
+
+
+def check_postprocess(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
+    """Report names of outputs that the form of boxes does not have."""
+    here = (*path, "postprocess", "boxes")
+    data = own.get("postprocess")
+    if not isinstance(data, dict) or "boxes" not in data or not document.is_sound((*path, "postprocess")):
+        return
+    boxes = data["boxes"]
+    split = BOX_FORMS[boxes["form"]].split
+    if split and ("output" in boxes) != ("boxes" in boxes):
+        document.report_key(here, "one of two outputs is named", "both `output`, with the scores, and `boxes`, or none")
+    if not split and "boxes" in boxes:
+        what = f"the form {boxes['form']} has boxes and scores in one output"
+        document.report_key((*here, "boxes"), what, "only `output`")
+
+
+def make_frames(preprocess: dict[str, Any]) -> tuple[Frame, ...]:
+    """Return the frames of a checked map `preprocess`."""
+    data = preprocess.get("frame", [])
+    frames = data if isinstance(data, list) else [data]
+    return tuple(
+        Frame(int(each["size"][0]), int(each["size"][1]), each["encoding"], each.get("interpolation", "antialias"))
+        for each in frames
+    )
+
+
+def make_postprocess(data: dict[str, Any] | None) -> Postprocess | None:
+    """Return the result that a checked map `postprocess` asks for."""
+    if data is None:
+        return None
+    ((kind, fields),) = data.items()
+    named = tuple(str(fields[key]) for key in ("output", "boxes") if key in fields)
+    given = {key: value for key, value in fields.items() if key not in ("output", "boxes")}
+    numbers = {key: float(given[key]) for key in ("score", "overlap") if key in given}
+    return KINDS[kind](**{**given, **numbers, "outputs": named})
