@@ -1,4 +1,4 @@
-"""What a package makes of its outputs: classes, or boxes around objects."""
+"""The results that a package makes of its outputs: classes, or boxes around objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Activation = Literal["none", "sigmoid", "softmax"]
 
 @dataclass(frozen=True)
 class BoxForm:
-    """How a family of detectors writes its boxes. A new family is a row of `BOX_FORMS`."""
+    """The form in which a family of detectors writes its boxes. A new family is a row of `BOX_FORMS`."""
 
     layout: Literal["rows", "columns"] = "rows"
     """``rows``: a box is a row, [1, boxes, values]. ``columns``: a box is a column, [1, values, boxes]."""
@@ -54,7 +54,7 @@ class Boxes:
     score: float = 0.25
     """The score that a box must exceed. `run_frame` may replace it."""
     overlap: float = 0.45
-    """Of two boxes that share more than this part of their union, the one with the lower score is dropped."""
+    """The largest part of their union that two boxes may share; else the one with the lower score is dropped."""
     most: int = 300
     """The largest number of boxes in a result."""
     agnostic: bool = False

@@ -1,4 +1,4 @@
-"""What a package's functions beside ``main`` are made of: the inputs and outputs of ``main``, frames and results."""
+"""The interface of ``main``, and the frames and results for which a package has more functions."""
 
 from __future__ import annotations
 

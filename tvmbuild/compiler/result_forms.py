@@ -18,7 +18,7 @@ from tvmbuild.package.preprocess import find_rules, find_sizes
 
 @dataclass(frozen=True)
 class ResultForm:
-    """What the postprocessing of a model needs: which outputs it reads, and the kernels' sizes."""
+    """The outputs that a model's postprocessing reads, and the sizes of its kernels."""
 
     places: tuple[int, ...]
     candidates: Candidates

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
+from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
 from tvmbuild.package.frames import POSTPROCESS, find_frame, find_geometry, frame_entry, prepare_entry
@@ -183,21 +184,44 @@ class Session:
 
         ``picture`` is prepared as by ``preprocess``. Raises TvmbuildError if the package has no `postprocess`.
         """
-        asked = self.info.postprocess
-        if asked is None:
-            raise TvmbuildError(
-                f"{self.info.model} does not say what its outputs mean",
-                "add `postprocess` to the model in models.yaml and build it again",
-            )
+        self._require_result()
         image = open_picture(picture)
         rules, tensor = find_rules(self.info)
         height, width, _ = find_sizes(self.info, rules, tensor)
         geometry = find_geometry(find_fit(rules, image.size, (width, height)), image.size)
         with EXPLAINED_ERRORS:
             outputs = self._compute({tensor.name: self.preprocess(image)})
-            values = [*outputs.items(), ("thresholds", make_thresholds(asked, score, overlap)), ("geometry", geometry)]
+        return self.make_results(outputs, geometry, score=score, overlap=overlap)
+
+    def make_results(
+        self,
+        outputs: Mapping[str, Any],
+        geometry: np.ndarray | None = None,
+        *,
+        score: float | None = None,
+        overlap: float | None = None,
+    ) -> Results:
+        """Return the boxes or classes in the model's outputs, which ``run`` or ``run_on_device`` has returned.
+
+        ``geometry`` maps boxes to a frame (`package.frames.find_geometry`); with None they are in the input's pixels.
+        Raises TvmbuildError if the package has no `postprocess`.
+        """
+        asked = self._require_result()
+        far = np.float32(np.finfo(np.float32).max)
+        geometry = np.array([0, 0, 1, 1, far, far], np.float32) if geometry is None else geometry
+        named = [(info.name, outputs[info.name]) for info in self.outputs]
+        values = [*named, ("thresholds", make_thresholds(asked, score, overlap)), ("geometry", geometry)]
+        with EXPLAINED_ERRORS:
             arrays = self._call_entry(POSTPROCESS, [(f"result {name}", value) for name, value in values])
         return read_results(asked, arrays, self.info.labels)
+
+    def _require_result(self) -> Postprocess:
+        if self.info.postprocess is None:
+            raise TvmbuildError(
+                f"{self.info.model} does not say what its outputs mean",
+                "add `postprocess` to the model in models.yaml and build it again",
+            )
+        return self.info.postprocess
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
         """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""

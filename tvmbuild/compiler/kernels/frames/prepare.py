@@ -6,6 +6,7 @@ interpolation ``antialias``, the input has the bits that `package.preprocess` co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,11 @@ from tvmbuild.compiler.kernels.buffers import begin_kernel
 from tvmbuild.compiler.kernels.frames.pixels import is_packed, make_reader
 from tvmbuild.compiler.kernels.frames.taps import PILLOW_BITS, Taps, find_taps
 from tvmbuild.compiler.kernels.loops import each_row
+from tvmbuild.compiler.kernels.vectors import number, spread, take
 from tvmbuild.package.preprocess import PADDING, Fit, make_table
+
+_LANES = 16
+"""The pixels of a vector: two vectors of float64 in AVX-512."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,17 @@ class Preparation:
 
     @property
     def between(self) -> tuple[tuple[int, ...], str]:
-        """The shape and dtype of the frame after the first kernel."""
-        dtype = "int32" if self.frame.interpolation == "bilinear" else "uint8"
-        return (len(self.rows), len(self.along.first), self.channels), dtype
+        """The shape and dtype of the frame after the first kernel: rows, channels, columns.
+
+        With ``bilinear``, a value is a byte with the seven fraction bits that OpenCV keeps for its second sum.
+        """
+        dtype = "uint16" if self.frame.interpolation == "bilinear" else "uint8"
+        return (len(self.rows), self.channels, len(self.along.first)), dtype
+
+    @property
+    def by_table(self) -> bool:
+        """Whether the second kernel looks values up: integers, whose rounding is not worth vectors."""
+        return np.dtype(self.dtype).kind in "iu"
 
     @property
     def top(self) -> int:
@@ -97,9 +110,10 @@ def write_along(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:
     name = "frame_rows"
     with begin_kernel(name, inputs, [(shape, dtype)]) as (builder, (data, rows, first, weights, out)):
         read = make_reader(form.frame, data, form.rules.color)
-        rgb = not on_gpu and not is_packed(form.frame.encoding)
-        count, columns, channels = shape
+        count, channels, columns = shape
         taps = form.along.count
+        # A line of red, green and blue first, if several taps would convert a pixel again and again.
+        rgb = not on_gpu and not is_packed(form.frame.encoding) and columns * taps > form.frame.width
 
         def write(row: Any, source: Any, column: Any) -> None:
             start = T.Bind(first[column].astype("int64"))
@@ -109,8 +123,7 @@ def write_along(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:
                 weight = weights[column * taps + tap]
                 sums = [total + value * weight for total, value in zip(sums, pixel, strict=True)]
             for channel, total in enumerate(sums):
-                place = (row * columns + column) * channels + channel
-                T.buffer_store(out, _shift(form, total).astype(dtype), [place])
+                T.buffer_store(out, _shift(form, total).astype(dtype), [(row * channels + channel) * columns + column])
 
         if rgb:
             width = form.frame.width
@@ -141,69 +154,134 @@ def write_down(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:
     _, constants = form.list_constants()
     inputs = [form.between, *((each.shape, str(each.dtype)) for each in constants)]
     with begin_kernel("frame_columns", inputs, [(form.shape, form.dtype)]) as (builder, arguments):
-        data, first, weights, table, out = arguments
-        _, columns, channels = form.between[0]
-
-        def place_of(row: Any, column: Any, channel: int) -> Any:
-            if form.rules.layout == "NCHW":
-                return (row + channel * form.height) * form.width + column
-            return (row * form.width + column) * channels + channel
-
-        def write_pixel(row: Any, column: Any) -> None:
-            line, x = row - form.top, column - form.left
-            start = T.Bind(first[line].astype("int64"))
-            for channel in range(channels):
-                terms = [
-                    (
-                        data[((start + tap) * columns + x) * channels + channel].astype("int32"),
-                        weights[line * form.down.count + tap],
-                    )
-                    for tap in range(form.down.count)
-                ]
-                value = table[_blend(form, terms).astype("int64") + channel * 256]
-                T.buffer_store(out, value, [place_of(row, column, channel)])
-
-        def write_fill(row: Any, column: Any) -> None:
-            for channel in range(channels):
-                T.buffer_store(out, table[int64(channel * 256 + PADDING)], [place_of(row, column, channel)])
-
-        bottom, right = form.top + len(form.down.first), form.left + columns
-        visible_rows = (form.top, bottom) != (0, form.height)
-        visible_columns = (form.left, right) != (0, form.width)
-        with each_row(form.height, form.width, on_gpu=on_gpu) as (row, column):
-            inside = []
-            if visible_rows:
-                inside += [row >= int64(form.top), row < int64(bottom)]
-            if visible_columns:
-                inside += [column >= int64(form.left), column < int64(right)]
-            if not inside:
-                write_pixel(row, column)
-            else:
-                with T.If(tirx.all(*inside)):
-                    with T.Then():
-                        write_pixel(row, column)
-                    with T.Else():
-                        write_fill(row, column)
+        kernel = _Down(form, arguments, by_table=on_gpu or form.by_table)
+        if on_gpu:
+            with each_row(form.height, form.width, on_gpu=True) as pixel, T.If(kernel.is_visible(*pixel)):
+                with T.Then():
+                    for channel in range(form.channels):
+                        kernel.write(pixel, channel, 1)
+                with T.Else():
+                    for channel in range(form.channels):
+                        kernel.fill(pixel, channel, 1)
+        else:
+            with T.parallel(int64(form.height)) as row, T.If(kernel.is_visible_row(row)):
+                with T.Then():
+                    for channel in range(form.channels):
+                        kernel.write_row(row, channel)
+                with T.Else():
+                    for channel in range(form.channels):
+                        kernel.fill_row(row, channel)
     return mark_scheduled(builder.get())
 
 
+class _Down:
+    """The parts of the second kernel, for ``lanes`` neighbouring columns at once."""
+
+    def __init__(self, form: Preparation, arguments: list[Any], *, by_table: bool) -> None:
+        self.form, self.by_table = form, by_table
+        self.data, self.first, self.weights, self.table, self.out = arguments
+        self.columns = form.between[0][2]
+        self.bottom, self.right = form.top + len(form.down.first), form.left + self.columns
+        self.lanes = 1 if by_table or form.rules.layout == "NHWC" else _LANES
+
+    def is_visible_row(self, row: Any) -> Any:
+        """Return whether the frame covers a row of the input."""
+        return tirx.all(row >= int64(self.form.top), row < int64(self.bottom))
+
+    def is_visible(self, row: Any, column: Any) -> Any:
+        """Return whether the frame covers a pixel of the input."""
+        inside = tirx.all(column >= int64(self.form.left), column < int64(self.right))
+        return tirx.all(self.is_visible_row(row), inside)
+
+    def write_row(self, row: Any, channel: int) -> None:
+        """Write a channel of a row that the frame covers, with its borders."""
+        form = self.form
+        self.repeat((0, form.left), lambda x, lanes: self.fill((row, x), channel, lanes))
+        self.repeat((form.left, self.right), lambda x, lanes: self.write((row, x), channel, lanes))
+        self.repeat((self.right, form.width), lambda x, lanes: self.fill((row, x), channel, lanes))
+
+    def fill_row(self, row: Any, channel: int) -> None:
+        """Write a channel of a row outside of the frame."""
+        self.repeat((0, self.form.width), lambda x, lanes: self.fill((row, x), channel, lanes))
+
+    def repeat(self, span: tuple[int, int], write: Callable[[Any, int], None]) -> None:
+        """Write the loop over the columns of a span in vectors, and the columns that are left one by one."""
+        begin, end = span
+        whole = (end - begin) // self.lanes
+        if whole:
+            with T.serial(int64(whole)) as step:
+                write(step * self.lanes + begin, self.lanes)
+        rest = begin + whole * self.lanes
+        if rest < end:
+            with T.serial(int64(end - rest)) as step:
+                write(step + rest, 1)
+
+    def write(self, pixel: tuple[Any, Any], channel: int, lanes: int) -> None:
+        """Write a channel of pixels that the frame covers."""
+        form, (row, column) = self.form, pixel
+        line = row - form.top
+        start = T.Bind(self.first[line].astype("int64"))
+        terms = []
+        for tap in range(form.down.count):
+            place = ((start + tap) * form.channels + channel) * self.columns + (column - form.left)
+            value = take(self.data, place, lanes).astype(_of("int32", lanes))
+            terms.append((value, spread(self.weights[line * form.down.count + tap], lanes)))
+        self._store(pixel, channel, self._convert(_blend(form, terms, lanes), channel, lanes), lanes)
+
+    def fill(self, pixel: tuple[Any, Any], channel: int, lanes: int) -> None:
+        """Write a channel of pixels outside of the frame."""
+        self._store(pixel, channel, spread(self.table[int64(channel * 256 + PADDING)], lanes), lanes)
+
+    def _convert(self, byte: Any, channel: int, lanes: int) -> Any:
+        """Return the input's value for a byte, rounded after each operation as the table is."""
+        if self.by_table:
+            return self.table[byte.astype("int64") + channel * 256]
+        rules = self.form.rules
+        scaled = byte.astype(_of("float64", lanes)) * spread(tirx.FloatImm("float64", rules.scale), lanes)
+        value = scaled.astype(_of("float32", lanes))
+        if rules.mean:
+            value = value - number(rules.mean[channel], lanes)
+        if rules.std:
+            value = value / number(rules.std[channel], lanes)
+        return value.astype(_of(self.form.dtype, lanes))
+
+    def _store(self, pixel: tuple[Any, Any], channel: int, value: Any, lanes: int) -> None:
+        form, (row, column) = self.form, pixel
+        if form.rules.layout == "NHWC":
+            T.buffer_store(self.out, value, [(row * form.width + column) * form.channels + channel])
+        else:
+            place = (row + channel * form.height) * form.width + column
+            T.buffer_store(self.out, value, [place if lanes == 1 else tirx.Ramp(place, int64(1), lanes)])
+
+
+def _of(dtype: str, lanes: int) -> str:
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
 def _half(form: Preparation) -> int:
-    """Return what is added to a sum of the first kernel so that its shift rounds to the nearest."""
+    """Return the number that makes the shift of a sum round to the nearest."""
     return 1 << (PILLOW_BITS - 1) if form.frame.interpolation == "antialias" else 0
 
 
 def _shift(form: Preparation, total: Any) -> Any:
-    return total >> int32(PILLOW_BITS) if form.frame.interpolation == "antialias" else total
+    """Return a sum of the first kernel as its output has it."""
+    if form.frame.interpolation == "antialias":
+        return total >> int32(PILLOW_BITS)
+    return total >> int32(4) if form.frame.interpolation == "bilinear" else total
 
 
-def _blend(form: Preparation, terms: list[tuple[Any, Any]]) -> Any:
-    """Return the byte of a pixel from its taps (value, weight) along a column."""
+def _blend(form: Preparation, terms: list[tuple[Any, Any]], lanes: int) -> Any:
+    """Return the bytes of pixels from their taps (value, weight) along a column."""
+
+    def integer(value: int) -> Any:
+        return spread(int32(value), lanes)
+
     if form.frame.interpolation == "bilinear":  # OpenCV's VResizeLinear for bytes
-        total = int32(2)
+        total = integer(2)
         for value, weight in terms:
-            total = total + ((weight * (value >> int32(4))) >> int32(16))
-        return total >> int32(2)
-    total = int32(_half(form))
+            total = total + ((weight * value) >> integer(16))
+        return total >> integer(2)
+    total = integer(_half(form))
     for value, weight in terms:
         total = total + value * weight
-    return _shift(form, total)
+    return total >> integer(PILLOW_BITS) if form.frame.interpolation == "antialias" else total

@@ -72,7 +72,6 @@ class FrameRunner {
     size_t number = find_frame(info_, size, options);
     Function &function = functions_[number];
     DeviceUse use(device_, !function.called);  // the first call may record a graph
-    if (outputs_.empty()) make_room();
     if (info_.postprocess) set_thresholds(options);
     if (function.arguments.empty()) prepare(function, number);
     place(function, bytes, size);
@@ -120,11 +119,25 @@ class FrameRunner {
     function.arguments = std::move(arguments);
   }
 
-  // Make the memory that results are copied to.
-  void make_room() {
+  // Return one of the arrays that a function returned.
+  Value find_array(const Value &result, size_t index, const std::string &name) const {
+    TVMFFIAny arguments[] = {result.view(), argument_of(static_cast<int64_t>(index))};
+    bool single = !info_.postprocess && info_.outputs.size() == 1;
+    if (result.type() != (single ? kTVMFFITensor : kTVMFFIArray)) throw Error(name + " returns something else");
+    Value found = single ? Value::retain(result.object(), kTVMFFITensor) : invoke(get_item_, arguments, 2, name);
+    if (found.type() != kTVMFFITensor) throw Error(name + " returns something else");
+    return found;
+  }
+
+  // Make the memory that results are copied to. A network with fewer candidates than `most` returns shorter arrays.
+  void make_room(const Value &result, const std::string &name) {
     std::vector<TensorInfo> infos = info_.outputs;
     if (info_.postprocess) {
-      int64_t most = info_.postprocess->most;
+      Value scores = find_array(result, 1, name);
+      const DLTensor *found = TVMFFITensorGetDLTensorPtr(scores.object());
+      int64_t most = found->ndim == 1 ? found->shape[0] : 0;
+      if (most < 1 || most > info_.postprocess->most)
+        throw Error(name + " returns another number of results than mod.json says");
       infos = {{"boxes", {most, 4}, "float32"},
                {"scores", {most}, "float32"},
                {"classes", {most}, "int32"},
@@ -180,12 +193,9 @@ class FrameRunner {
 
   // Copy the arrays of a result to the host. This waits for the device.
   void collect(const Value &result, const std::string &name) {
+    if (outputs_.empty()) make_room(result, name);
     for (size_t i = 0; i < outputs_.size(); i++) {
-      bool single = result.type() == kTVMFFITensor && outputs_.size() == 1;
-      if (!single && result.type() != kTVMFFIArray) throw Error(name + " returns no arrays");
-      TVMFFIAny arguments[] = {result.view(), argument_of(static_cast<int64_t>(i))};
-      outputs_[i].found =
-          single ? Value::retain(result.object(), kTVMFFITensor) : invoke(get_item_, arguments, 2, name);
+      outputs_[i].found = find_array(result, i, name);
       check(outputs_[i], name);
     }
     if (copy_together_.type() == kTVMFFIFunction) {
@@ -212,7 +222,6 @@ class FrameRunner {
 
   static void check(const Output &output, const std::string &name) {
     const TensorInfo &wanted = output.tensor.info();
-    if (output.found.type() != kTVMFFITensor) throw Error(name + " returns no array " + wanted.name);
     const DLTensor *found = TVMFFITensorGetDLTensorPtr(output.found.object());
     bool same = found->ndim == static_cast<int32_t>(wanted.shape.size()) && found->dtype.code == output.dtype.code &&
                 found->dtype.bits == output.dtype.bits && found->dtype.lanes == output.dtype.lanes &&
@@ -225,7 +234,7 @@ class FrameRunner {
     results_.classes.clear();
     const float *corners = outputs_[0].tensor.as<float>(), *scores = outputs_[1].tensor.as<float>();
     const int32_t *classes = outputs_[2].tensor.as<int32_t>();
-    int count = std::clamp(outputs_[3].tensor.as<int32_t>()[0], 0, info_.postprocess->most);
+    int count = std::clamp(outputs_[3].tensor.as<int32_t>()[0], 0, static_cast<int>(outputs_[1].tensor.info().count()));
     bool boxes = info_.postprocess->kind == "boxes";
     for (int i = 0; i < count; i++, corners += 4) {
       bool named = classes[i] >= 0 && static_cast<size_t>(classes[i]) < info_.labels.size();
