@@ -39,6 +39,8 @@ from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.runtime.tensors import empty_array
 
 SCORE, OVERLAP = 0.3, 0.45
+REST_S = 0.05
+"""The pause between turns. The threads of ONNX Runtime and OpenCV spin for a while after a call."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,9 @@ def compare(packages: dict[str, Path], picture: np.ndarray, threads: int, rounds
                 ours, peer = Ours(session, encoding), Peer(detector, encoding, threads)
                 data = encode(picture, encoding)
                 calls = {**ours.list_calls(data), **peer.list_calls(data)}
-                times = {name: float(np.median(each.ms)) for name, each in time_in_turns(calls, rounds, 3).items()}
+                times = {
+                    name: float(np.median(each.ms)) for name, each in time_in_turns(calls, rounds, 3, REST_S).items()
+                }
                 ratios.append(times["ours"] / times["peer"])
                 parts = [
                     " ".join(f"{times[f'{way} {part}']:.2f}" for part in ("frame", "network", "boxes"))
