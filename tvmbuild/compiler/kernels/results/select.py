@@ -159,50 +159,84 @@ def _write_block(body: _Body) -> None:
     ):
         block = _Block(body, thread)
         block.keep_likely()
-        with T.If(thread == int64(0)), T.Then():
-            T.buffer_store(body.out_count, int32(0), [0])
-        with T.serial(int64(body.form.most)) as result:
+        total = block.add_up(block.live[0])
+        block.clear_results()
+        # No more rounds than there are candidates above the threshold, which are few.
+        with T.serial(tirx.Min(total, int32(body.form.most)).astype("int64")) as result:
             block.find_best()
             found = T.Bind(block.best[0] < int32(body.form.count))
             winner = T.Bind(tirx.Min(block.best[0], int32(body.form.count - 1)).astype("int64"))
-            with T.If(thread == int64(0)), T.Then():
-                body.clear(result)
-                with T.If(found), T.Then():
-                    body.emit(result, winner)
-                    T.buffer_store(body.out_count, result.astype("int32") + int32(1), [0])
+            with T.If(tirx.all(found, block.owns(result))), T.Then():
+                body.emit(result, winner)
+            with T.If(tirx.all(found, thread == int64(0))), T.Then():
+                T.buffer_store(body.out_count, result.astype("int32") + int32(1), [0])
             block.drop(winner, found)
 
 
 class _Block:
-    """The steps that the threads of a block do together. A thread owns every 256th candidate."""
+    """The steps that the threads of a block do together.
+
+    A thread owns every 256th candidate, and keeps those of them that are above the threshold in places of its own.
+    It also owns every 256th result, so that all writes of a result are in one thread.
+    """
 
     def __init__(self, body: _Body, thread: Any) -> None:
         self.body, self.thread = body, thread
         self.scores, self.places = (
             T.alloc_buffer([THREADS], each, scope="shared", layout=None) for each in ("float32", "int32")
         )
-        self.highest, self.best = local(1), local(1, "int32")
+        self.highest, self.best, self.live = local(1), local(1, "int32"), local(1, "int32")
+
+    def owns(self, result: Any) -> Any:
+        """Return whether the thread writes a result."""
+        return result % int64(THREADS) == self.thread
+
+    def clear_results(self) -> None:
+        """Write zeros as all results, and as their count."""
+        most = self.body.form.most
+        with T.serial(int64(-(-most // THREADS))) as step:
+            result = T.Bind(step * THREADS + self.thread)
+            with T.If(result < int64(most)), T.Then():
+                self.body.clear(result)
+        with T.If(self.thread == int64(0)), T.Then():
+            T.buffer_store(self.body.out_count, int32(0), [0])
 
     def keep_likely(self) -> None:
-        """Copy the scores above the threshold; the others, and those behind the last candidate, are never found."""
-        body, count = self.body, int64(self.body.form.count)
-        with self._each_own() as (place, candidate):
-            likely = tirx.all(body.scores[candidate] > body.thresholds[0], place < count)
-            T.buffer_store(body.work, tirx.Select(likely, body.scores[candidate], _least()), [place])
+        """Keep the thread's candidates that are above the threshold, and count them."""
+        body, count = self.body, self.body.form.count
+        T.buffer_store(self.live, int32(0), [0])
+        with T.serial(int64(-(-count // THREADS))) as step:
+            candidate = T.Bind(step * THREADS + self.thread)
+            score = T.Bind(body.scores[tirx.Min(candidate, int64(count - 1))])
+            with T.If(tirx.all(candidate < int64(count), score > body.thresholds[0])), T.Then():
+                place = T.Bind(self.live[0].astype("int64") * THREADS + self.thread)
+                T.buffer_store(body.work, score, [place])
+                T.buffer_store(body.places, candidate.astype("int32"), [place])
+                T.buffer_store(self.live, self.live[0] + int32(1), [0])
+
+    def add_up(self, number: Any) -> Any:
+        """Return the sum of the numbers of all threads."""
+        T.buffer_store(self.best, number, [0])
+        stride = THREADS // 2
+        while stride:
+            T.buffer_store(self.places, self.best[0], [self.thread])
+            other = T.Bind(self.places[self._mirror(stride)])
+            T.buffer_store(self.best, self.best[0] + other, [0])
+            stride //= 2
+        return T.Bind(self.best[0])
 
     def find_best(self) -> None:
         """Let all threads find the candidate with the highest score, or ``count`` if none is left."""
         T.buffer_store(self.highest, _least(), [0])
         T.buffer_store(self.best, int32(self.body.form.count), [0])
-        with self._each_own() as (place, _):
+        with self._each_live() as (place, candidate):
             value = T.Bind(self.body.work[place])
-            self._take(value > self.highest[0], value, place.astype("int32"))
+            self._take(value > self.highest[0], value, candidate)
         stride = THREADS // 2
         while stride:
-            # Without a branch, in which TVM could not wait for other threads: each pairs with its mirror image.
             T.buffer_store(self.scores, self.highest[0], [self.thread])
             T.buffer_store(self.places, self.best[0], [self.thread])
-            mirror = T.Bind(tirx.bitwise_xor(self.thread, int64(stride)))
+            mirror = self._mirror(stride)
             other, index = T.Bind(self.scores[mirror]), T.Bind(self.places[mirror])
             own = self.highest[0]
             self._take(tirx.any(other > own, tirx.all(other == own, index < self.best[0])), other, index)
@@ -211,13 +245,18 @@ class _Block:
     def drop(self, winner: Any, found: Any) -> None:
         """Drop the winner, if one was found, and the candidates that overlap it."""
         body = self.body
-        with self._each_own() as (place, candidate):
-            gone = place == winner
+        with self._each_live() as (place, number):
+            candidate = T.Bind(number.astype("int64"))
+            gone = candidate == winner
             if body.form.suppress:
                 overlaps = body.overlaps(winner, candidate)
                 gone = tirx.any(gone, tirx.all(body.is_rival(winner, candidate), overlaps))
             value = tirx.Select(tirx.all(found, gone), _least(), body.work[place])
             T.buffer_store(body.work, value, [place])
+
+    def _mirror(self, stride: int) -> Any:
+        """Return the thread that this one pairs with. All threads pair: TVM cannot let them wait in a branch."""
+        return T.Bind(tirx.bitwise_xor(self.thread, int64(stride)))
 
     def _take(self, better: Any, value: Any, index: Any) -> None:
         better = T.Bind(better)
@@ -225,12 +264,11 @@ class _Block:
         T.buffer_store(self.highest, tirx.Select(better, value, self.highest[0]), [0])
 
     @contextmanager
-    def _each_own(self) -> Iterator[tuple[Any, Any]]:
-        """Yield each of the thread's places, and the candidate there; the last places have the last candidate."""
-        count = self.body.form.count
-        with T.serial(int64(-(-count // THREADS))) as step:
+    def _each_live(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the places of the thread's candidates above the threshold, and the candidate in each."""
+        with T.serial(T.Bind(self.live[0].astype("int64"))) as step:
             place = T.Bind(step * THREADS + self.thread)
-            yield place, T.Bind(tirx.Min(place, int64(count - 1)))
+            yield place, T.Bind(self.body.places[place])
 
 
 def _least() -> Any:
