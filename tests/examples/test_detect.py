@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import onnxruntime
@@ -18,12 +16,6 @@ from tvmbuild.package.archive import read_metadata
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "detect"
 PACKAGE = "build/cells/yolov3_tiny@x86-64-v3/yolov3_tiny-x86-64-v3.tar"
-
-
-@pytest.fixture
-def detect(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(FOLDER)
-    return importlib.import_module("detect")
 
 
 @pytest.fixture(scope="module")
@@ -111,25 +103,3 @@ def test_computes_what_another_converter_made(folder: Path, shared_models: Path)
             (want,) = other.run(None, {"input": picture})
             maps = [part.reshape(1, 3, -1, 85).swapaxes(1, 2).reshape(1, -1, 85) for part in np.split(want, [507], 1)]
             np.testing.assert_allclose(got, np.concatenate(maps, axis=1), rtol=1e-2, atol=1e-2)
-
-
-def test_of_boxes_of_one_class_the_likeliest_stays(detect: ModuleType) -> None:
-    boxes = np.array([[0, 0, 10, 10], [1, 0, 11, 10], [1, 0, 11, 10], [6, 0, 16, 10], [0, 0, 0, 0]], float)
-    scores, classes = np.array([0.6, 0.9, 0.5, 0.7, 0.8]), np.array([3, 3, 4, 3, 3])
-    assert detect.suppress(boxes, scores, classes) == [1, 4, 3, 2]
-    assert detect.suppress(boxes[:0], scores[:0], classes[:0]) == []
-    np.testing.assert_allclose(detect.overlap(boxes[0], boxes), [1, 90 / 110, 90 / 110, 40 / 160, 0])
-
-
-@pytest.mark.parametrize(
-    ("picture", "box", "want"),
-    [
-        ((832, 416), [[208, 208, 104, 52]], [[312, 156, 520, 260]]),  # scaled by 1/2, 104 of grey above and below
-        ((208, 416), [[208, 208, 104, 52]], [[52, 182, 156, 234]]),  # 104 of grey left and right
-    ],
-)
-def test_boxes_are_the_picture_s(
-    detect: ModuleType, picture: tuple[int, int], box: list[list[float]], want: list[list[float]]
-) -> None:
-    got = detect.undo_letterbox(detect.corners(np.array(box, float)), (416, 416), picture)
-    np.testing.assert_allclose(got, want)
