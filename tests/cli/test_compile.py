@@ -16,6 +16,7 @@ import pytest
 from doit_project import DoitProject, Ran, make_project, wait_for_line, wait_until_gone
 
 from tvmbuild.base.layout import cache_dir
+from tvmbuild.base.postprocess_specs import Classes
 from tvmbuild.cli import main
 from tvmbuild.cli.compile import target_words
 from tvmbuild.cli.compile.command import is_stage
@@ -77,6 +78,7 @@ def test_one_file_in_one_package_out(folder: DoitProject, tmp_path: Path) -> Non
 def test_the_options_are_those_of_both_files(folder: DoitProject, tmp_path: Path) -> None:
     (folder.root / "labels.txt").write_text("zero\n")
     words = ("--shape", "Input3=1,1,28,28", "--labels", "labels.txt", "--preprocess", "color: gray", "--tune", "0.5")
+    words = (*words, "--postprocess", "classes: {most: 3}")
     assert compile_here(folder, *V3, *words, "--precision", "fp32").code == 0
     project = load_project(cached(tmp_path)[0])
     ((model,), (target,)) = project.models, project.targets
@@ -85,6 +87,7 @@ def test_the_options_are_those_of_both_files(folder: DoitProject, tmp_path: Path
     assert [(each.name, each.shape) for each in model.inputs] == [("Input3", (1, 1, 28, 28))]
     assert model.preprocess is not None
     assert model.preprocess.color == "gray"
+    assert model.postprocess == Classes(most=3)
     assert (target.tune.minutes, target.glibc, target.precision) == (0.5, "2.28", "fp32")
 
 
@@ -143,6 +146,7 @@ TOLD: dict[str, tuple[tuple[str, ...], str]] = {
     "no records": (("digits.onnx", "--records", "no"), "there is no folder no\n  hint: Correct --records"),
     "no labels": (("digits.onnx", "--labels", "no.txt"), "there is no file no.txt\n  hint: Correct --labels."),
     "a precision": (("digits.onnx", "--precision", "fp16"), "error: precision: fp16: x86-64-v3 has no fp16 arithmetic"),
+    "postprocess": (("digits.onnx", "--postprocess", "boxes: {form: yolo}"), "error: postprocess.boxes.form: "),
     "preprocess": (("digits.onnx", "--preprocess", "mean: [1]"), "error: preprocess.mean: has 1 items"),
     "a search elsewhere": (
         ("digits.onnx", "--tune", "1", "--target", "cortex-a72"),

@@ -42,6 +42,8 @@ class Examined:
     slow: tuple[str, ...] = ()
     """The Tasks with reductions that would stay plain loops without records, each with its share of ``flops``."""
     notes: tuple[str, ...] = ()
+    proposals: tuple[str, ...] = ()
+    """Lines for models.yaml that say what the outputs may mean."""
     stand_ins: tuple[str, ...] = ()
     """A text for each size that was assumed in place of a missing one, for example `128 stands for sequence`.
 
@@ -163,10 +165,12 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
     from tvmbuild.compiler.codegen.executable import check_lowered  # noqa: PLC0415
     from tvmbuild.compiler.dump import format_table, record_passes  # noqa: PLC0415
     from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
+    from tvmbuild.compiler.interface import Interface  # noqa: PLC0415
     from tvmbuild.compiler.machine.machine import describe_machine  # noqa: PLC0415
     from tvmbuild.compiler.machine.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops, describe_share  # noqa: PLC0415
     from tvmbuild.compiler.passes.lift_constants import lift_constants  # noqa: PLC0415
+    from tvmbuild.compiler.result_forms import propose_postprocess  # noqa: PLC0415
     from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles  # noqa: PLC0415
 
     target = host_target(wish.cpu)
@@ -191,6 +195,7 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
         flops=total,
         slow=tuple(f"{task} ({describe_share(part, total)})" for task, part in slow.most_common()),
         notes=(*lowered.notes, *bugs),
+        proposals=propose_postprocess(Interface(name, lowered.inputs, lowered.outputs)),
         passes=tuple(format_table(ran)) if wish.passes else (),
     )
 

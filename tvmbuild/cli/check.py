@@ -89,4 +89,5 @@ def _price(facts: dict[str, Any]) -> list[str]:
         f"  {facts['tasks']} Tasks, {size:.1f} MB of constants, {work:.3g} GFLOP a run{stands and f', where {stands}'}",
         *(f"  slow without records: {each}" for each in facts["slow"]),
         *(f"  {note}" for note in facts["notes"]),
+        *(f"  its outputs may mean {each}" for each in facts["proposals"]),
     ]

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Copy the template into an empty folder, or write the project of ``--model`` into a folder without a project."""
     folder: Path = args.folder
     if args.model is None:
-        if any((args.target, args.precision, args.shapes, args.values, args.labels, args.preprocess)):
+        if any((args.target, args.precision, args.shapes, args.values, args.labels, args.preprocess, args.postprocess)):
             raise TvmbuildError("these options are of a model of yours", "Name it by --model.")
         return _init_template(folder)
     model, target = find_model(args.model, args), name_target(args)

@@ -43,6 +43,42 @@ def describe_result(interface: Interface, options: EntryOptions, asked: Postproc
     return _describe_boxes(interface, options, asked)
 
 
+def propose_postprocess(interface: Interface) -> tuple[str, ...]:
+    """Return a line of models.yaml for each meaning that the outputs of a network of pictures may have.
+
+    Only shapes are looked at, so that a line is a proposal.
+    """
+    if len(interface.inputs) != 1 or len(interface.inputs[0].shape) != 4:
+        return ()
+    try:
+        height, width = _input_size(interface, EntryOptions())
+    except TvmbuildError:
+        return ()
+    cells = sum((height // stride) * (width // stride) for stride in (8, 16, 32))
+    shapes = [each.shape for each in interface.outputs]
+    found = [f"boxes: {{form: {form}}}" for form in _propose_forms(shapes, cells)]
+    if not found and shapes and len(shapes[0]) == 2 and shapes[0][0] == 1 and shapes[0][1] > 1:
+        found = ["classes: {}"]
+    return tuple(f"postprocess: {{{each}}}" for each in found)
+
+
+def _propose_forms(shapes: Sequence[tuple[int, ...]], cells: int) -> list[str]:
+    """Return the forms of boxes that the first outputs may have, for an input with ``cells`` cells of three grids."""
+    first, *others = [shape if len(shape) == 3 and shape[0] == 1 else (0, 0, 0) for shape in shapes] or [(0, 0, 0)]
+    _, rows, values = first
+    if others and others[0] == (1, rows, 4) and values > 1:
+        return ["detr"]
+    if rows and values == 6:
+        return ["end2end"]
+    if values == cells and rows > 4:
+        return ["yolov8"]
+    if rows == cells and values > 5:
+        return ["yolox", "yolov5"]
+    if rows > cells and values > 5:
+        return ["yolov5"]
+    return ["rtdetr"] if 0 < rows < cells and values > 5 else []
+
+
 def _describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) -> ResultForm:
     form = BOX_FORMS[asked.form]
     places = _find_outputs(interface, asked.outputs, 2 if form.split else 1)

@@ -53,6 +53,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="YAML",
         help="how a picture becomes the input, as in models.yaml: 'mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]'",
     )
+    parser.add_argument(
+        "--postprocess",
+        type=_yaml_map,
+        metavar="YAML",
+        help="what the outputs mean, as in models.yaml: 'boxes: {form: yolov8}'",
+    )
 
 
 def find_model(text: str, args: argparse.Namespace) -> ModelWords:
@@ -71,7 +77,8 @@ def find_model(text: str, args: argparse.Namespace) -> ModelWords:
     for name, value in args.values:
         inputs.setdefault(name, {})["value"] = json.loads(value)
     data = {"inputs": inputs} if inputs else {}
-    data |= {"preprocess": args.preprocess} if args.preprocess else {}
+    for key in ("preprocess", "postprocess"):
+        data |= {key: getattr(args, key)} if getattr(args, key) else {}
     return ModelWords(_as_name(path.stem), data, path.absolute(), args.labels and args.labels.absolute())
 
 

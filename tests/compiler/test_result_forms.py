@@ -1,0 +1,33 @@
+"""`tvmbuild check` proposes what a network's outputs may mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvmbuild.compiler.interface import Interface
+from tvmbuild.compiler.result_forms import propose_postprocess
+from tvmbuild.package.metadata import TensorInfo
+
+pytestmark = pytest.mark.compiler
+PICTURE = (1, 3, 640, 640)
+
+
+@pytest.mark.parametrize(
+    ("picture", "outputs", "want"),
+    [
+        (PICTURE, [(1, 84, 8400)], ["boxes: {form: yolov8}"]),
+        (PICTURE, [(1, 25200, 85)], ["boxes: {form: yolov5}"]),
+        (PICTURE, [(1, 300, 6)], ["boxes: {form: end2end}"]),
+        (PICTURE, [(1, 300, 84)], ["boxes: {form: rtdetr}"]),
+        (PICTURE, [(1, 300, 80), (1, 300, 4)], ["boxes: {form: detr}"]),
+        ((1, 3, 416, 416), [(1, 3549, 85)], ["boxes: {form: yolox}", "boxes: {form: yolov5}"]),
+        ((1, 224, 224, 3), [(1, 1000)], ["classes: {}"]),
+        (PICTURE, [(1, 21, 640, 640)], []),
+        (PICTURE, [], []),
+        ((1, 16), [(1, 1000)], []),
+    ],
+)
+def test_proposals(picture: tuple[int, ...], outputs: list[tuple[int, ...]], want: list[str]) -> None:
+    infos = tuple(TensorInfo(f"out{place}", shape, "float32") for place, shape in enumerate(outputs))
+    got = propose_postprocess(Interface("net", (TensorInfo("picture", picture, "float32"),), infos))
+    assert list(got) == [f"postprocess: {{{each}}}" for each in want]
