@@ -29,7 +29,8 @@ def look(session: Session, picture: Image.Image, margin: float) -> list[Box]:
     """Return the objects in the picture with that margin around it, in the picture's own pixels."""
     across, down = (round(side * margin) for side in picture.size)
     boxes = session.run_picture(ImageOps.expand(picture, (across, down), (114, 114, 114)))
-    return [clip(replace(box, x=box.x - across, y=box.y - down), picture) for box in boxes if isinstance(box, Box)]
+    own = [clip(replace(box, x=box.x - across, y=box.y - down), picture) for box in boxes if isinstance(box, Box)]
+    return [box for box in own if box.width and box.height]
 
 
 def clip(box: Box, picture: Image.Image) -> Box:

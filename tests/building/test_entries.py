@@ -33,7 +33,8 @@ SHAPES: dict[str, list[list[int]]] = {
     "yolox": [[1, CELLS, 8]],
     "end2end": [[1, 30, 6]],
     "rtdetr": [[1, 30, 7]],
-    "detr": [[1, 30, 3], [1, 30, 4]],
+    "detr": [[1, 30, 4], [1, 30, 4]],
+    "dfine": [[1, 30, 3], [1, 30, 4]],
 }
 DEVICES = ["llvm", pytest.param("vulkan", marks=pytest.mark.vulkan), pytest.param("cuda", marks=pytest.mark.cuda)]
 
@@ -109,6 +110,18 @@ def test_a_picture_of_any_size_gives_what_its_frame_gives(tmp_path: Path) -> Non
         assert all(box.x + box.width <= 33.01 and box.y + box.height <= 70.01 for box in boxes)
 
 
+def test_outputs_become_results(tmp_path: Path) -> None:
+    with build(tmp_path, make_detector(SHAPES["yolov8"], SIZE), Boxes("yolov8")) as session:
+        outputs = session.run({"picture": session.prepare_frame(draw_frame(FRAMES[0]), "bgr8")})
+        assert session.make_results(outputs)
+        for wrong, message in (
+            ({}, "there is none"),
+            ({"out0": np.zeros((1, 1, 1), np.float32)}, r"got float32 \[1, 1"),
+        ):
+            with pytest.raises(TvmbuildError, match=message):
+                session.make_results(wrong)
+
+
 def test_frames_without_a_result_give_the_outputs(tmp_path: Path) -> None:
     with build(tmp_path, make_detector([[1, 5]], SIZE), None) as session:
         data = draw_frame(FRAMES[2])
@@ -143,6 +156,8 @@ def test_frames_that_do_not_fit(tmp_path: Path) -> None:
         ([[1, 10, 8]], Boxes("detr"), "this form of boxes is in 2 outputs; net has or names 1"),
         ([[1, 10, 8]], Boxes("yolov8", ("boxes",)), "net has no output boxes; its outputs are out0"),
         ([[1, 4, 10]], Boxes("yolov8"), r"of the form yolov8 are \[1, 4 \+ classes, boxes\]; net has"),
+        ([[1, 10, 3], [1, 10, 5]], Boxes("detr"), r"are \[1, boxes, classes \+ 1\] and \[1, boxes, 4\]; net has"),
+        ([[8, 1]], Classes(), r"`classes` needs an output with one score for each class; out0 is \[8, 1\]"),
         ([[1, 10, 8]], Classes(), r"`classes` needs an output with one score for each class; out0 is \[1, 10, 8\]"),
     ],
 )

@@ -51,7 +51,7 @@ def run(*words: str | Path) -> int:
 
 
 def test_a_picture_and_its_bytes(package: Path, picture: Path, tmp_path: Path, capsys: Capture) -> None:
-    drawn, frame = tmp_path / "out.jpg", tmp_path / "frame.npy"
+    drawn, frame = tmp_path / "out.JPG", tmp_path / "frame.npy"
     assert run(package, "--frame", picture, "--json", "--draw", drawn) == 0
     found = json.loads(capsys.readouterr().out)
     pixels = read(picture)
@@ -80,7 +80,9 @@ def test_what_cannot_be_a_frame(package: Path, picture: Path, tmp_path: Path, ca
         (("--frame", tmp_path / "none.png"), "cannot be read as a picture"),
         (("--frame", picture, "--draw", tmp_path / "x.xyz"), "cannot be written as a picture"),
         (("--frame", picture, "--device", "qemu:aarch64"), "--frame runs on this machine alone"),
-        (("--draw", tmp_path / "x.png"), "--draw, --json, --score and --encoding belong to --frame"),
+        (("--frame", picture, "--print-time"), "--print-time does not go with --frame"),
+        (("--frame", picture, "--encoding", "bgr8"), "--encoding is for the bytes in an .npy"),
+        (("--draw", tmp_path / "x.png"), "--draw, --json, --encoding, --score and --overlap belong to --frame"),
     ):
         assert run(package, *words) == 1, message
         assert message in capsys.readouterr().err

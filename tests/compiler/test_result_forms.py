@@ -17,9 +17,11 @@ PICTURE = (1, 3, 640, 640)
     [
         (PICTURE, [(1, 84, 8400)], ["boxes: {form: yolov8}"]),
         (PICTURE, [(1, 25200, 85)], ["boxes: {form: yolov5}"]),
+        (PICTURE, [(1, 25200, 6)], ["boxes: {form: yolov5}"]),
+        (PICTURE, [(1, 8400, 6)], ["boxes: {form: yolox}", "boxes: {form: yolov5}"]),
         (PICTURE, [(1, 300, 6)], ["boxes: {form: end2end}"]),
         (PICTURE, [(1, 300, 84)], ["boxes: {form: rtdetr}"]),
-        (PICTURE, [(1, 300, 80), (1, 300, 4)], ["boxes: {form: detr}"]),
+        (PICTURE, [(1, 300, 80), (1, 300, 4)], ["boxes: {form: dfine}", "boxes: {form: detr}"]),
         ((1, 3, 416, 416), [(1, 3549, 85)], ["boxes: {form: yolox}", "boxes: {form: yolov5}"]),
         ((1, 224, 224, 3), [(1, 1000)], ["classes: {}"]),
         (PICTURE, [(1, 21, 640, 640)], []),

@@ -56,7 +56,7 @@ MISTAKES = {
     "preprocess: {frame: {size: [5, 7], encoding: nv12}}": "models.yaml:4:32: models.net.preprocess.frame.size: [5, 7] is no size of nv12; expected two pixels of a row share a colour in nv12, so the width is even",
     "preprocess: {frame: [{size: [4, 8], encoding: rgb8}, {size: [4, 8], encoding: rgb8}]}": "models.yaml:4:58: models.net.preprocess.frame[1]: rgb8 [4, 8, 3] is listed twice; expected each size and encoding once",
     "preprocess: {frame: {size: [4, 8], encoding: rgb}}": 'models.yaml:4:50: models.net.preprocess.frame.encoding: "rgb" is not valid; expected rgb8, bgr8, rgba8, bgra8, mono8, yuyv, uyvy, nv12, nv21 or i420; did you mean "rgb8"?',
-    "postprocess: {boxes: {form: yolov9}}": 'models.yaml:4:33: models.net.postprocess.boxes.form: "yolov9" is not valid; expected yolov5, yolov8, yolox, end2end, rtdetr or detr; did you mean "yolov8"?',
+    "postprocess: {boxes: {form: yolov9}}": 'models.yaml:4:33: models.net.postprocess.boxes.form: "yolov9" is not valid; expected yolov5, yolov8, yolox, end2end, rtdetr, detr or dfine; did you mean "yolov8"?',
     "postprocess: {boxes: {form: detr, output: logits}}": "models.yaml:4:19: models.net.postprocess.boxes: one of two outputs is named; expected both `output`, with the scores, and `boxes`, or none",
     "postprocess: {boxes: {form: yolov8, boxes: x}}": "models.yaml:4:41: models.net.postprocess.boxes.boxes: the form yolov8 has boxes and scores in one output; expected only `output`",
     "postprocess: {boxes: {form: yolov8, score: 2}}": "models.yaml:4:48: models.net.postprocess.boxes.score: 2 is too large; expected at most 1",

@@ -66,7 +66,9 @@ def draw_outputs(name: str, count: int, classes: int, generator: np.random.Gener
         boxes = np.concatenate([centres - sides / 2, centres + sides / 2], axis=1)
     if form.normalised:
         boxes = boxes / (width, height, width, height)
-    scores = generator.beta(0.3, 2, (count, classes))
+    scores = generator.beta(0.3, 2, (count, classes + form.background))
+    if form.activation == "softmax":
+        scores = np.log(scores + 1e-6)
     if form.activation == "sigmoid":
         scores = np.log(scores + 1e-6) - np.log(1 - scores + 1e-6)
     parts = [boxes]
@@ -105,6 +107,9 @@ def decode(form: BoxForm, outputs: Outputs, size: tuple[int, int]) -> tuple[np.n
     scores = rows if form.split else rows[:, 4 + form.objectness :]
     if form.activation == "sigmoid":
         scores = 1 / (1 + np.exp(-scores))
+    if form.activation == "softmax":
+        scores = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    scores = scores[:, :-1] if form.background else scores
     best = scores.argmax(axis=1)
     values = scores.max(axis=1) * (rows[:, 4] if form.objectness else 1)
     return boxes, values, best

@@ -24,6 +24,8 @@ class BoxForm:
     """Whether the scores, which come first, and the boxes are two outputs."""
     activation: Activation = "none"
     """The function that makes probabilities of the scores."""
+    background: bool = False
+    """Whether the last score is that of no object. It counts in a softmax, and is no class."""
     normalised: bool = False
     """Whether coordinates are shares of the input's width and height; else they are its pixels."""
     strides: tuple[int, ...] = ()
@@ -38,7 +40,8 @@ BOX_FORMS: dict[str, BoxForm] = {
     "yolox": BoxForm(objectness=True, strides=(8, 16, 32)),
     "end2end": BoxForm(corners=True, ready=True, suppress=False),
     "rtdetr": BoxForm(normalised=True, suppress=False),
-    "detr": BoxForm(split=True, activation="sigmoid", normalised=True, suppress=False),
+    "detr": BoxForm(split=True, activation="softmax", background=True, normalised=True, suppress=False),
+    "dfine": BoxForm(split=True, activation="sigmoid", normalised=True, suppress=False),
 }
 """Name of a form, as models.yaml has it → what the outputs hold."""
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm, Classes, Postprocess
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Postprocess
 from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.kernels.results.candidates import Candidates
+from tvmbuild.compiler.kernels.results.classes import ClassScores
 from tvmbuild.compiler.kernels.results.select import Selection
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import ModelInputs
@@ -21,7 +22,7 @@ class ResultForm:
     """The outputs that a model's postprocessing reads, and the sizes of its kernels."""
 
     places: tuple[int, ...]
-    candidates: Candidates
+    candidates: Candidates | ClassScores
     selection: Selection
 
 
@@ -31,15 +32,13 @@ def describe_result(interface: Interface, options: EntryOptions, asked: Postproc
         places = _find_outputs(interface, asked.outputs, 1)
         info = interface.outputs[places[0]]
         classes = int(np.prod(info.shape))
-        if sum(size != 1 for size in info.shape) != 1:
+        if sum(size != 1 for size in info.shape) != 1 or (len(info.shape) > 1 and info.shape[0] != 1):
             raise TvmbuildError(
                 f"`classes` needs an output with one score for each class; {info.name} is {list(info.shape)}",
                 "name another one in `output`, or leave `postprocess` out",
             )
-        # Each class is a candidate with one score.
-        form = BoxForm(layout="columns", activation=asked.activation)
-        candidates = Candidates(form, classes, 1, ((info.shape, info.dtype),), is_classes=True)
-        return ResultForm(places, candidates, Selection(classes, min(asked.most, classes), suppress=False))
+        scores = ClassScores(classes, (info.shape, info.dtype), asked.activation)
+        return ResultForm(places, scores, Selection(classes, min(asked.most, classes), suppress=False))
     return _describe_boxes(interface, options, asked)
 
 
@@ -67,8 +66,8 @@ def _propose_forms(shapes: Sequence[tuple[int, ...]], cells: int) -> list[str]:
     first, *others = [shape if len(shape) == 3 and shape[0] == 1 else (0, 0, 0) for shape in shapes] or [(0, 0, 0)]
     _, rows, values = first
     if others and others[0] == (1, rows, 4) and values > 1:
-        return ["detr"]
-    if rows and values == 6:
+        return ["dfine", "detr"]
+    if 0 < rows < cells and values == 6:
         return ["end2end"]
     if values == cells and rows > 4:
         return ["yolov8"]
@@ -83,14 +82,16 @@ def _describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) -
     form = BOX_FORMS[asked.form]
     places = _find_outputs(interface, asked.outputs, 2 if form.split else 1)
     infos = [interface.outputs[place] for place in places]
-    height, width = _input_size(interface, options)
+    needs_size = form.normalised or bool(form.strides)
+    height, width = _input_size(interface, options) if needs_size else (0, 0)
     begin = 0 if form.split else 4 + form.objectness
     shape = infos[0].shape
     count, values = (0, 0) if len(shape) != 3 else ((shape[2], shape[1]) if form.layout == "columns" else shape[1:])
-    classes = 1 if form.ready else values - begin
+    classes = 1 if form.ready else values - begin - form.background
     wanted = {"yolov5": "5 + classes", "yolox": "5 + classes", "end2end": "6"}.get(asked.form, "4 + classes")
     order = f"[1, {wanted}, boxes]" if form.layout == "columns" else f"[1, boxes, {wanted}]"
-    order = "[1, boxes, classes] and [1, boxes, 4]" if form.split else order
+    if form.split:
+        order = f"[1, boxes, classes{' + 1' if form.background else ''}] and [1, boxes, 4]"
     candidates = Candidates(form, count, classes, tuple((each.shape, each.dtype) for each in infos), height, width)
     cells = candidates.list_cells()
     fits = len(shape) == 3 and shape[0] == 1 and count > 0 and classes > 0
@@ -129,10 +130,10 @@ def _input_size(interface: Interface, options: EntryOptions) -> tuple[int, int]:
         info = ModelInputs(interface.model, interface.inputs, options.preprocess)
         found, tensor = find_rules(info)
         return find_sizes(info, found, tensor)[:2]
-    shape = interface.inputs[0].shape
+    shape = interface.inputs[0].shape if interface.inputs else ()
     if len(shape) != 4:
         raise TvmbuildError(
-            f"`boxes` needs a picture as the input; {interface.inputs[0].name} of {interface.model} is {list(shape)}",
+            f"this form of boxes needs the size of a picture, and {interface.model} takes none as its first input",
             "add `preprocess` to the model in models.yaml",
         )
     return (shape[2], shape[3]) if shape[1] in (1, 3) else (shape[1], shape[2])

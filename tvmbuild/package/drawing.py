@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
@@ -16,7 +17,7 @@ def draw_results(picture: Image.Image, results: Results) -> Image.Image:
     """Return a copy of the picture with the results: boxes with names, or lines with classes in the upper corner."""
     drawn = picture.convert("RGB")
     pen = _Pen(drawn)
-    boxes = [each for each in results if isinstance(each, Box)]
+    boxes = [each for each in results if isinstance(each, Box) and _is_finite(each)]
     for box in reversed(boxes):  # the best on top
         pen.outline(box)
         pen.write((box.x, max(box.y - pen.height, 0)), box)
@@ -42,8 +43,9 @@ class _Pen:
 
     def outline(self, box: Box) -> None:
         """Draw a box."""
-        corners = (box.x, box.y, box.x + box.width, box.y + box.height)
-        self._canvas.rectangle(corners, outline=_color(box), width=self._line)
+        left, right = sorted((box.x, box.x + box.width))
+        top, bottom = sorted((box.y, box.y + box.height))
+        self._canvas.rectangle((left, top, right, bottom), outline=_color(box), width=self._line)
 
     def write(self, corner: tuple[float, float], result: Box | Class) -> None:
         """Write a result's name and score from the corner on, on a bar of its class's colour."""
@@ -51,6 +53,10 @@ class _Pen:
         width = self._canvas.textbbox((0, 0), text, self._font)[2]
         self._canvas.rectangle((left, top, left + width, top + self.height), fill=_color(result))
         self._canvas.text((left, top), text, "white", self._font)
+
+
+def _is_finite(box: Box) -> bool:
+    return all(map(math.isfinite, (box.x, box.y, box.width, box.height)))
 
 
 def _color(result: Box | Class) -> str:

@@ -41,6 +41,18 @@ def check_inputs(info: TakesInputs, inputs: Mapping[str, np.ndarray]) -> None:
         _refuse_unknown(info, inputs)
 
 
+def check_outputs(info: PackageInfo, outputs: Mapping[str, np.ndarray]) -> None:
+    """Raise TvmbuildError if an output of the package is missing, or has another shape or type."""
+    for tensor in info.outputs:
+        value = outputs.get(tensor.name)
+        if value is None or value.shape != tensor.shape or value.dtype != tensor.dtype:
+            found = "there is none" if value is None else f"got {value.dtype} {list(value.shape)}"
+            raise TvmbuildError(
+                f"the output {tensor.name} of {info.model} is {tensor.dtype} {list(tensor.shape)}, {found}",
+                "give what `run` returns",
+            )
+
+
 def _refuse_unknown(info: TakesInputs, inputs: Mapping[str, np.ndarray]) -> None:
     unknown = sorted(set(inputs) - {tensor.name for tensor in info.inputs})
     if unknown:

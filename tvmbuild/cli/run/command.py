@@ -64,10 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the package once, then do the requested measurements. Return the exit code."""
     if args.frame is not None:
+        _refuse_others(args)
         run_frame(make_console(), _read_info(args.package), args)
         return 0
-    if args.draw or args.json or args.score is not None or args.encoding:
-        raise TvmbuildError("--draw, --json, --score and --encoding belong to --frame", "add --frame FILE")
+    if args.draw or args.json or args.encoding or (args.score, args.overlap) != (None, None):
+        raise TvmbuildError("--draw, --json, --encoding, --score and --overlap belong to --frame", "add --frame FILE")
     device = find_device(args.device)
     check_wishes(device, args)
     info = _read_info(args.package)
@@ -89,6 +90,15 @@ def run(args: argparse.Namespace) -> int:
         if args.profile_json:
             _write_profile(args.profile_json, profile_json(info, measurement))
     return 0
+
+
+def _refuse_others(args: argparse.Namespace) -> None:
+    """Raise TvmbuildError if an option does not go with --frame."""
+    given = ("inputs", "fill", "files", "output", "print_top", "print_time", "repeat", "profile", "profile_json")
+    for name in given:
+        if getattr(args, name):
+            option = "--input" if name == "files" else f"--{name.replace('_', '-')}"
+            raise TvmbuildError(f"{option} does not go with --frame", f"leave {option} out")
 
 
 def _write_profile(path: Path, profile: dict[str, object]) -> None:

@@ -39,6 +39,7 @@ def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--encoding", metavar="NAME", help="the encoding of the bytes, where several frames fit them")
     parser.add_argument("--score", type=float, metavar="X", help="the score that a result must exceed")
+    parser.add_argument("--overlap", type=float, metavar="X", help="the part of their union that two boxes may share")
     parser.add_argument("--draw", type=Path, metavar="FILE.png", help="draw the results of --frame into the picture")
     parser.add_argument("--json", action="store_true", help="print the results of --frame as JSON")
 
@@ -58,12 +59,15 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
     is_picture = args.frame.suffix.lower() != ".npy"
     if args.draw and not is_picture:
         raise TvmbuildError("--draw needs a picture, not an .npy", "leave --draw out")
+    if is_picture and args.encoding:
+        raise TvmbuildError("--encoding is for the bytes in an .npy", "leave --encoding out")
+    limits = {"score": args.score, "overlap": args.overlap}
     with Session(Path(args.package), args.threads) as session:
         if is_picture:
-            results = run_picture(session, open_picture(args.frame), args.score)
+            results = run_picture(session, open_picture(args.frame), limits)
         else:
             frame = read_array_file(args.frame)
-            found = session.run_frame(frame, args.encoding, score=args.score)
+            found = session.run_frame(frame, args.encoding, **limits)
             results = found if isinstance(found, tuple) else ()
     if args.json:
         print(json.dumps([each.as_dict() for each in results]))
@@ -73,15 +77,15 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
         _save(draw_results(open_picture(args.frame), results), args.draw)
 
 
-def run_picture(session: Session, picture: Image.Image, score: float | None) -> Results:
+def run_picture(session: Session, picture: Image.Image, limits: dict[str, float | None]) -> Results:
     """Return the results in a picture: as a frame where the package takes one of its size, else as any picture."""
     for encoding, (mode, order) in _ORDERS.items():
         shape = (picture.height, picture.width, len(order))
         if any((each.encoding, each.shape) == (encoding, shape) for each in session.info.frames):
             pixels = np.ascontiguousarray(np.asarray(picture.convert(mode))[:, :, list(order)])
-            found = session.run_frame(pixels, encoding, score=score)
+            found = session.run_frame(pixels, encoding, **limits)
             return found if isinstance(found, tuple) else ()
-    return session.run_picture(picture, score=score)
+    return session.run_picture(picture, **limits)
 
 
 def print_results(console: Console, info: PackageInfo, results: Results) -> None:
@@ -102,6 +106,6 @@ def print_results(console: Console, info: PackageInfo, results: Results) -> None
 def _save(picture: Image.Image, path: Path) -> None:
     try:
         with publish(path) as temporary:
-            picture.save(temporary, path.suffix.removeprefix(".").replace("jpg", "jpeg") or "png")
+            picture.save(temporary, Image.registered_extensions()[path.suffix.lower()])
     except (OSError, KeyError, ValueError) as error:
         raise TvmbuildError(f"{path} cannot be written as a picture: {error}", "name a .png or a .jpg") from error

@@ -16,7 +16,7 @@ from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
 from tvmbuild.package.frames import POSTPROCESS, find_frame, find_geometry, frame_entry, prepare_entry
-from tvmbuild.package.inputs import check_inputs, make_inputs
+from tvmbuild.package.inputs import check_inputs, check_outputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import (
     Picture,
@@ -165,11 +165,7 @@ class Session:
         Raises TvmbuildError if the package takes no such frame.
         """
         with EXPLAINED_ERRORS:
-            value = read_array("frame", frame)
-            shape = tuple(value.shape)
-            number = find_frame(self.info.frames, shape, encoding, self.info.model)
-            if str(value.dtype) != "uint8":
-                raise TvmbuildError(f"a frame is uint8, got {value.dtype}")
+            number, value = self._find_frame(frame, encoding)
             values = [(f"frame{number}", value)]
             asked = self.info.postprocess
             if asked is not None:
@@ -208,12 +204,25 @@ class Session:
         """
         asked = self._require_result()
         far = np.float32(np.finfo(np.float32).max)
-        geometry = np.array([0, 0, 1, 1, far, far], np.float32) if geometry is None else geometry
-        named = [(info.name, outputs[info.name]) for info in self.outputs]
-        values = [*named, ("thresholds", make_thresholds(asked, score, overlap)), ("geometry", geometry)]
+        default = (0, 0, 1, 1, far, far)
+        geometry = np.asarray(default if geometry is None else geometry, np.float32).reshape(len(default))
+        named = {name: read_array(name, value) for name, value in outputs.items()}
+        check_outputs(self.info, named)
+        values = [
+            *((info.name, named[info.name]) for info in self.outputs),
+            ("thresholds", make_thresholds(asked, score, overlap)),
+            ("geometry", geometry),
+        ]
         with EXPLAINED_ERRORS:
             arrays = self._call_entry(POSTPROCESS, [(f"result {name}", value) for name, value in values])
         return read_results(asked, arrays, self.info.labels)
+
+    def _find_frame(self, frame: Any, encoding: str | None) -> tuple[int, Any]:
+        """Return the number of the package's frame that fits, and the bytes as an array or tensor."""
+        value = read_array("frame", frame)
+        if str(value.dtype) != "uint8":
+            raise TvmbuildError(f"a frame is uint8, got {value.dtype}", "give the camera's bytes")
+        return find_frame(self.info.frames, tuple(value.shape), encoding, self.info.model), value
 
     def _require_result(self) -> Postprocess:
         if self.info.postprocess is None:
@@ -226,8 +235,7 @@ class Session:
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
         """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""
         with EXPLAINED_ERRORS:
-            value = read_array("frame", frame)
-            number = find_frame(self.info.frames, tuple(value.shape), encoding, self.info.model)
+            number, value = self._find_frame(frame, encoding)
             return self._call_entry(prepare_entry(number), [(f"frame{number}", value)])[0]
 
     def _call_entry(self, name: str, values: Sequence[tuple[str, Any]]) -> list[np.ndarray]:

@@ -53,8 +53,9 @@ def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
         if value.device.dlpack_device_type() != _CPU:
             return _keep(name, value, device)
         value = np.from_dlpack(value)
-    shared = _share(value)
-    if device.dlpack_device_type() != _CPU:
+    on_cpu = device.dlpack_device_type() == _CPU
+    shared = _share(value, ALIGNMENT if on_cpu else 1)  # a copy to another device takes any address
+    if not on_cpu:
         kept[name] = to_device(_copy_aligned(value) if shared is None else shared, device, kept.get(name))
         return kept[name]
     if shared is not None:
@@ -116,7 +117,7 @@ def _copy(tensor: Any, device: Any = None, into: Any = None) -> Any:
     return into
 
 
-def _share(value: np.ndarray) -> Any:
+def _share(value: np.ndarray, alignment: int) -> Any:
     """Return the array as a tensor with the same memory, or None if it is not contiguous, writable and aligned.
 
     A read-only array is not shared, because NumPy before 2.1 does not export it.
@@ -125,7 +126,7 @@ def _share(value: np.ndarray) -> Any:
     if not (flags.c_contiguous and flags.writeable):
         return None
     tensor = tvm_ffi.from_dlpack(value)
-    return None if tensor.data_ptr() % ALIGNMENT else tensor
+    return None if tensor.data_ptr() % alignment else tensor
 
 
 def _copy_aligned(value: np.ndarray) -> Any:

@@ -20,7 +20,7 @@ from tvmbuild.compiler.ir.expressions import int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import begin_kernel
 from tvmbuild.compiler.kernels.frames.pixels import is_packed, make_reader
-from tvmbuild.compiler.kernels.frames.taps import PILLOW_BITS, Taps, find_taps
+from tvmbuild.compiler.kernels.frames.taps import PILLOW_BITS, Taps, find_rows, find_taps
 from tvmbuild.compiler.kernels.loops import each_row
 from tvmbuild.compiler.kernels.vectors import number, spread, take
 from tvmbuild.package.preprocess import PADDING, Fit, make_table
@@ -92,11 +92,11 @@ def describe_preparation(
     """Return the preparation of a frame for an input of ``size``, height and width, and its shape and dtype."""
     (height, width), (shape, dtype) = size, tensor
     columns = find_taps(frame.interpolation, frame.width, fit.width)
-    lines = find_taps(frame.interpolation, frame.height, fit.height)
+    lines, sources = find_rows(frame.interpolation, frame.height, fit.height)
     along = columns.cut(max(0, -fit.left), min(fit.width, width - fit.left))
     down = lines.cut(max(0, -fit.top), min(fit.height, height - fit.top))
-    rows = down.list_sources().astype(np.int32)
-    return Preparation(frame, rules, fit, height, width, shape, dtype, along, down.renumber(rows), rows)
+    used = down.list_sources()
+    return Preparation(frame, rules, fit, height, width, shape, dtype, along, down.renumber(used), sources[used])
 
 
 def write_along(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:

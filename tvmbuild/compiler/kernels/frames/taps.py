@@ -48,6 +48,21 @@ def find_taps(interpolation: Interpolation, source: int, size: int) -> Taps:
     return _align([find(source, size, pixel) for pixel in range(size)], source)
 
 
+def find_rows(interpolation: Interpolation, source: int, size: int) -> tuple[Taps, np.ndarray]:
+    """Return the taps of a resize of ``source`` rows to ``size`` rows, and the row of each tap's source, int32.
+
+    OpenCV repeats the first and the last row for taps outside of the picture, with their own weights.
+    """
+    if interpolation != "bilinear":
+        return find_taps(interpolation, source, size), np.arange(source, dtype=np.int32)
+    beyond = _align([_shift_taps(_place_bilinear(source, size, pixel), 1) for pixel in range(size)], source + 2)
+    return beyond, np.clip(np.arange(source + 2) - 1, 0, source - 1).astype(np.int32)
+
+
+def _shift_taps(taps: tuple[np.ndarray, np.ndarray], by: int) -> tuple[np.ndarray, np.ndarray]:
+    return taps[0] + by, taps[1]
+
+
 def _antialias(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the taps of Pillow's bilinear filter, a triangle as wide as two pixels of the smaller image."""
     scale = source / size
@@ -64,15 +79,22 @@ def _antialias(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _bilinear(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the two taps of OpenCV's INTER_LINEAR, whose positions are float32."""
+    """Return the taps of OpenCV's INTER_LINEAR along a row: beyond the ends, the last pixel alone."""
+    pixels, weights = _place_bilinear(source, size, pixel)
+    if pixels[0] < 0 or pixels[1] >= source:
+        return np.array([np.clip(pixels[0], 0, source - 1)]), np.array([1 << OPENCV_BITS])
+    return pixels, weights
+
+
+def _place_bilinear(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two taps of OpenCV's INTER_LINEAR, which may lie outside of the source. Positions are float32."""
     place = np.float32((pixel + 0.5) * _opencv_scale(source, size) - 0.5)
     first = int(np.floor(place))
     share = np.float32(place - np.float32(first))
-    if first < 0 or first >= source - 1:
-        first, share = max(0, min(first, source - 1)), np.float32(0)
-    one = 1 << OPENCV_BITS
-    weights = [round(float((np.float32(1) - share) * np.float32(one))), round(float(share * np.float32(one)))]
-    return np.array([first, min(first + 1, source - 1)]), np.array(weights)
+    one = np.float32(1 << OPENCV_BITS)
+    return np.array([first, first + 1]), np.array(
+        [round(float((np.float32(1) - share) * one)), round(float(share * one))]
+    )
 
 
 def _nearest(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:

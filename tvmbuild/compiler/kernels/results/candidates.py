@@ -38,8 +38,6 @@ class Candidates:
     height: int = 0
     width: int = 0
     """The size of the network's input, in pixels."""
-    is_classes: bool = False
-    """Whether the candidates are the classes of a classifier: each has one score and no box."""
 
     @property
     def begin(self) -> int:
@@ -49,7 +47,7 @@ class Candidates:
     @property
     def values(self) -> int:
         """The number of values of a candidate in the first output."""
-        return self.begin + (2 if self.form.ready else self.classes)
+        return self.begin + (2 if self.form.ready else self.classes + self.form.background)
 
     def list_cells(self) -> np.ndarray | None:
         """Return column, row and stride of each candidate's cell, float32 [count, 3], or None without grids."""
@@ -98,9 +96,6 @@ class _Kernel:
 
     def write(self, candidate: Any, lanes: int) -> None:
         """Write boxes, scores and classes of the candidates from ``candidate`` on."""
-        if self.form.is_classes:
-            self._write_class(candidate, lanes)
-            return
         self._write_boxes(candidate, lanes)
         if self.form.form.ready:
             store(self.scores, self._value(candidate, _COORDINATES, lanes), candidate, lanes)
@@ -109,39 +104,11 @@ class _Kernel:
         if not self.form.form.objectness:
             store(self.scores, self._write_best(candidate, lanes), candidate, lanes)
             return
-        likely = T.Bind(self._value(candidate, _COORDINATES, lanes))
+        likely = T.Bind(self._value(candidate, _COORDINATES, lanes))  # forms with objectness are rows: one lane
         store(self.scores, spread(float32(0), lanes), candidate, lanes)
         store(self.classes, spread(int32(0), lanes), candidate, lanes)
-        if lanes > 1:
-            store(self.scores, likely * self._write_best(candidate, lanes), candidate, lanes)
-            return
         with T.If(likely > self.thresholds[0]), T.Then():
             store(self.scores, likely * self._write_best(candidate, lanes), candidate, lanes)
-
-    def _write_class(self, candidate: Any, lanes: int) -> None:
-        """Write the probabilities of classes. Each sums up the exponentials of all scores itself."""
-        for place in range(_COORDINATES):
-            for lane in range(lanes):
-                T.buffer_store(self.boxes, float32(0), [(candidate + lane) * _COORDINATES + place])
-        for lane in range(lanes):
-            T.buffer_store(self.classes, (candidate + lane).astype("int32"), [candidate + lane])
-        own, count = T.Bind(load(self.data, candidate, lanes)), self.form.count
-        if self.form.form.activation == "none":
-            store(self.scores, own, candidate, lanes)
-            return
-        one = spread(float32(1), lanes)
-        if self.form.form.activation == "sigmoid":
-            store(self.scores, one / (one + tirx.exp(spread(float32(0), lanes) - own)), candidate, lanes)
-            return
-        highest, total = local(1), local(1)
-        T.buffer_store(highest, tirx.min_value("float32"), [0])
-        T.buffer_store(total, float32(0), [0])
-        with T.serial(int64(count)) as index:
-            T.buffer_store(highest, tirx.Max(highest[0], load(self.data, index)), [0])
-        with T.serial(int64(count)) as index:
-            T.buffer_store(total, total[0] + tirx.exp(load(self.data, index) - highest[0]), [0])
-        scaled = tirx.exp(own - spread(T.Bind(highest[0]), lanes)) / spread(T.Bind(total[0]), lanes)
-        store(self.scores, scaled, candidate, lanes)
 
     def _value(self, candidate: Any, place: Any, lanes: int) -> Any:
         """Return a value of the candidates in the first output."""
@@ -183,7 +150,7 @@ class _Kernel:
             return one / (one + tirx.exp(spread(float32(0), lanes) - best))
         total = local(lanes)
         store(total, spread(float32(0), lanes), int64(0), lanes)
-        with T.serial(int64(self.form.classes)) as index:
+        with T.serial(int64(self.form.classes + self.form.form.background)) as index:
             score = self._value(candidate, index + self.form.begin, lanes)
             store(total, load(total, int64(0), lanes) + tirx.exp(score - best), int64(0), lanes)
         return one / load(total, int64(0), lanes)
