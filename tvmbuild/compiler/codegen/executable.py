@@ -20,7 +20,8 @@ from tvmbuild.errors import TvmbuildError
 
 PROFILED = "main_bytecode"
 MAX_COMPILED = 4000
-"""The largest number of bindings with which ``main`` is compiled to machine code; a longer ``main`` stays bytecode."""
+"""The largest number of bindings with which ``main`` and the functions beside it are compiled to machine code; if they
+are longer, they stay bytecode."""
 _CONFIG = {"relax.backend.use_cuda_graph": True}
 """The options of TVM's passes for every target; RewriteCUDAGraph does nothing without this one."""
 
@@ -69,12 +70,14 @@ def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExe
     functions = {variable: each for variable, each in mod.functions.items() if not isinstance(each, relax.Function)}
     profiled = {tvm.ir.GlobalVar(PROFILED): mod["main"].with_attr("global_symbol", PROFILED)}
     _vmcodegen(builder, tvm.ir.IRModule(functions | profiled, attrs=mod.attrs), "bytecode")
-    form = "compiled" if _count_bindings(mod["main"]) <= MAX_COMPILED else "bytecode"
+    form = "compiled" if _count_bindings(mod) <= MAX_COMPILED else "bytecode"
     return _vmlink(builder, target, _filter_tir(_vmcodegen(builder, mod, form)))
 
 
-def _count_bindings(function: relax.Function) -> int:
-    return sum(len(block.bindings) for block in function.body.blocks)
+def _count_bindings(mod: tvm.ir.IRModule) -> int:
+    """Return the number of bindings of ``main`` and of the functions beside it."""
+    functions = [each for each in mod.functions.values() if isinstance(each, relax.Function)]
+    return sum(len(block.bindings) for each in functions for block in each.body.blocks)
 
 
 def _on_cuda(lowering: Lowering) -> bool:
