@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tvmbuild.base.specs import InputSpec, SimplifyOptions, Tolerance
+from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.postprocess_specs import Boxes
+from tvmbuild.base.specs import InputSpec, Preprocess, SimplifyOptions, Tolerance
 from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.reference import read_reference
@@ -37,6 +40,15 @@ def refused(step: Step[SimplifyStep]) -> TvmbuildError:
         simplify.run(step)
     assert not any(path.exists() for path in step.outputs.values())
     return caught.value
+
+
+def test_a_result_that_does_not_fit_is_refused_before_a_search(simplify_step: MakeStep, dense: Make) -> None:
+    step = simplify_step(dense(), InputSpec("x", (2, 4)))
+    error = refused(replace(step, options=replace(step.options, postprocess=Boxes("end2end"))))
+    assert error.message == "the boxes of the form end2end are [1, boxes, 6]; net has y [2, 3]"
+    frames = (Frame(4, 4, "rgb8"),)
+    error = refused(replace(step, options=replace(step.options, preprocess=Preprocess(), frames=frames)))
+    assert "the input x of net is [2, 4]: no rgb picture in NCHW" in error.message
 
 
 def test_a_model_is_simplified_and_its_numbers_stay(simplify_step: MakeStep, dense: Make) -> None:

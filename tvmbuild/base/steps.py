@@ -35,6 +35,10 @@ class SimplifyStep:
     source: Source
     inputs: tuple[InputSpec, ...]
     simplify: SimplifyOptions
+    preprocess: Preprocess | None = field(default=None, metadata=NOT_FINGERPRINTED)
+    """The stage checks whether preprocess, frames and postprocess fit the model, so that no search runs in vain."""
+    frames: tuple[Frame, ...] = field(default=(), metadata=NOT_FINGERPRINTED)
+    postprocess: Postprocess | None = field(default=None, metadata=NOT_FINGERPRINTED)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,14 @@ def add_entries(mod: tvm.ir.IRModule, interface: Interface, options: EntryOption
     return writer.builder.get()
 
 
+def check_entries(interface: Interface, options: EntryOptions) -> None:
+    """Raise TvmbuildError if a model's inputs or outputs do not have the forms that the options name."""
+    if options.postprocess is not None:
+        describe_result(interface, options, options.postprocess)
+    for frame in options.frames:
+        _describe_frame(interface, options.preprocess, frame)
+
+
 class _Writer:
     def __init__(self, mod: tvm.ir.IRModule, interface: Interface, options: EntryOptions, *, on_gpu: bool) -> None:
         self.builder = relax.BlockBuilder(mod)

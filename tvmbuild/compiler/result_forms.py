@@ -35,7 +35,7 @@ def describe_result(interface: Interface, options: EntryOptions, asked: Postproc
         if sum(size != 1 for size in info.shape) != 1 or (len(info.shape) > 1 and info.shape[0] != 1):
             raise TvmbuildError(
                 f"`classes` needs an output with one score for each class; {info.name} is {list(info.shape)}",
-                "name another one in `output`, or leave `postprocess` out",
+                "correct `output` of its `postprocess` in models.yaml, or leave `postprocess` out",
             )
         scores = ClassScores(classes, (info.shape, info.dtype), asked.activation)
         return ResultForm(places, scores, Selection(classes, min(asked.most, classes), suppress=False))

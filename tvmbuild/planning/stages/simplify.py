@@ -20,7 +20,8 @@ class Simplify(StageOfModels):
     def make_options(self, subject: Subject, _capabilities: Capabilities) -> SimplifyStep:
         """Return the model's name, source, inputs and options of simplification."""
         model = subject.model
-        return SimplifyStep(model.name, model.source, model.inputs, model.simplify)
+        entries = (model.preprocess, model.frames, model.postprocess)
+        return SimplifyStep(model.name, model.source, model.inputs, model.simplify, *entries)
 
     def list_more_inputs(self, subject: Subject, root: Path, _options: SimplifyStep) -> dict[str, Path]:
         """Return role → path of the project's files among the arguments of an export. The role is `argument NAME`."""
