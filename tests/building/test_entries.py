@@ -122,6 +122,26 @@ def test_outputs_become_results(tmp_path: Path) -> None:
                 session.make_results(wrong)
 
 
+def test_names_of_inputs_and_outputs_do_not_matter(tmp_path: Path) -> None:
+    model = make_detector(SHAPES["detr"], SIZE)
+    names = {"picture": "frame", "out0": "thresholds", "out1": "geometry"}
+    for values in (model.graph.input, model.graph.output):
+        for each in values:
+            each.name = names[each.name]
+    for node in model.graph.node:
+        node.input[:] = [names.get(each, each) for each in node.input]
+        node.output[:] = [names.get(each, each) for each in node.output]
+    with (
+        build(tmp_path, model, Boxes("detr")) as session,
+        build(tmp_path, make_detector(SHAPES["detr"], SIZE), Boxes("detr")) as plain,
+    ):
+        data = draw_frame(FRAMES[0])
+        picture = session.prepare_frame(data, "bgr8")
+        outputs = session.run({"frame": picture.transpose(0, 1, 3, 2).copy().transpose(0, 1, 3, 2)})
+        assert session.run_frame(data, "bgr8") == plain.run_frame(data, "bgr8")
+        assert session.make_results(outputs) == plain.make_results(plain.run({"picture": picture}))
+
+
 def test_frames_without_a_result_give_the_outputs(tmp_path: Path) -> None:
     with build(tmp_path, make_detector([[1, 5]], SIZE), None) as session:
         data = draw_frame(FRAMES[2])

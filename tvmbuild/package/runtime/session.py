@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -48,6 +48,8 @@ class _Machine:
     """The function that runs the model."""
     kept: dict[str, Any] = field(default_factory=dict)
     """Name of an input → its memory on the device, for reuse by the next call."""
+    kept_by_entry: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The same for each function beside ``main``, whose arguments may have the names of inputs."""
 
 
 class Session:
@@ -166,10 +168,10 @@ class Session:
         """
         with EXPLAINED_ERRORS:
             number, value = self._find_frame(frame, encoding)
-            values = [(f"frame{number}", value)]
+            values = {"frame": value}
             asked = self.info.postprocess
             if asked is not None:
-                values.append(("thresholds", make_thresholds(asked, score, overlap)))
+                values["thresholds"] = make_thresholds(asked, score, overlap)
             arrays = self._call_entry(frame_entry(number), values)
         if asked is None:
             return {info.name: array for info, array in zip(self.outputs, arrays, strict=True)}
@@ -208,14 +210,17 @@ class Session:
         geometry = np.asarray(default if geometry is None else geometry, np.float32).reshape(len(default))
         named = {name: read_array(name, value) for name, value in outputs.items()}
         check_outputs(self.info, named)
-        values = [
-            *((info.name, named[info.name]) for info in self.outputs),
-            ("thresholds", make_thresholds(asked, score, overlap)),
-            ("geometry", geometry),
-        ]
+        values = {f"output {info.name}": named[info.name] for info in self.outputs}
+        values |= {"thresholds": make_thresholds(asked, score, overlap), "geometry": geometry}
         with EXPLAINED_ERRORS:
-            arrays = self._call_entry(POSTPROCESS, [(f"result {name}", value) for name, value in values])
+            arrays = self._call_entry(POSTPROCESS, values)
         return read_results(asked, arrays, self.info.labels)
+
+    def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
+        """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""
+        with EXPLAINED_ERRORS:
+            number, value = self._find_frame(frame, encoding)
+            return self._call_entry(prepare_entry(number), {"frame": value})[0]
 
     def _find_frame(self, frame: Any, encoding: str | None) -> tuple[int, Any]:
         """Return the number of the package's frame that fits, and the bytes as an array or tensor."""
@@ -232,16 +237,11 @@ class Session:
             )
         return self.info.postprocess
 
-    def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
-        """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""
-        with EXPLAINED_ERRORS:
-            number, value = self._find_frame(frame, encoding)
-            return self._call_entry(prepare_entry(number), [(f"frame{number}", value)])[0]
-
-    def _call_entry(self, name: str, values: Sequence[tuple[str, Any]]) -> list[np.ndarray]:
+    def _call_entry(self, name: str, values: Mapping[str, Any]) -> list[np.ndarray]:
         """Call a function of the package beside ``main``, and return its outputs as new arrays."""
         machine = self._borrow_machine()
-        arguments = [place(each, value, self._device, machine.kept) for each, value in values]
+        kept = machine.kept_by_entry.setdefault(name, {})
+        arguments = [place(each, value, self._device, kept) for each, value in values.items()]
         result = machine.machine[name](*arguments, *self._params)
         tensors = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
         arrays = to_arrays(tensors)
