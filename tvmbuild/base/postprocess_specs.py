@@ -33,6 +33,11 @@ class BoxForm:
     suppress: bool = True
     """Whether overlapping boxes are left, so that non-maximum suppression is needed."""
 
+    @property
+    def begin(self) -> int:
+        """The place of the first class's score, or of a ready score, among the values of a box."""
+        return 0 if self.split else 4 + self.objectness
+
 
 BOX_FORMS: dict[str, BoxForm] = {
     "yolov5": BoxForm(objectness=True),

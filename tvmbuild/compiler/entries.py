@@ -19,7 +19,7 @@ from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.kernels.frames.prepare import Preparation, describe_preparation, write_along, write_down
 from tvmbuild.compiler.kernels.results.candidates import write_candidates
 from tvmbuild.compiler.kernels.results.classes import ClassScores, write_classes
-from tvmbuild.compiler.kernels.results.select import GEOMETRY, write_selection
+from tvmbuild.compiler.kernels.results.select import GEOMETRY, list_candidate_forms, write_selection
 from tvmbuild.compiler.result_forms import ResultForm, describe_result
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.frames import POSTPROCESS, find_geometry, frame_entry, prepare_entry
@@ -120,22 +120,18 @@ class _Writer:
     def _postprocess(
         self, result: ResultForm, outputs: Sequence[relax.Expr], thresholds: relax.Expr, geometry: relax.Expr
     ) -> relax.Expr:
-        form, count = result.candidates, result.candidates.count
+        form = result.candidates
         read = [outputs[place] for place in result.places]
         if isinstance(form, ClassScores):
-            arguments, function = [*read, thresholds], write_classes(form, on_gpu=self.on_gpu)
+            arguments, function = read, write_classes(form, on_gpu=self.on_gpu)
         else:
             cells = form.list_cells()
             arguments = [*read, *([] if cells is None else [constant(cells)]), thresholds]
             function = write_candidates(form, on_gpu=self.on_gpu)
-        types = [
-            relax.TensorType((count, 4), "float32"),
-            relax.TensorType((count,), "float32"),
-            relax.TensorType((count,), "int32"),
-        ]
+        types = [relax.TensorType(*each) for each in list_candidate_forms(form.count)]
         found = self._call("candidates", function, arguments, types)
         parts = [self.builder.emit(relax.TupleGetItem(found, place)) for place in range(len(types))]
-        chosen = [relax.TensorType(shape, dtype) for shape, dtype in result.selection.list_outputs()]
+        chosen = [relax.TensorType(*each) for each in result.selection.list_outputs()]
         function = write_selection(result.selection, on_gpu=self.on_gpu)
         selected = self._call("selection", function, [*parts, thresholds, geometry], chosen)
         return relax.Tuple([self.builder.emit(relax.TupleGetItem(selected, place)) for place in range(_RESULTS)])

@@ -84,18 +84,17 @@ def _describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) -
     infos = [interface.outputs[place] for place in places]
     needs_size = form.normalised or bool(form.strides)
     height, width = _input_size(interface, options) if needs_size else (0, 0)
-    begin = 0 if form.split else 4 + form.objectness
     shape = infos[0].shape
     count, values = (0, 0) if len(shape) != 3 else ((shape[2], shape[1]) if form.layout == "columns" else shape[1:])
-    classes = 1 if form.ready else values - begin - form.background
-    wanted = {"yolov5": "5 + classes", "yolox": "5 + classes", "end2end": "6"}.get(asked.form, "4 + classes")
+    classes = 1 if form.ready else values - form.begin - form.background
+    wanted = str(form.begin + 2) if form.ready else f"{form.begin} + classes"
     order = f"[1, {wanted}, boxes]" if form.layout == "columns" else f"[1, boxes, {wanted}]"
     if form.split:
         order = f"[1, boxes, classes{' + 1' if form.background else ''}] and [1, boxes, 4]"
     candidates = Candidates(form, count, classes, tuple((each.shape, each.dtype) for each in infos), height, width)
     cells = candidates.list_cells()
     fits = len(shape) == 3 and shape[0] == 1 and count > 0 and classes > 0
-    fits = fits and (not form.ready or values == begin + 2) and (cells is None or len(cells) == count)
+    fits = fits and (not form.ready or values == form.begin + 2) and (cells is None or len(cells) == count)
     fits = fits and (not form.split or infos[1].shape == (1, count, 4))
     if not fits:
         shapes = ", ".join(f"{each.name} {list(each.shape)}" for each in infos)

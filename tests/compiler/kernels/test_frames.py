@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
 import cv2
@@ -33,9 +34,11 @@ RESIZES = get_args(get_type_hints(Preprocess)["resize"])
 SIDES = st.integers(1, 24).map(lambda half: 2 * half)
 
 
-def prepare(frame: Frame, rules: Preprocess, size: tuple[int, int], data: np.ndarray) -> np.ndarray:
-    """Run both kernels on a CPU; the result is a float32 input."""
-    form = describe(frame, rules, size)
+def prepare(
+    frame: Frame, rules: Preprocess, size: tuple[int, int], data: np.ndarray, dtype: str = "float32"
+) -> np.ndarray:
+    """Run both kernels on a CPU; the result is an input of that type."""
+    form = replace(describe(frame, rules, size), dtype=dtype)
     functions = {"along": write_along(form, on_gpu=False), "down": write_down(form, on_gpu=False)}
     library = tvm.compile(
         tvm.ir.IRModule({name: each.with_attr("global_symbol", name) for name, each in functions.items()}),
@@ -63,9 +66,11 @@ def to_rgb(frame: Frame, data: np.ndarray) -> np.ndarray:
     return data if frame.encoding == "rgb8" else np.asarray(cv2.cvtColor(data, CODES[frame.encoding]))
 
 
-def prepare_by_pillow(frame: Frame, rules: Preprocess, size: tuple[int, int], data: np.ndarray) -> np.ndarray:
+def prepare_by_pillow(
+    frame: Frame, rules: Preprocess, size: tuple[int, int], data: np.ndarray, dtype: str = "float32"
+) -> np.ndarray:
     picture = data if frame.encoding == "mono8" else to_rgb(frame, data)
-    info = ModelInputs("net", (TensorInfo("picture", shape_of(rules, size), "float32"),), rules)
+    info = ModelInputs("net", (TensorInfo("picture", shape_of(rules, size), dtype),), rules)
     return preprocess_picture(info, picture)
 
 
@@ -110,6 +115,16 @@ def test_a_frame_becomes_what_opencv_makes_of_its_picture(
     # OpenCV halves a picture by means of four pixels, whatever was asked.
     halved = interpolation == "bilinear" and (height, width) == (2 * size[0], 2 * size[1])
     assert np.abs(got - want).max() <= halved
+
+
+@pytest.mark.parametrize("dtype", ["float16", "uint8"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_inputs_of_other_types(dtype: str, layout: Any) -> None:
+    frame, rules = Frame(30, 50, "bgr8"), Preprocess(resize="letterbox", scale=0.75, layout=layout)
+    data = np.random.default_rng(5).integers(0, 256, frame.shape, np.uint8)
+    got = prepare(frame, rules, (40, 37), data, dtype)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, prepare_by_pillow(frame, rules, (40, 37), data, dtype))
 
 
 def test_only_rows_that_matter_are_read() -> None:

@@ -1,11 +1,12 @@
-"""The outermost loops of a kernel: threads of the pool on CPUs, threads of blocks on GPUs."""
+"""The loops that kernels share: threads of the pool, vectors, threads of blocks, and reductions over a block."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import int64, wide
@@ -36,8 +37,53 @@ def each_thread(count: int) -> Iterator[Any]:
         T.thread_binding(*wide(0, THREADS), thread="threadIdx.x") as thread,
     ):
         place = T.Bind(block * THREADS + thread)
-        if count % THREADS == 0:
+        with where(place < int64(count), always=count % THREADS == 0):
             yield place
-        else:
-            with T.If(place < int64(count)), T.Then():
-                yield place
+
+
+@contextmanager
+def one_block() -> Iterator[Any]:
+    """Yield the number of a thread of a GPU's only block, from 0 to ``THREADS``, and write the body for it."""
+    with (
+        T.thread_binding(*wide(0, 1), thread="blockIdx.x"),
+        T.thread_binding(*wide(0, THREADS), thread="threadIdx.x") as thread,
+    ):
+        yield thread
+
+
+def list_partners(thread: Any) -> Iterator[Any]:
+    """Yield, for each round of a reduction over a block, the thread whose partial result this thread adds to its own.
+
+    After the last round, all threads have the result. All threads pair in each round, because TVM cannot let some of
+    them wait for others in a branch.
+    """
+    stride = THREADS // 2
+    while stride:
+        yield T.Bind(tirx.bitwise_xor(thread, int64(stride)))
+        stride //= 2
+
+
+@contextmanager
+def where(condition: Any, *, always: bool) -> Iterator[None]:
+    """Write the body in the block for the places that meet the condition; ``always`` means that all of them do."""
+    if always:
+        yield
+        return
+    with T.If(condition), T.Then():
+        yield
+
+
+def each_vector(span: tuple[int, int], lanes: int, write: Callable[[Any, int], None]) -> None:
+    """Write the loop over a span in vectors, and the elements that are left one by one.
+
+    ``write`` takes the first element of a vector and the number of its elements.
+    """
+    begin, end = span
+    whole = (end - begin) // lanes
+    if whole:
+        with T.serial(int64(whole)) as step:
+            write(step * lanes + begin, lanes)
+    rest = begin + whole * lanes
+    if rest < end:
+        with T.serial(int64(end - rest)) as step:
+            write(step + rest, 1)

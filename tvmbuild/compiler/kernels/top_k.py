@@ -8,8 +8,7 @@ does not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +18,11 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.ir.expressions import int32, int64, wide
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import begin_kernel
+from tvmbuild.compiler.kernels.loops import each_thread, where
 
 CHUNK = 1024
 """The largest number of elements that a block sorts. They take 12 kB of shared memory with keys of 64 bits, and every
 Vulkan device has 16 kB."""
-MERGE_THREADS = 256
-"""The number of threads of a block that merges; every Vulkan target allows as many."""
 _NARROW = ("float32", "float16", "int32", "int16", "int8", "uint16", "uint8")
 _INFINITY = 0x7F800000
 """The bits of infinity as a float32."""
@@ -103,7 +101,7 @@ def write_sort(form: TopK, most_threads: int) -> tirx.PrimFunc:
         kept = min(form.k, chunk)
         for step in range(-(-kept // threads)):
             at = T.Bind(thread + int32(step * threads))
-            with _where(at < int32(kept), always=(step + 1) * threads <= kept):
+            with where(at < int32(kept), always=(step + 1) * threads <= kept):
                 found = (keys[at], T.Bind(indices[at]))
                 _write_out(form, outputs, block * kept + at.astype("int64"), found, (data, row))
     return mark_scheduled(builder.get())
@@ -122,36 +120,33 @@ def write_merge(form: TopK, merge: Merge) -> tirx.PrimFunc:
     inputs = [(shape, form.key), (shape, "int32"), *last]
     with (
         begin_kernel("topk_merge", inputs, _list_outputs(form, merge.groups, merge.kept)) as (builder, buffers),
-        T.thread_binding(*wide(0, -(-elements // MERGE_THREADS)), thread="blockIdx.x") as block,
-        T.thread_binding(*wide(0, MERGE_THREADS), thread="threadIdx.x") as thread,
+        each_thread(elements) as number,
     ):
         keys, indices, *others = buffers
         outputs = others[len(last) :]
-        number = T.Bind(block * MERGE_THREADS + thread)
-        with _where(number < int64(elements), always=elements % MERGE_THREADS == 0):
-            size = merge.fan * merge.length
-            group = T.Bind(number // size)
-            row, first = T.Bind(group // merge.groups), T.Bind(group % merge.groups * merge.fan)
-            run, at = T.Bind(number % size // merge.length), T.Bind(number % merge.length)
-            source = (row * merge.runs + first) * merge.length
-            start = T.Bind(source)
-            is_there = first + run < int64(merge.runs)
-            with _where(is_there, always=merge.runs % merge.fan == 0):
-                key = T.Bind(keys[start + run * merge.length + at])
-                rank = T.alloc_buffer([1], "int32", scope="local", layout=None)
-                T.buffer_store(rank, at.astype("int32"), [0])
-                with T.serial(int64(merge.fan)) as other:
-                    wanted = tirx.all(other != run, first + other < int64(merge.runs), rank[0] < int32(merge.kept))
-                    with T.If(wanted), T.Then():
-                        _count(merge, rank, (keys, start + other * merge.length), (key, other < run))
-                with T.If(rank[0] < int32(merge.kept)), T.Then():
-                    found = (key, T.Bind(indices[start + run * merge.length + at]))
-                    target = group * merge.kept + rank[0].astype("int64")
-                    _write_out(form, outputs, target, found, (others[0], row))
-            if merge.runs % merge.fan:  # a last group of fewer runs leaves places that no other thread writes
-                with T.If(tirx.all(tirx.Not(is_there), number % size < int64(merge.kept))), T.Then():
-                    padding = (tirx.max_value(form.key), int32(form.length))
-                    _write_out(form, outputs, group * merge.kept + number % size, padding, (others[0], row))
+        size = merge.fan * merge.length
+        group = T.Bind(number // size)
+        row, first = T.Bind(group // merge.groups), T.Bind(group % merge.groups * merge.fan)
+        run, at = T.Bind(number % size // merge.length), T.Bind(number % merge.length)
+        source = (row * merge.runs + first) * merge.length
+        start = T.Bind(source)
+        is_there = first + run < int64(merge.runs)
+        with where(is_there, always=merge.runs % merge.fan == 0):
+            key = T.Bind(keys[start + run * merge.length + at])
+            rank = T.alloc_buffer([1], "int32", scope="local", layout=None)
+            T.buffer_store(rank, at.astype("int32"), [0])
+            with T.serial(int64(merge.fan)) as other:
+                wanted = tirx.all(other != run, first + other < int64(merge.runs), rank[0] < int32(merge.kept))
+                with T.If(wanted), T.Then():
+                    _count(merge, rank, (keys, start + other * merge.length), (key, other < run))
+            with T.If(rank[0] < int32(merge.kept)), T.Then():
+                found = (key, T.Bind(indices[start + run * merge.length + at]))
+                target = group * merge.kept + rank[0].astype("int64")
+                _write_out(form, outputs, target, found, (others[0], row))
+        if merge.runs % merge.fan:  # a last group of fewer runs leaves places that no other thread writes
+            with T.If(tirx.all(tirx.Not(is_there), number % size < int64(merge.kept))), T.Then():
+                padding = (tirx.max_value(form.key), int32(form.length))
+                _write_out(form, outputs, group * merge.kept + number % size, padding, (others[0], row))
     return mark_scheduled(builder.get())
 
 
@@ -226,12 +221,3 @@ def _count(merge: Merge, rank: Any, run: tuple[Any, Any], element: tuple[Any, An
         T.buffer_store(count, count[0] + tirx.Select(more, int32(step), int32(0)), [0])
         step //= 2
     T.buffer_store(rank, rank[0] + count[0], [0])
-
-
-@contextmanager
-def _where(condition: Any, *, always: bool) -> Iterator[None]:
-    if always:
-        yield
-        return
-    with T.If(condition), T.Then():
-        yield

@@ -6,7 +6,6 @@ interpolation ``antialias``, the input has the bits that `package.preprocess` co
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +20,8 @@ from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import begin_kernel
 from tvmbuild.compiler.kernels.frames.pixels import is_packed, make_reader
 from tvmbuild.compiler.kernels.frames.taps import PILLOW_BITS, Taps, find_rows, find_taps
-from tvmbuild.compiler.kernels.loops import each_row
-from tvmbuild.compiler.kernels.vectors import number, spread, take
+from tvmbuild.compiler.kernels.loops import each_row, each_vector
+from tvmbuild.compiler.kernels.vectors import number, spread, store, take, vector_type
 from tvmbuild.package.preprocess import PADDING, Fit, make_table
 
 _LANES = 16
@@ -80,7 +79,7 @@ class Preparation:
     def list_constants(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return the arrays that the first and the second kernel take beside the pixels."""
         table = np.stack([make_table(self.rules, channel) for channel in range(self.channels)])
-        if np.dtype(self.dtype).kind in "iu":
+        if self.by_table:
             table = np.rint(table)
         first = [self.rows, self.along.first, self.along.weights]
         return first, [self.down.first, self.down.weights, table.astype(self.dtype)]
@@ -107,8 +106,7 @@ def write_along(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:
     constants, _ = form.list_constants()
     shape, dtype = form.between
     inputs = [(form.frame.shape, "uint8"), *((each.shape, str(each.dtype)) for each in constants)]
-    name = "frame_rows"
-    with begin_kernel(name, inputs, [(shape, dtype)]) as (builder, (data, rows, first, weights, out)):
+    with begin_kernel("frame_rows", inputs, [(shape, dtype)]) as (builder, (data, rows, first, weights, out)):
         read = make_reader(form.frame, data, form.rules.color)
         count, channels, columns = shape
         taps = form.along.count
@@ -196,25 +194,13 @@ class _Down:
     def write_row(self, row: Any, channel: int) -> None:
         """Write a channel of a row that the frame covers, with its borders."""
         form = self.form
-        self.repeat((0, form.left), lambda x, lanes: self.fill((row, x), channel, lanes))
-        self.repeat((form.left, self.right), lambda x, lanes: self.write((row, x), channel, lanes))
-        self.repeat((self.right, form.width), lambda x, lanes: self.fill((row, x), channel, lanes))
+        each_vector((0, form.left), self.lanes, lambda x, lanes: self.fill((row, x), channel, lanes))
+        each_vector((form.left, self.right), self.lanes, lambda x, lanes: self.write((row, x), channel, lanes))
+        each_vector((self.right, form.width), self.lanes, lambda x, lanes: self.fill((row, x), channel, lanes))
 
     def fill_row(self, row: Any, channel: int) -> None:
         """Write a channel of a row outside of the frame."""
-        self.repeat((0, self.form.width), lambda x, lanes: self.fill((row, x), channel, lanes))
-
-    def repeat(self, span: tuple[int, int], write: Callable[[Any, int], None]) -> None:
-        """Write the loop over the columns of a span in vectors, and the columns that are left one by one."""
-        begin, end = span
-        whole = (end - begin) // self.lanes
-        if whole:
-            with T.serial(int64(whole)) as step:
-                write(step * self.lanes + begin, self.lanes)
-        rest = begin + whole * self.lanes
-        if rest < end:
-            with T.serial(int64(end - rest)) as step:
-                write(step + rest, 1)
+        each_vector((0, self.form.width), self.lanes, lambda x, lanes: self.fill((row, x), channel, lanes))
 
     def write(self, pixel: tuple[Any, Any], channel: int, lanes: int) -> None:
         """Write a channel of pixels that the frame covers."""
@@ -224,7 +210,7 @@ class _Down:
         terms = []
         for tap in range(form.down.count):
             place = ((start + tap) * form.channels + channel) * self.columns + (column - form.left)
-            value = take(self.data, place, lanes).astype(_of("int32", lanes))
+            value = take(self.data, place, lanes).astype(vector_type("int32", lanes))
             terms.append((value, spread(self.weights[line * form.down.count + tap], lanes)))
         self._store(pixel, channel, self._convert(_blend(form, terms, lanes), channel, lanes), lanes)
 
@@ -237,25 +223,20 @@ class _Down:
         if self.by_table:
             return self.table[byte.astype("int64") + channel * 256]
         rules = self.form.rules
-        scaled = byte.astype(_of("float64", lanes)) * spread(tirx.FloatImm("float64", rules.scale), lanes)
-        value = scaled.astype(_of("float32", lanes))
+        scaled = byte.astype(vector_type("float64", lanes)) * spread(tirx.FloatImm("float64", rules.scale), lanes)
+        value = scaled.astype(vector_type("float32", lanes))
         if rules.mean:
             value = value - number(rules.mean[channel], lanes)
         if rules.std:
             value = value / number(rules.std[channel], lanes)
-        return value.astype(_of(self.form.dtype, lanes))
+        return value
 
     def _store(self, pixel: tuple[Any, Any], channel: int, value: Any, lanes: int) -> None:
         form, (row, column) = self.form, pixel
+        place = (row + channel * form.height) * form.width + column
         if form.rules.layout == "NHWC":
-            T.buffer_store(self.out, value, [(row * form.width + column) * form.channels + channel])
-        else:
-            place = (row + channel * form.height) * form.width + column
-            T.buffer_store(self.out, value, [place if lanes == 1 else tirx.Ramp(place, int64(1), lanes)])
-
-
-def _of(dtype: str, lanes: int) -> str:
-    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+            place = (row * form.width + column) * form.channels + channel
+        store(self.out, value, place, lanes)
 
 
 def _half(form: Preparation) -> int:

@@ -55,12 +55,9 @@ def find_rows(interpolation: Interpolation, source: int, size: int) -> tuple[Tap
     """
     if interpolation != "bilinear":
         return find_taps(interpolation, source, size), np.arange(source, dtype=np.int32)
-    beyond = _align([_shift_taps(_place_bilinear(source, size, pixel), 1) for pixel in range(size)], source + 2)
+    taps = (_place_bilinear(source, size, pixel) for pixel in range(size))
+    beyond = _align([(rows + 1, weights) for rows, weights in taps], source + 2)
     return beyond, np.clip(np.arange(source + 2) - 1, 0, source - 1).astype(np.int32)
-
-
-def _shift_taps(taps: tuple[np.ndarray, np.ndarray], by: int) -> tuple[np.ndarray, np.ndarray]:
-    return taps[0] + by, taps[1]
 
 
 def _antialias(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:

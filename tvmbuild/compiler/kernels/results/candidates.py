@@ -18,6 +18,7 @@ from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.loops import each_thread
+from tvmbuild.compiler.kernels.results.select import list_candidate_forms
 from tvmbuild.compiler.kernels.vectors import load, local, spread, store, take
 
 _LANES = 16
@@ -40,14 +41,9 @@ class Candidates:
     """The size of the network's input, in pixels."""
 
     @property
-    def begin(self) -> int:
-        """The place of the first class's score among the values of a candidate."""
-        return 0 if self.form.split else _COORDINATES + self.form.objectness
-
-    @property
     def values(self) -> int:
         """The number of values of a candidate in the first output."""
-        return self.begin + (2 if self.form.ready else self.classes + self.form.background)
+        return self.form.begin + (2 if self.form.ready else self.classes + self.form.background)
 
     def list_cells(self) -> np.ndarray | None:
         """Return column, row and stride of each candidate's cell, float32 [count, 3], or None without grids."""
@@ -69,8 +65,7 @@ def write_candidates(form: Candidates, *, on_gpu: bool) -> tirx.PrimFunc:
     """
     cells = form.list_cells()
     inputs = [*form.outputs, *([] if cells is None else [(cells.shape, "float32")]), ((2,), "float32")]
-    outputs = [((form.count, _COORDINATES), "float32"), ((form.count,), "float32"), ((form.count,), "int32")]
-    with begin_kernel("candidates", inputs, outputs) as (builder, arguments):
+    with begin_kernel("candidates", inputs, list_candidate_forms(form.count)) as (builder, arguments):
         kernel = _Kernel(form, arguments)
         if on_gpu:
             with each_thread(form.count) as candidate:
@@ -122,7 +117,7 @@ class _Kernel:
     def _write_best(self, candidate: Any, lanes: int) -> Any:
         """Write the class with the largest score, the first of equal ones, and return its probability."""
         best, number = local(lanes), local(lanes, "int32")
-        begin = self.form.begin
+        begin = self.form.form.begin
         store(best, self._value(candidate, int64(begin), lanes), int64(0), lanes)
         store(number, spread(int32(0), lanes), int64(0), lanes)
         if self.form.classes > 1:
@@ -134,7 +129,7 @@ class _Kernel:
     def _take_better(self, candidate: Any, index: Any, kept: tuple[Any, Any], lanes: int) -> None:
         """Replace the best score and its class by those of the class ``index`` where its score is larger."""
         best, number = kept
-        score = T.Bind(self._value(candidate, index + self.form.begin, lanes))
+        score = T.Bind(self._value(candidate, index + self.form.form.begin, lanes))
         last = T.Bind(load(best, int64(0), lanes))
         better = score > last  # not bound: TVM cannot keep a vector of booleans
         place = spread(index.astype("int32"), lanes)
@@ -151,7 +146,7 @@ class _Kernel:
         total = local(lanes)
         store(total, spread(float32(0), lanes), int64(0), lanes)
         with T.serial(int64(self.form.classes + self.form.form.background)) as index:
-            score = self._value(candidate, index + self.form.begin, lanes)
+            score = self._value(candidate, index + self.form.form.begin, lanes)
             store(total, load(total, int64(0), lanes) + tirx.exp(score - best), int64(0), lanes)
         return one / load(total, int64(0), lanes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from tvmbuild.base.postprocess_specs import Activation
 from tvmbuild.compiler.ir.expressions import float32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
-from tvmbuild.compiler.kernels.loops import THREADS
+from tvmbuild.compiler.kernels.loops import THREADS, each_vector, list_partners, one_block
+from tvmbuild.compiler.kernels.results.select import list_candidate_forms
 from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 
 _LANES = 16
@@ -32,26 +33,18 @@ class ClassScores:
 def write_classes(form: ClassScores, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function from the scores to boxes of zeros [count, 4], probabilities [count] and classes [count].
 
-    Its arguments are the output and the thresholds, which it does not read. One thread of a CPU, or one block of a
-    GPU, writes all classes.
+    Its argument is the output. One thread of a CPU, or one block of a GPU, writes all classes.
     """
-    outputs: list[Form] = [((form.count, 4), "float32"), ((form.count,), "float32"), ((form.count,), "int32")]
-    with begin_kernel("classes", [form.output, ((2,), "float32")], outputs) as (builder, arguments):
-        data, _, boxes, scores, classes = arguments
+    with begin_kernel("classes", [form.output], list_candidate_forms(form.count)) as (builder, buffers):
         if on_gpu:
-            with (
-                T.thread_binding(int64(0), int64(1), thread="blockIdx.x"),
-                T.thread_binding(int64(0), int64(THREADS), thread="threadIdx.x") as thread,
-            ):
-                parts: _Parts = _Block(form, data, thread)
-                _write(form, parts, (data, boxes, scores, classes))
+            with one_block() as thread:
+                _write(form, _Block(form, buffers[0], thread), buffers)
         else:
-            parts = _Vectors(form, data)
-            _write(form, parts, (data, boxes, scores, classes))
+            _write(form, _Vectors(form, buffers[0]), buffers)
     return mark_scheduled(builder.get())
 
 
-def _write(form: ClassScores, parts: _Parts, buffers: tuple[Any, Any, Any, Any]) -> None:
+def _write(form: ClassScores, parts: _Parts, buffers: Sequence[Any]) -> None:
     data, boxes, scores, classes = buffers
     highest, total = (None, None) if form.activation != "softmax" else parts.find_softmax()
 
@@ -80,14 +73,14 @@ class _Parts:
         """Write the loops over all classes; ``write`` takes a class and the number of its neighbours in a vector."""
         raise NotImplementedError
 
-    def fold(self, start: float, add: Callable[[Any, Any], Any], value: Callable[[Any], Any]) -> Any:
+    def fold(self, start: float, add: Callable[[Any, Any], Any], value: Callable[[Any, int], Any]) -> Any:
         """Return the sum, by ``add``, of ``value`` of all scores."""
         raise NotImplementedError
 
     def find_softmax(self) -> tuple[Any, Any]:
         """Return the largest score, and the sum of the exponentials of all scores less the largest."""
-        highest = self.fold(float(tirx.min_value("float32").value), tirx.Max, lambda score: score)
-        total = self.fold(0.0, lambda a, b: a + b, lambda score: tirx.exp(score - spread(highest, _count_lanes(score))))
+        highest = self.fold(float(tirx.min_value("float32").value), tirx.Max, lambda score, _: score)
+        total = self.fold(0.0, lambda a, b: a + b, lambda score, lanes: tirx.exp(score - spread(highest, lanes)))
         return highest, total
 
 
@@ -95,22 +88,16 @@ class _Vectors(_Parts):
     """Vectors, and the classes that are left one by one."""
 
     def each(self, write: Callable[[Any, int], None]) -> None:
-        whole, rest = divmod(self.form.count, _LANES)
-        if whole:
-            with T.serial(int64(whole)) as step:
-                write(step * _LANES, _LANES)
-        if rest:
-            with T.serial(int64(rest)) as step:
-                write(step + whole * _LANES, 1)
+        each_vector((0, self.form.count), _LANES, write)
 
-    def fold(self, start: float, add: Callable[[Any, Any], Any], value: Callable[[Any], Any]) -> Any:
+    def fold(self, start: float, add: Callable[[Any, Any], Any], value: Callable[[Any, int], Any]) -> Any:
         sums, total = local(_LANES), local(1)
         store(sums, number(start, _LANES), int64(0), _LANES)
         T.buffer_store(total, float32(start), [0])
 
         def take(at: Any, lanes: int) -> None:
             into = total if lanes == 1 else sums
-            found = value(load(self.data, at, lanes))
+            found = value(load(self.data, at, lanes), lanes)
             store(into, add(load(into, int64(0), lanes), found), int64(0), lanes)
 
         self.each(take)
@@ -133,19 +120,12 @@ class _Block(_Parts):
             with T.If(at < int64(self.form.count)), T.Then():
                 write(at, 1)
 
-    def fold(self, start: float, add: Callable[[Any, Any], Any], value: Callable[[Any], Any]) -> Any:
+    def fold(self, start: float, add: Callable[[Any, Any], Any], value: Callable[[Any, int], Any]) -> Any:
         total = local(1)
         T.buffer_store(total, float32(start), [0])
-        self.each(lambda at, _: T.buffer_store(total, add(total[0], value(load(self.data, at))), [0]))
-        stride = THREADS // 2
-        while stride:
-            # All threads pair: TVM cannot let them wait in a branch.
+        self.each(lambda at, _: T.buffer_store(total, add(total[0], value(load(self.data, at), 1)), [0]))
+        for partner in list_partners(self.thread):
             T.buffer_store(self.shared, total[0], [self.thread])
-            other = T.Bind(self.shared[T.Bind(tirx.bitwise_xor(self.thread, int64(stride)))])
+            other = T.Bind(self.shared[partner])
             T.buffer_store(total, add(total[0], other), [0])
-            stride //= 2
         return T.Bind(total[0])
-
-
-def _count_lanes(value: Any) -> int:
-    return int(str(value.ty.dtype).partition("x")[2] or 1)

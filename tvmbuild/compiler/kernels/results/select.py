@@ -17,12 +17,17 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
-from tvmbuild.compiler.kernels.loops import THREADS
+from tvmbuild.compiler.kernels.loops import THREADS, list_partners, one_block
 from tvmbuild.compiler.kernels.vectors import local
 
 GEOMETRY = 6
 """The numbers that map boxes to a frame: left and top of the frame in the input, scales of x and y, width, height."""
 _TINY = 1e-9
+
+
+def list_candidate_forms(count: int) -> list[Form]:
+    """Return the forms of boxes, scores and classes of ``count`` candidates, from which this kernel selects."""
+    return [((count, 4), "float32"), ((count,), "float32"), ((count,), "int32")]
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,7 @@ def write_selection(form: Selection, *, on_gpu: bool) -> tirx.PrimFunc:
     Its arguments are boxes, scores and classes of the candidates, the thresholds of scores and of overlaps, and the
     geometry. Its outputs are those of ``list_outputs``; results behind the count are zeros.
     """
-    inputs: list[Form] = [
-        ((form.count, 4), "float32"),
-        ((form.count,), "float32"),
-        ((form.count,), "int32"),
-        ((2,), "float32"),
-        ((GEOMETRY,), "float32"),
-    ]
+    inputs = [*list_candidate_forms(form.count), ((2,), "float32"), ((GEOMETRY,), "float32")]
     with begin_kernel("selection", inputs, form.list_outputs()) as (builder, arguments):
         body = _Body(form, arguments)
         if on_gpu:
@@ -153,10 +152,7 @@ def _drop_rival(body: _Body, place: Any, winner: Any) -> None:
 
 def _write_block(body: _Body) -> None:
     """Write the kernel for one block of a GPU: its threads share the candidates."""
-    with (
-        T.thread_binding(int64(0), int64(1), thread="blockIdx.x"),
-        T.thread_binding(int64(0), int64(THREADS), thread="threadIdx.x") as thread,
-    ):
+    with one_block() as thread:
         block = _Block(body, thread)
         block.keep_likely()
         total = block.add_up(block.live[0])
@@ -217,12 +213,10 @@ class _Block:
     def add_up(self, number: Any) -> Any:
         """Return the sum of the numbers of all threads."""
         T.buffer_store(self.best, number, [0])
-        stride = THREADS // 2
-        while stride:
+        for partner in list_partners(self.thread):
             T.buffer_store(self.places, self.best[0], [self.thread])
-            other = T.Bind(self.places[self._mirror(stride)])
+            other = T.Bind(self.places[partner])
             T.buffer_store(self.best, self.best[0] + other, [0])
-            stride //= 2
         return T.Bind(self.best[0])
 
     def find_best(self) -> None:
@@ -232,15 +226,12 @@ class _Block:
         with self._each_live() as (place, candidate):
             value = T.Bind(self.body.work[place])
             self._take(value > self.highest[0], value, candidate)
-        stride = THREADS // 2
-        while stride:
+        for partner in list_partners(self.thread):
             T.buffer_store(self.scores, self.highest[0], [self.thread])
             T.buffer_store(self.places, self.best[0], [self.thread])
-            mirror = self._mirror(stride)
-            other, index = T.Bind(self.scores[mirror]), T.Bind(self.places[mirror])
+            other, index = T.Bind(self.scores[partner]), T.Bind(self.places[partner])
             own = self.highest[0]
             self._take(tirx.any(other > own, tirx.all(other == own, index < self.best[0])), other, index)
-            stride //= 2
 
     def drop(self, winner: Any, found: Any) -> None:
         """Drop the winner, if one was found, and the candidates that overlap it."""
@@ -253,10 +244,6 @@ class _Block:
                 gone = tirx.any(gone, tirx.all(body.is_rival(winner, candidate), overlaps))
             value = tirx.Select(tirx.all(found, gone), _least(), body.work[place])
             T.buffer_store(body.work, value, [place])
-
-    def _mirror(self, stride: int) -> Any:
-        """Return the thread that this one pairs with. All threads pair: TVM cannot let them wait in a branch."""
-        return T.Bind(tirx.bitwise_xor(self.thread, int64(stride)))
 
     def _take(self, better: Any, value: Any, index: Any) -> None:
         better = T.Bind(better)
