@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import subprocess
@@ -264,7 +265,7 @@ def test_frames_at_any_address_without_allocations(packages: Path, program: Path
 
 
 def test_frames_that_the_package_does_not_take(cpu_packages: Path, digits: Path, tmp_path: Path) -> None:
-    known = ", ".join(f"{each.encoding} {list(each.shape)} of {each.size} bytes" for each in FRAMES)
+    known = ", ".join(f"{each.encoding} {list(each.shape)} of {math.prod(each.shape)} bytes" for each in FRAMES)
     cases: list[tuple[int, list[object], str]] = [
         (5, [], f"net takes no frame of 5 bytes; it takes {known}"),
         (0, [], f"net takes no frame of 0 bytes; it takes {known}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 Encoding = Literal["rgb8", "bgr8", "rgba8", "bgra8", "mono8", "yuyv", "uyvy", "nv12", "nv21", "i420"]
@@ -37,14 +37,6 @@ class Frame:
         channels = _CHANNELS.get(self.encoding)
         return (self.height, self.width) if channels is None else (self.height, self.width, channels)
 
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
-
     def find_fault(self) -> str | None:
         """Return why no camera can deliver such a frame, or None if one can."""
         if not (1 <= self.height <= MAX_SIDE and 1 <= self.width <= MAX_SIDE):
@@ -54,7 +46,3 @@ class Frame:
         if self.encoding in _PLANES and self.height % 2:
             return f"two rows share their colours in {self.encoding}, so the height is even"
         return None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the frame as a JSON value."""
-        return asdict(self)

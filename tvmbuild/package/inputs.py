@@ -32,11 +32,7 @@ def check_inputs(info: TakesInputs, inputs: Mapping[str, np.ndarray]) -> None:
         if value is None:
             _refuse_unknown(info, inputs)
             raise TvmbuildError(f"{info.model} needs the input {tensor.name}: {tensor.dtype} {list(tensor.shape)}")
-        if value.shape != tensor.shape or value.dtype != tensor.dtype:  # str(value.dtype) would take 3 µs
-            raise TvmbuildError(
-                f"the input {tensor.name} of {info.model} is {tensor.dtype} {list(tensor.shape)}, "
-                f"got {value.dtype} {list(value.shape)}"
-            )
+        _check_form("input", info, tensor, value)
     if len(inputs) != len(info.inputs):
         _refuse_unknown(info, inputs)
 
@@ -45,12 +41,21 @@ def check_outputs(info: PackageInfo, outputs: Mapping[str, np.ndarray]) -> None:
     """Raise TvmbuildError if an output of the package is missing, or has another shape or type."""
     for tensor in info.outputs:
         value = outputs.get(tensor.name)
-        if value is None or value.shape != tensor.shape or value.dtype != tensor.dtype:
-            found = "there is none" if value is None else f"got {value.dtype} {list(value.shape)}"
+        if value is None:
             raise TvmbuildError(
-                f"the output {tensor.name} of {info.model} is {tensor.dtype} {list(tensor.shape)}, {found}",
+                f"the output {tensor.name} of {info.model} is {tensor.dtype} {list(tensor.shape)}, there is none",
                 "give what `run` returns",
             )
+        _check_form("output", info, tensor, value)
+
+
+def _check_form(side: str, info: TakesInputs, tensor: TensorInfo, value: np.ndarray) -> None:
+    """Raise TvmbuildError if an array does not have the shape and type of an input or an output."""
+    if value.shape != tensor.shape or value.dtype != tensor.dtype:  # str(value.dtype) would take 3 µs
+        raise TvmbuildError(
+            f"the {side} {tensor.name} of {info.model} is {tensor.dtype} {list(tensor.shape)}, "
+            f"got {value.dtype} {list(value.shape)}"
+        )
 
 
 def _refuse_unknown(info: TakesInputs, inputs: Mapping[str, np.ndarray]) -> None:

@@ -187,10 +187,11 @@ class PackageInfo:
         value: dict[str, object] = {"format": FORMAT, **asdict(self)}
         files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
         value.update(target=self.target.to_json(), files=files)
-        del value["frames"], value["postprocess"]
-        if self.frames:
-            value["frames"] = [each.to_json() for each in self.frames]
-        if self.postprocess is not None:
+        if not self.frames:
+            del value["frames"]
+        if self.postprocess is None:
+            del value["postprocess"]
+        else:
             value["postprocess"] = postprocess_to_json(self.postprocess)
         return value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
 from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, Frame
@@ -90,10 +90,7 @@ def _tensor(value: Any, where: str) -> None:
 def _preprocess(value: Any, where: str) -> None:
     if not isinstance(value, dict):
         raise TypeError(f"{where} is no map")
-    unknown = sorted(set(value) - set(_PREPROCESS))
-    if unknown:
-        raise ValueError(f"{where} has the unknown key {unknown[0]}")
-    _check_map(value, where, {key: check for key, check in _PREPROCESS.items() if key in value})
+    _check_fields(value, where, _PREPROCESS, [key for key in _PREPROCESS if key in value])
     channels = 1 if value.get("color", "rgb") == "gray" else 3
     for key in ("mean", "std"):
         if len(value.get(key, ())) not in (0, channels):
@@ -103,7 +100,7 @@ def _preprocess(value: Any, where: str) -> None:
 
 
 def _frame(value: Any, where: str) -> None:
-    _check_fields(value, where, _FRAME)
+    _check_fields(value, where, _FRAME, _FRAME)
     fault = Frame(**value).find_fault()
     if fault is not None:
         raise ValueError(f"{where} is impossible: {fault}")
@@ -113,16 +110,16 @@ def _postprocess(value: Any, where: str) -> None:
     if not isinstance(value, dict) or len(value) != 1 or not set(value) <= set(_RESULTS):
         raise ValueError(f"{where} is not one of {', '.join(_RESULTS)}")
     ((kind, data),) = value.items()
-    _check_fields(data, f"{where}.{kind}", _RESULTS[kind])
+    _check_fields(data, f"{where}.{kind}", _RESULTS[kind], _RESULTS[kind])
     if not 1 <= data["most"] <= MAX_RESULTS:
         raise ValueError(f"{where}.{kind}.most is {data['most']}")
 
 
-def _check_fields(value: Any, where: str, checks: Mapping[str, Check]) -> None:
-    """Check a map that has exactly these keys."""
+def _check_fields(value: Any, where: str, checks: Mapping[str, Check], required: Iterable[str]) -> None:
+    """Check a map that has the required keys, and no keys without a check."""
     if isinstance(value, dict) and set(value) - set(checks):
         raise ValueError(f"{where} has the unknown key {min(set(value) - set(checks))}")
-    _check_map(value, where, checks)
+    _check_map(value, where, {key: checks[key] for key in required})
 
 
 def _each(check: Check) -> Check:

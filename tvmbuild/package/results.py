@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tvmbuild.base.postprocess_specs import Boxes, Postprocess
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageInfo
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,16 @@ class Class:
 
 
 Results = tuple[Box, ...] | tuple[Class, ...]
+
+
+def require_postprocess(info: PackageInfo) -> Postprocess:
+    """Return the result that a package makes. Raises TvmbuildError if it makes none."""
+    if info.postprocess is None:
+        raise TvmbuildError(
+            f"{info.model} does not say what its outputs mean",
+            "add `postprocess` to the model in models.yaml and build it again",
+        )
+    return info.postprocess
 
 
 def make_thresholds(asked: Postprocess, score: float | None = None, overlap: float | None = None) -> np.ndarray:

@@ -20,7 +20,7 @@ from tvmbuild.package.drawing import draw_results
 from tvmbuild.package.inputs import read_array_file
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.preprocess import open_picture
-from tvmbuild.package.results import Box, Results
+from tvmbuild.package.results import Box, Results, require_postprocess
 from tvmbuild.package.runtime.session import Session
 
 _ORDERS: dict[Encoding, tuple[str, tuple[int, ...]]] = {
@@ -49,11 +49,7 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
 
     Raises TvmbuildError if the package makes no results, or if the file is not a frame or picture for it.
     """
-    if info.postprocess is None:
-        raise TvmbuildError(
-            f"--frame: {info.model} does not say what its outputs mean",
-            "add `postprocess` to the model in models.yaml and build it again",
-        )
+    require_postprocess(info)
     if args.device != "local":
         raise TvmbuildError("--frame runs on this machine alone", "leave --device out")
     is_picture = args.frame.suffix.lower() != ".npy"
@@ -62,19 +58,18 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
     if is_picture and args.encoding:
         raise TvmbuildError("--encoding is for the bytes in an .npy", "leave --encoding out")
     limits = {"score": args.score, "overlap": args.overlap}
+    picture = open_picture(args.frame) if is_picture else None
     with Session(Path(args.package), args.threads) as session:
-        if is_picture:
-            results = run_picture(session, open_picture(args.frame), limits)
+        if picture is not None:
+            results = run_picture(session, picture, limits)
         else:
-            frame = read_array_file(args.frame)
-            found = session.run_frame(frame, args.encoding, **limits)
-            results = found if isinstance(found, tuple) else ()
+            results = _as_results(session.run_frame(read_array_file(args.frame), args.encoding, **limits))
     if args.json:
         print(json.dumps([each.as_dict() for each in results]))
     else:
         print_results(console, info, results)
-    if args.draw:
-        _save(draw_results(open_picture(args.frame), results), args.draw)
+    if args.draw and picture is not None:
+        _save(draw_results(picture, results), args.draw)
 
 
 def run_picture(session: Session, picture: Image.Image, limits: dict[str, float | None]) -> Results:
@@ -83,9 +78,15 @@ def run_picture(session: Session, picture: Image.Image, limits: dict[str, float 
         shape = (picture.height, picture.width, len(order))
         if any((each.encoding, each.shape) == (encoding, shape) for each in session.info.frames):
             pixels = np.ascontiguousarray(np.asarray(picture.convert(mode))[:, :, list(order)])
-            found = session.run_frame(pixels, encoding, **limits)
-            return found if isinstance(found, tuple) else ()
+            return _as_results(session.run_frame(pixels, encoding, **limits))
     return session.run_picture(picture, **limits)
+
+
+def _as_results(found: Results | dict[str, np.ndarray]) -> Results:
+    """Return the results of a package with `postprocess`."""
+    if isinstance(found, dict):
+        raise TypeError("a package with `postprocess` returned its outputs")
+    return found
 
 
 def print_results(console: Console, info: PackageInfo, results: Results) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
 from tvmbuild.package.frames import POSTPROCESS, find_frame, find_geometry, frame_entry, prepare_entry
@@ -26,7 +25,7 @@ from tvmbuild.package.preprocess import (
     open_picture,
     preprocess_picture,
 )
-from tvmbuild.package.results import Results, make_thresholds, read_results
+from tvmbuild.package.results import Results, make_thresholds, read_results, require_postprocess
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
@@ -182,7 +181,7 @@ class Session:
 
         ``picture`` is prepared as by ``preprocess``. Raises TvmbuildError if the package has no `postprocess`.
         """
-        self._require_result()
+        require_postprocess(self.info)
         image = open_picture(picture)
         rules, tensor = find_rules(self.info)
         height, width, _ = find_sizes(self.info, rules, tensor)
@@ -204,7 +203,7 @@ class Session:
         ``geometry`` maps boxes to a frame (`package.frames.find_geometry`); with None they are in the input's pixels.
         Raises TvmbuildError if the package has no `postprocess`.
         """
-        asked = self._require_result()
+        asked = require_postprocess(self.info)
         far = np.float32(np.finfo(np.float32).max)
         default = (0, 0, 1, 1, far, far)
         geometry = np.asarray(default if geometry is None else geometry, np.float32).reshape(len(default))
@@ -228,14 +227,6 @@ class Session:
         if str(value.dtype) != "uint8":
             raise TvmbuildError(f"a frame is uint8, got {value.dtype}", "give the camera's bytes")
         return find_frame(self.info.frames, tuple(value.shape), encoding, self.info.model), value
-
-    def _require_result(self) -> Postprocess:
-        if self.info.postprocess is None:
-            raise TvmbuildError(
-                f"{self.info.model} does not say what its outputs mean",
-                "add `postprocess` to the model in models.yaml and build it again",
-            )
-        return self.info.postprocess
 
     def _call_entry(self, name: str, values: Mapping[str, Any]) -> list[np.ndarray]:
         """Call a function of the package beside ``main``, and return its outputs as new arrays."""
