@@ -146,6 +146,7 @@ class FrameRunner {
       results_.classes.reserve(info_.postprocess->kind == "boxes" ? 0 : most);
     }
     std::vector<Output> outputs;
+    outputs.reserve(infos.size());
     for (const TensorInfo &info : infos) outputs.push_back({Tensor(info), read_dtype(info.dtype), Value()});
     if (!info_.postprocess) {
       for (const Output &each : outputs) results_.outputs.push_back(each.tensor);
@@ -163,9 +164,10 @@ class FrameRunner {
       if (on_gpu()) thresholds_there_ = allocate(info, device_);
       thresholds_ = make_host_array(info);
     }
-    if (thresholds_ready_ && std::memcmp(thresholds_.memory.get(), asked, sizeof(asked)) == 0) return;
+    float *held = static_cast<float *>(thresholds_.memory.get());
+    if (thresholds_ready_ && std::equal(asked, asked + 2, held)) return;
     thresholds_ready_ = false;
-    std::memcpy(thresholds_.memory.get(), asked, sizeof(asked));
+    std::copy(asked, asked + 2, held);
     if (on_gpu()) copy(thresholds_.value, thresholds_there_);
     thresholds_ready_ = true;
   }
