@@ -12,7 +12,9 @@ from PIL import Image
 from small_package import ANY_X86, change_package
 
 from tvmbuild.base.frame_specs import Frame
-from tvmbuild.base.postprocess_specs import Boxes, Classes
+from tvmbuild.base.postprocess_specs import Boxes, Classes, Heatmaps, Keypoints, Masks, Postprocess, Segmentation
+from tvmbuild.base.postprocess_specs import Text as TextResult
+from tvmbuild.base.postprocess_specs import Vector as VectorResult
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.cli import main
@@ -103,3 +105,33 @@ def test_classes_are_drawn(tmp_path: Path, picture: Path, capsys: Capture) -> No
     assert run(tmp_path / "c.tar", "--frame", picture, "--draw", tmp_path / "out.png") == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["score", "class"]
     assert (read(tmp_path / "out.png") != read(picture)).any()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "asked", "headings"),
+    [
+        ([[1, 6, 40], [1, 1, 8, 8]], Masks("yolov8"), ["score", "class", "x", "y", "width", "height", "pixels"]),
+        ([[1, 11, 40]], Keypoints("yolov8", points=2), ["score", "class", "x", "y", "width", "height"]),
+        ([[1, 4, 8, 8]], Segmentation(), ["share", "class", "pixels"]),
+        ([[1, 12, 5]], TextResult(), ["score", "text"]),
+        ([[1, 4, 8, 8]], Heatmaps(), ["score", "class", "x", "y"]),
+        ([[1, 300]], VectorResult(), ["length", "values"]),
+    ],
+)
+def test_results_of_every_kind(  # noqa: PLR0917 - three come from pytest
+    tmp_path: Path, picture: Path, capsys: Capture, shapes: list[list[int]], asked: Postprocess, headings: list[str]
+) -> None:
+    model = make_detector(shapes, (32, 32), spread=8).SerializeToString()
+    options = BuildOptions("net", preprocess=Preprocess(), postprocess=asked, labels=tuple("abcd"))
+    write_package(tmp_path / "c.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
+    capsys.readouterr()
+    drawn = tmp_path / "out.png"
+    can_draw = not isinstance(asked, VectorResult)
+    assert run(tmp_path / "c.tar", "--frame", picture, *(("--draw", drawn) if can_draw else ())) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == headings
+    assert not can_draw or (read(drawn) != read(picture)).any()
+    assert run(tmp_path / "c.tar", "--frame", picture, "--json") == 0
+    assert json.loads(capsys.readouterr().out)
+    if not can_draw:
+        assert run(tmp_path / "c.tar", "--frame", picture, "--draw", drawn) == 1
+        assert "a vector cannot be drawn" in capsys.readouterr().err

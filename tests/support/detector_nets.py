@@ -10,15 +10,21 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm
 
+_BOXES = 3
+"""The number of axes of an output with boxes."""
 Outputs = Sequence[np.ndarray]
 Found = list[tuple[float, int, tuple[float, ...]]]
 """Score, class and box (left, top, right, bottom) of each result, the best first."""
 
 
-def make_detector(shapes: Sequence[Sequence[int]], size: tuple[int, int], seed: int = 0) -> onnx.ModelProto:
+def make_detector(
+    shapes: Sequence[Sequence[int]], size: tuple[int, int], seed: int = 0, spread: float = 0
+) -> onnx.ModelProto:
     """Return a network of one picture [1, 3, height, width] whose outputs have these shapes and depend on all pixels.
 
-    Each output is a function of the mean colours; its values are boxes and scores of no meaning, and not negative.
+    Each output is a function of the mean colours; its values are boxes and scores of no meaning, and not negative. With
+    ``spread``, the first four values of each box [1, values, boxes] or [1, boxes, values] have this deviation, and
+    outputs of other forms may be negative.
     """
     generator = np.random.default_rng(seed)
     nodes = [helper.make_node("GlobalAveragePool", ["picture"], ["mean"]), _reshape("mean", "row", [1, 3])]
@@ -27,8 +33,16 @@ def make_detector(shapes: Sequence[Sequence[int]], size: tuple[int, int], seed: 
         count = int(np.prod(shape))
         weights[f"w{number}"] = generator.normal(0, 2, (3, count)).astype(np.float32)
         weights[f"b{number}"] = generator.normal(0, 1, count).astype(np.float32)
+        if spread and len(shape) == _BOXES:
+            scale = np.ones(shape, np.float32)
+            (scale[:, :4] if shape[1] < shape[2] else scale[:, :, :4])[...] = spread
+            weights[f"b{number}"] *= scale.ravel()
         nodes.append(helper.make_node("Gemm", ["row", f"w{number}", f"b{number}"], [f"flat{number}"]))
-        nodes.append(helper.make_node("Abs", [f"flat{number}"], [f"positive{number}"]))
+        nodes.append(
+            helper.make_node(
+                "Identity" if spread and len(shape) != _BOXES else "Abs", [f"flat{number}"], [f"positive{number}"]
+            )
+        )
         nodes.append(_reshape(f"positive{number}", f"out{number}", list(shape)))
     for node in nodes:
         if node.op_type == "Reshape":

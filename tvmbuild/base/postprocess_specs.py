@@ -1,4 +1,4 @@
-"""The results that a package makes of its outputs: classes, or boxes around objects."""
+"""The results that a package makes of its outputs: boxes, masks, keypoints, classes, maps of classes, text, vectors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 Activation = Literal["none", "sigmoid", "softmax"]
+Interpolation = Literal["bilinear", "nearest"]
+Blank = Literal["first", "last"]
 
 
 @dataclass(frozen=True)
@@ -82,18 +84,103 @@ class Classes:
     """The largest number of classes in a result."""
 
 
-Postprocess = Boxes | Classes
-KINDS: dict[str, type[Boxes | Classes]] = {"boxes": Boxes, "classes": Classes}
+@dataclass(frozen=True)
+class Masks(Boxes):
+    """Objects with a box and a mask each: `postprocess: {masks: …}`.
+
+    The first output has the coefficients of each object's mask behind the scores, the second output the prototypes
+    [1, coefficients, height, width]. A mask is the sum of the prototypes times the coefficients, where it is positive.
+    """
+
+    most: int = 100
+
+
+@dataclass(frozen=True)
+class Keypoints(Boxes):
+    """Objects with a box and named points each: `postprocess: {keypoints: …}`. The points are behind the scores."""
+
+    points: int = 17
+    """The number of points of an object."""
+    values: int = 3
+    """The number of values of a point: 2 for x and y, 3 for x, y and score."""
+
+
+@dataclass(frozen=True)
+class Heatmaps:
+    """One point for each heatmap: `postprocess: {heatmaps: …}`, for a picture of a single person or hand."""
+
+    outputs: tuple[str, ...] = ()
+    """The name of the output [1, points, height, width]. Empty means the model's first output."""
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """A class for each pixel: `postprocess: {segmentation: …}`."""
+
+    outputs: tuple[str, ...] = ()
+    """The name of the output with scores [1, classes, height, width], or with classes. Empty means the first output."""
+    interpolation: Interpolation = "bilinear"
+    """How scores between the output's pixels are found."""
+    activation: Activation = "none"
+    """The function that makes a probability of an output with a single score for each pixel: none or sigmoid."""
+    score: float = 0.5
+    """The probability that a pixel of class 1 must exceed if an output has one score for each pixel."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A line of text: `postprocess: {text: …}`, decoded greedily from a network trained with CTC.
+
+    `labels` of the model has the characters.
+    """
+
+    outputs: tuple[str, ...] = ()
+    """The name of the output [1, steps, symbols] or [steps, 1, symbols]. Empty means the model's first output."""
+    activation: Activation = "none"
+    """The function that makes probabilities of the scores: none or softmax."""
+    blank: Blank = "first"
+    """The symbol that stands for no character."""
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A vector that describes the picture: `postprocess: {vector: …}`."""
+
+    outputs: tuple[str, ...] = ()
+    """The name of the output. Empty means the model's first output."""
+    normalise: bool = True
+    """Whether the vector is divided by its Euclidean length."""
+
+
+Postprocess = Boxes | Classes | Heatmaps | Segmentation | Text | Vector
+KINDS: dict[str, type[Postprocess]] = {
+    "boxes": Boxes,
+    "masks": Masks,
+    "keypoints": Keypoints,
+    "classes": Classes,
+    "segmentation": Segmentation,
+    "text": Text,
+    "vector": Vector,
+    "heatmaps": Heatmaps,
+}
 """Name of a kind of result, as models.yaml and mod.json have it → its class."""
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
+INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
+BLANKS: tuple[Blank, ...] = get_args(Blank)
 MAX_RESULTS = 1000
 """The largest ``most``."""
+MAX_MASKS = 255
+"""The largest ``most`` of masks, because a byte holds the number of an object."""
+
+
+def kind_of(value: Postprocess) -> str:
+    """Return the name of the kind of a postprocess."""
+    return next(name for name, each in KINDS.items() if type(value) is each)
 
 
 def postprocess_to_json(value: Postprocess) -> dict[str, Any]:
     """Return a postprocess as a JSON value, a map with one key, the kind. ``postprocess_from_json`` is the inverse."""
-    kind = next(name for name, each in KINDS.items() if isinstance(value, each))
-    return {kind: asdict(value)}
+    return {kind_of(value): asdict(value)}
 
 
 def postprocess_from_json(value: dict[str, Any]) -> Postprocess:

@@ -170,7 +170,7 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
     from tvmbuild.compiler.machine.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops, describe_share  # noqa: PLC0415
     from tvmbuild.compiler.passes.lift_constants import lift_constants  # noqa: PLC0415
-    from tvmbuild.compiler.result_forms import propose_postprocess  # noqa: PLC0415
+    from tvmbuild.compiler.results.propose import propose_postprocess  # noqa: PLC0415
     from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles  # noqa: PLC0415
 
     target = host_target(wish.cpu)

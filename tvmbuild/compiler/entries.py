@@ -6,10 +6,8 @@ network's outputs. They call the functions that ``main`` calls, so that a frame 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax.utils import copy_with_new_vars
 
 from tvmbuild.base.frame_specs import Frame
@@ -17,17 +15,15 @@ from tvmbuild.base.specs import Preprocess
 from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.kernels.frames.prepare import Preparation, describe_preparation, write_along, write_down
-from tvmbuild.compiler.kernels.results.candidates import write_candidates
-from tvmbuild.compiler.kernels.results.classes import ClassScores, write_classes
-from tvmbuild.compiler.kernels.results.select import GEOMETRY, list_candidate_forms, write_selection
-from tvmbuild.compiler.result_forms import ResultForm, describe_result
+from tvmbuild.compiler.kernels.results.canvas import Canvas
+from tvmbuild.compiler.kernels.results.select import GEOMETRY
+from tvmbuild.compiler.results.form import KernelCalls, Request, ResultForm
+from tvmbuild.compiler.results.outputs import find_input_size
+from tvmbuild.compiler.results.table import describe_result
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.frames import POSTPROCESS, find_geometry, frame_entry, prepare_entry
 from tvmbuild.package.metadata import ModelInputs
-from tvmbuild.package.preprocess import find_fit, find_rules, find_sizes
-
-_RESULTS = 4
-"""The outputs of the last kernel that are the result: boxes, scores, classes, count. The others are its memory."""
+from tvmbuild.package.preprocess import Fit, find_fit, find_rules, find_sizes
 
 
 def add_entries(mod: tvm.ir.IRModule, interface: Interface, options: EntryOptions, *, on_gpu: bool) -> tvm.ir.IRModule:
@@ -54,7 +50,8 @@ class _Writer:
     def __init__(self, mod: tvm.ir.IRModule, interface: Interface, options: EntryOptions, *, on_gpu: bool) -> None:
         self.builder = relax.BlockBuilder(mod)
         self.main = relax.transform.ToNonDataflow()(mod)["main"]
-        self.interface, self.options, self.on_gpu = interface, options, on_gpu
+        self.interface, self.options = interface, options
+        self.calls = KernelCalls(self.builder, on_gpu=on_gpu)
         asked = options.postprocess
         self.result = None if asked is None else describe_result(interface, options, asked)
 
@@ -73,12 +70,18 @@ class _Writer:
             self.builder.emit_func_output(self._prepare(form, frame))
 
     def _write_postprocess(self, result: ResultForm) -> None:
-        types = [self._output_type(place) for place in range(len(self.interface.outputs))]
-        outputs = [relax.Var(f"output{place}", each) for place, each in enumerate(types)]
+        infos = self.interface.outputs
+        outputs = [
+            relax.Var(f"output{place}", relax.TensorType(each.shape, each.dtype)) for place, each in enumerate(infos)
+        ]
         thresholds = relax.Var("thresholds", relax.TensorType((2,), "float32"))
         geometry = relax.Var("geometry", relax.TensorType((GEOMETRY,), "float32"))
         with self.builder.function(POSTPROCESS, [*outputs, thresholds, geometry]):
-            self.builder.emit_func_output(self._postprocess(result, outputs, thresholds, geometry))
+            canvas = _describe_input(self.interface, self.options.preprocess)
+            found = result.write(
+                self.calls, Request([outputs[place] for place in result.places], thresholds, geometry, canvas)
+            )
+            self.builder.emit_func_output(relax.Tuple(found))
 
     def _write_frame(self, number: int, form: Preparation) -> None:
         main = copy_with_new_vars(self.main)
@@ -97,9 +100,12 @@ class _Writer:
                 self.builder.emit_func_output(found)
             else:
                 outputs = self._list_outputs(found)
-                size = (form.frame.width, form.frame.height)
-                geometry = constant(find_geometry(form.fit, size))
-                self.builder.emit_func_output(self._postprocess(self.result, outputs, thresholds, geometry))
+                height, width = form.frame.height, form.frame.width
+                geometry = constant(find_geometry(form.fit, (width, height)))
+                canvas = Canvas(height, width, form.fit, (form.height, form.width))
+                read = [outputs[place] for place in self.result.places]
+                arrays = self.result.write(self.calls, Request(read, thresholds, geometry, canvas))
+                self.builder.emit_func_output(relax.Tuple(arrays))
 
     def _list_outputs(self, found: relax.Expr) -> list[relax.Expr]:
         count = len(self.interface.outputs)
@@ -110,41 +116,21 @@ class _Writer:
         return [found]
 
     def _prepare(self, form: Preparation, frame: relax.Expr) -> relax.Expr:
-        first, second = (list(map(constant, each)) for each in form.list_constants())
-        shape, dtype = form.between
-        along = write_along(form, on_gpu=self.on_gpu)
-        between = self._call("frame_rows", along, [frame, *first], [relax.TensorType(shape, dtype)])
-        down = write_down(form, on_gpu=self.on_gpu)
-        return self._call("frame_columns", down, [between, *second], [relax.TensorType(form.shape, form.dtype)])
+        on_gpu = self.calls.on_gpu
+        first, second = form.list_constants()
+        along, down = write_along(form, on_gpu=on_gpu), write_down(form, on_gpu=on_gpu)
+        (between,) = self.calls.add("frame_rows", along, [frame, *first], [form.between])
+        (picture,) = self.calls.add("frame_columns", down, [between, *second], [(form.shape, form.dtype)])
+        return picture
 
-    def _postprocess(
-        self, result: ResultForm, outputs: Sequence[relax.Expr], thresholds: relax.Expr, geometry: relax.Expr
-    ) -> relax.Expr:
-        form = result.candidates
-        read = [outputs[place] for place in result.places]
-        if isinstance(form, ClassScores):
-            arguments, function = read, write_classes(form, on_gpu=self.on_gpu)
-        else:
-            cells = form.list_cells()
-            arguments = [*read, *([] if cells is None else [constant(cells)]), thresholds]
-            function = write_candidates(form, on_gpu=self.on_gpu)
-        types = [relax.TensorType(*each) for each in list_candidate_forms(form.count)]
-        found = self._call("candidates", function, arguments, types)
-        parts = [self.builder.emit(relax.TupleGetItem(found, place)) for place in range(len(types))]
-        chosen = [relax.TensorType(*each) for each in result.selection.list_outputs()]
-        function = write_selection(result.selection, on_gpu=self.on_gpu)
-        selected = self._call("selection", function, [*parts, thresholds, geometry], chosen)
-        return relax.Tuple([self.builder.emit(relax.TupleGetItem(selected, place)) for place in range(_RESULTS)])
 
-    def _call(
-        self, name: str, function: tirx.PrimFunc, arguments: list[relax.Expr], types: list[relax.TensorType]
-    ) -> relax.Expr:
-        variable = self.builder.add_func(function, name)
-        return self.builder.emit(relax.call_tir(variable, arguments, types if len(types) > 1 else types[0]))
-
-    def _output_type(self, place: int) -> relax.TensorType:
-        info = self.interface.outputs[place]
-        return relax.TensorType(info.shape, info.dtype)
+def _describe_input(interface: Interface, rules: Preprocess | None) -> Canvas:
+    """Return the canvas of the network's own input. It has no pixels if the network takes no picture."""
+    try:
+        height, width = find_input_size(interface, rules)
+    except TvmbuildError:  # results that need its size have been refused
+        height = width = 0
+    return Canvas(height, width, Fit(0, 0, width, height), (height, width))
 
 
 def _describe_frame(interface: Interface, rules: Preprocess | None, frame: Frame) -> Preparation:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tvmbuild.base.frame_specs import Frame
-from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, Postprocess
+from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, Boxes, Postprocess
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
+
+_OUTPUTS = ("output", "boxes", "prototypes")
+"""The keys that name outputs, in the order in which a result reads them."""
 
 
 def check_frames(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
@@ -28,17 +31,22 @@ def check_frames(document: Document, path: KeyPath, own: dict[str, Any]) -> None
 
 
 def check_postprocess(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
-    """Report names of outputs that the form of boxes does not have."""
-    here = (*path, "postprocess", "boxes")
+    """Report names of outputs that a form of boxes does not have, and forms without masks or keypoints."""
     data = own.get("postprocess")
-    if not isinstance(data, dict) or "boxes" not in data or not document.is_sound((*path, "postprocess")):
+    if not isinstance(data, dict) or not document.is_sound((*path, "postprocess")):
         return
-    boxes = data["boxes"]
-    split = BOX_FORMS[boxes["form"]].split
-    if split and ("output" in boxes) != ("boxes" in boxes):
-        document.report_key(here, "one of two outputs is named", "both `output`, with the scores, and `boxes`, or none")
-    if not split and "boxes" in boxes:
-        what = f"the form {boxes['form']} has boxes and scores in one output"
+    ((kind, fields),) = data.items()
+    if not issubclass(KINDS[kind], Boxes):
+        return
+    here, name = (*path, "postprocess", kind), fields["form"]
+    split, second = BOX_FORMS[name].split, "prototypes" if kind == "masks" else "boxes"
+    if split and kind != "boxes":
+        document.report_key((*here, "form"), f"the form {name} has boxes alone", "another form, or the result `boxes`")
+    elif (split or kind == "masks") and ("output" in fields) != (second in fields):
+        what = "with the boxes" if kind == "masks" else "with the scores"
+        document.report_key(here, "one of two outputs is named", f"both `output`, {what}, and `{second}`, or none")
+    elif not split and "boxes" in fields:
+        what = f"the form {name} has boxes and scores in one output"
         document.report_key((*here, "boxes"), what, "only `output`")
 
 
@@ -57,7 +65,7 @@ def make_postprocess(data: dict[str, Any] | None) -> Postprocess | None:
     if data is None:
         return None
     ((kind, fields),) = data.items()
-    named = tuple(str(fields[key]) for key in ("output", "boxes") if key in fields)
-    given = {key: value for key, value in fields.items() if key not in ("output", "boxes")}
+    named = tuple(str(fields[key]) for key in _OUTPUTS if key in fields)
+    given = {key: value for key, value in fields.items() if key not in _OUTPUTS}
     numbers = {key: float(given[key]) for key in ("score", "overlap") if key in given}
     return KINDS[kind](**{**given, **numbers, "outputs": named})

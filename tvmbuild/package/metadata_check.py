@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
 from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, Frame
-from tvmbuild.base.postprocess_specs import ACTIVATIONS, BOX_FORMS, MAX_RESULTS
+from tvmbuild.base.postprocess_specs import ACTIVATIONS, BLANKS, BOX_FORMS, MAX_MASKS, MAX_RESULTS
+from tvmbuild.base.postprocess_specs import INTERPOLATIONS as MAP_INTERPOLATIONS
 from tvmbuild.base.specs import Preprocess
 
 MAX_TENSOR_BYTES = 1 << 40
@@ -111,8 +112,6 @@ def _postprocess(value: Any, where: str) -> None:
         raise ValueError(f"{where} is not one of {', '.join(_RESULTS)}")
     ((kind, data),) = value.items()
     _check_fields(data, f"{where}.{kind}", _RESULTS[kind], _RESULTS[kind])
-    if not 1 <= data["most"] <= MAX_RESULTS:
-        raise ValueError(f"{where}.{kind}.most is {data['most']}")
 
 
 def _check_fields(value: Any, where: str, checks: Mapping[str, Check], required: Iterable[str]) -> None:
@@ -158,6 +157,15 @@ def _one_of(*choices: str) -> Check:
     return check
 
 
+def _between(least: int, most: int) -> Check:
+    def check(value: Any, where: str) -> None:
+        _natural(value, where)
+        if not least <= value <= most:
+            raise ValueError(f"{where} is {value}")
+
+    return check
+
+
 def _check_map(value: Any, where: str, parts: Mapping[str, Check]) -> None:
     if not isinstance(value, dict):
         raise TypeError(f"{where} is no map")
@@ -192,21 +200,34 @@ _FRAME: dict[str, Check] = {
     "encoding": _one_of(*ENCODINGS),
     "interpolation": _one_of(*INTERPOLATIONS),
 }
+_OUTPUTS: dict[str, Check] = {"outputs": _each(_text)}
+_BOXES: dict[str, Check] = {
+    **_OUTPUTS,
+    "form": _one_of(*BOX_FORMS),
+    "score": _number,
+    "overlap": _number,
+    "most": _between(1, MAX_RESULTS),
+    "agnostic": _truth,
+}
 _RESULTS: dict[str, dict[str, Check]] = {
-    "boxes": {
-        "form": _one_of(*BOX_FORMS),
-        "outputs": _each(_text),
-        "score": _number,
-        "overlap": _number,
-        "most": _natural,
-        "agnostic": _truth,
-    },
+    "boxes": _BOXES,
+    "masks": {**_BOXES, "most": _between(1, MAX_MASKS)},
+    "keypoints": {**_BOXES, "points": _between(1, MAX_RESULTS), "values": _between(2, 3)},
     "classes": {
-        "outputs": _each(_text),
+        **_OUTPUTS,
         "activation": _one_of(*ACTIVATIONS),
         "score": _number,
-        "most": _natural,
+        "most": _between(1, MAX_RESULTS),
     },
+    "segmentation": {
+        **_OUTPUTS,
+        "interpolation": _one_of(*MAP_INTERPOLATIONS),
+        "activation": _one_of(*ACTIVATIONS),
+        "score": _number,
+    },
+    "text": {**_OUTPUTS, "activation": _one_of(*ACTIVATIONS), "blank": _one_of(*BLANKS)},
+    "vector": {**_OUTPUTS, "normalise": _truth},
+    "heatmaps": _OUTPUTS,
 }
 _LATER = ("operators", "profiled", "frames", "postprocess")
 """The parts that may be missing, because older packages lack them."""

@@ -1,19 +1,46 @@
-"""The results of a package as small objects: boxes around objects, and classes."""
+"""The results of a package as small objects: boxes around objects, classes, maps of classes, texts, vectors, points."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
-from tvmbuild.base.postprocess_specs import Boxes, Postprocess
-from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.metadata import PackageInfo
+
+class _Result:
+    """A result."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as a map for JSON. Pixels are counted, not listed."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {key: _simplify(value) for key, value in values.items()}
+
+
+def _simplify(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist() if value.ndim == 1 else int(np.count_nonzero(value))
+    if isinstance(value, tuple):
+        return [_simplify(each) for each in value]
+    return value.as_dict() if isinstance(value, _Result) else value
 
 
 @dataclass(frozen=True)
-class Box:
+class Point(_Result):
+    """A point in the frame's pixels."""
+
+    x: float
+    y: float
+    score: float = 1.0
+    """The score, or 1 if the network gives none."""
+    index: int = 0
+    """The number of the point: its place in the network's output."""
+    label: str | None = None
+    """The name of a heatmap, or None if the package has no labels."""
+
+
+@dataclass(frozen=True)
+class Box(_Result):
     """An object in a frame. The box is in the frame's pixels, from its left upper corner on."""
 
     x: float
@@ -25,55 +52,68 @@ class Box:
     """The number of the class."""
     label: str | None = None
     """The name of the class, or None if the package has no labels."""
+    points: tuple[Point, ...] = ()
+    """The keypoints of a result `keypoints`."""
+    mask: np.ndarray | None = field(default=None, compare=False)
+    """The pixels of the object, bool [height, width] of the frame, in a result `masks`. No pixel has two objects."""
 
-    def as_dict(self) -> dict[str, object]:
-        """Return the fields as a map, for example for JSON."""
-        return asdict(self)
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as a map for JSON, with the number of a mask's pixels."""
+        left_out = {name for name, value in (("points", self.points or None), ("mask", self.mask)) if value is None}
+        return {key: value for key, value in super().as_dict().items() if key not in left_out}
 
 
 @dataclass(frozen=True)
-class Class:
+class Class(_Result):
     """A class of a frame with its probability."""
 
     score: float
     index: int
     label: str | None = None
 
-    def as_dict(self) -> dict[str, object]:
-        """Return the fields as a map, for example for JSON."""
-        return asdict(self)
+
+@dataclass(frozen=True)
+class Map(_Result):
+    """The class of each pixel of a frame."""
+
+    classes: np.ndarray = field(compare=False)
+    """The classes, uint8 [height, width]; 255 means a pixel that the network has not seen."""
+    labels: tuple[str, ...] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return height, width, and for each class in the frame its number, its name and the number of its pixels."""
+        numbers, counts = np.unique(self.classes, return_counts=True)
+        found = [
+            {"index": number, "label": name_class(self.labels, number), "pixels": count}
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
+        ]
+        return {"height": self.classes.shape[0], "width": self.classes.shape[1], "classes": found}
 
 
-Results = tuple[Box, ...] | tuple[Class, ...]
+@dataclass(frozen=True)
+class Text(_Result):
+    """A line of text."""
+
+    text: str
+    """The characters. A symbol without a label is written as its number in angle brackets."""
+    score: float
+    """The mean probability of the characters, or 0 without any."""
+    symbols: tuple[int, ...] = ()
+    """The numbers of the symbols in the network's output."""
 
 
-def require_postprocess(info: PackageInfo) -> Postprocess:
-    """Return the result that a package makes. Raises TvmbuildError if it makes none."""
-    if info.postprocess is None:
-        raise TvmbuildError(
-            f"{info.model} does not say what its outputs mean",
-            "add `postprocess` to the model in models.yaml and build it again",
-        )
-    return info.postprocess
+@dataclass(frozen=True)
+class Vector(_Result):
+    """A vector that describes a frame."""
+
+    values: np.ndarray = field(compare=False)
+    """The vector, float32 [length]."""
 
 
-def make_thresholds(asked: Postprocess, score: float | None = None, overlap: float | None = None) -> np.ndarray:
-    """Return the thresholds of scores and of overlaps, float32 [2]; None stands for those of the package."""
-    own = asked.overlap if isinstance(asked, Boxes) else 1.0
-    return np.array([asked.score if score is None else score, own if overlap is None else overlap], np.float32)
+Result = Box | Class | Map | Text | Vector | Point
+Results = tuple[Result, ...]
 
 
-def read_results(asked: Postprocess, arrays: Sequence[np.ndarray], labels: Sequence[str] | None) -> Results:
-    """Return the results in a package's arrays: boxes [n, 4], scores [n], classes [n] and their count [1]."""
-    boxes, scores, classes, count = arrays
-    found = int(count[0])
-    values, numbers = scores[:found].tolist(), classes[:found].tolist()
-    names = [labels[number] if labels is not None and 0 <= number < len(labels) else None for number in numbers]
-    if not isinstance(asked, Boxes):
-        return tuple(map(Class, values, numbers, names))
-    return tuple(
-        Box(left, top, right - left, bottom - top, score, number, name)
-        for (left, top, right, bottom), score, number, name in zip(
-            boxes[:found].tolist(), values, numbers, names, strict=True
-        )
-    )
+def name_class(labels: tuple[str, ...] | None, number: int) -> str | None:
+    """Return the label of a class, or None if it has none."""
+    return labels[number] if labels is not None and 0 <= number < len(labels) else None

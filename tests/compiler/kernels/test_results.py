@@ -66,25 +66,24 @@ def test_results_are_those_of_plain_numpy(  # noqa: PLR0917 - each is drawn
     count = GRID if BOX_FORMS[form].strides else count
     asked = Boxes(form, (), score, overlap, most, agnostic)
     outputs = draw_outputs(form, count, classes, np.random.default_rng(seed))
-    boxes, scores, numbers, found, *_ = build(asked, outputs, classes)((0, 0, 1, 1, 640, 480))
+    rows, *_ = build(asked, outputs, classes)((0, 0, 1, 1, 640, 480))
+    found, boxes, scores, numbers = int(rows[0, 0]), rows[1:, :4], rows[1:, 4], rows[1:, 5]
     want = select(asked, decode(BOX_FORMS[form], outputs, SIZE))
     edges = [0.0, 0.0, 640.0, 480.0]
-    got = [(float(s), int(c)) for s, c in zip(scores[: found[0]], numbers[: found[0]], strict=True)]
+    got = [(float(s), int(c)) for s, c in zip(scores[:found], numbers[:found], strict=True)]
     assert [c for _, c in got] == [c for _, c, _ in want]
     np.testing.assert_allclose([s for s, _ in got], [s for s, _, _ in want], rtol=1e-5, atol=1e-6)
     clipped = np.array([np.clip(box, 0, [edges[2], edges[3]] * 2) for _, _, box in want]).reshape(-1, 4)
-    np.testing.assert_allclose(boxes[: found[0]], clipped, rtol=1e-5, atol=1e-3)
-    assert not boxes[found[0] :].any()
-    assert not scores[found[0] :].any()
+    np.testing.assert_allclose(boxes[:found], clipped, rtol=1e-5, atol=1e-3)
+    assert not rows[1 + found :].any()
 
 
 def test_boxes_return_to_the_frame() -> None:
     # A frame of 200 by 100 lies at (0, 160) of a square input with 640 pixels: a pixel of the frame is 3.2 of it.
     outputs = [np.array([[[320, 320, 64, 32, 0.9]]], np.float32).transpose(0, 2, 1)]
-    boxes, scores, _, found, *_ = build(Boxes("yolov8"), outputs, 1)((0, 160, 1 / 3.2, 1 / 3.2, 200, 100))
-    assert found[0] == 1
-    np.testing.assert_allclose(boxes[0], [90, 45, 110, 55], rtol=1e-6)
-    assert scores[0] == np.float32(0.9)
+    rows, *_ = build(Boxes("yolov8"), outputs, 1)((0, 160, 1 / 3.2, 1 / 3.2, 200, 100))
+    assert rows[0, 0] == 1
+    np.testing.assert_allclose(rows[1], [90, 45, 110, 55, 0.9, 0], rtol=1e-6)
 
 
 def test_equal_scores_keep_their_order_and_nan_is_never_a_result() -> None:
@@ -92,5 +91,5 @@ def test_equal_scores_keep_their_order_and_nan_is_never_a_result() -> None:
     rows[0, :, :4] = [[10 * i, 0, 10 * i + 5, 5] for i in range(40)]
     rows[0, :, 4], rows[0, :, 5] = 0.5, np.arange(40)
     rows[0, 7, 4] = np.nan
-    _, _, numbers, found, *_ = build(Boxes("end2end"), [rows], 40)((0, 0, 1, 1, 640, 480))
-    assert numbers[: found[0]].tolist() == [i for i in range(40) if i != 7]
+    results, *_ = build(Boxes("end2end"), [rows], 40)((0, 0, 1, 1, 640, 480))
+    assert results[1 : 1 + int(results[0, 0]), 5].tolist() == [i for i in range(40) if i != 7]

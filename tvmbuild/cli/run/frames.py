@@ -9,18 +9,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from tvmbuild.base.files import publish
 from tvmbuild.base.frame_specs import Encoding
-from tvmbuild.cli.run.output import UNKNOWN
+from tvmbuild.cli.run.results import print_results
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.drawing import draw_results
+from tvmbuild.package.drawing import can_draw, draw_results
 from tvmbuild.package.inputs import read_array_file
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.preprocess import open_picture
-from tvmbuild.package.results import Box, Results, require_postprocess
+from tvmbuild.package.result_arrays import require_postprocess
+from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.session import Session
 
 _ORDERS: dict[Encoding, tuple[str, tuple[int, ...]]] = {
@@ -69,6 +68,8 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
     else:
         print_results(console, info, results)
     if args.draw and picture is not None:
+        if not all(map(can_draw, results)):
+            raise TvmbuildError("a vector cannot be drawn", "leave --draw out")
         _save(draw_results(picture, results), args.draw)
 
 
@@ -87,21 +88,6 @@ def _as_results(found: Results | dict[str, np.ndarray]) -> Results:
     if isinstance(found, dict):
         raise TypeError("a package with `postprocess` returned its outputs")
     return found
-
-
-def print_results(console: Console, info: PackageInfo, results: Results) -> None:
-    """Print a line for each result, the best first."""
-    table = Table(box=None, pad_edge=False, title=f"{info.model} for {info.target.name}", title_justify="left")
-    boxes = any(isinstance(each, Box) for each in results)
-    for heading in ("score", "class", *(("x", "y", "width", "height") if boxes else ())):
-        table.add_column(heading, justify="left" if heading == "class" else "right")
-    for each in results:
-        sides = (each.x, each.y, each.width, each.height) if isinstance(each, Box) else ()
-        name = each.label if each.label is not None else str(each.index)
-        table.add_row(f"{each.score:.3f}", escape(name or UNKNOWN), *(f"{side:.1f}" for side in sides))
-    console.print(table)
-    if not results:
-        console.print("nothing found")
 
 
 def _save(picture: Image.Image, path: Path) -> None:

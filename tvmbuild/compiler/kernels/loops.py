@@ -42,12 +42,19 @@ def each_thread(count: int) -> Iterator[Any]:
 
 
 @contextmanager
-def one_block() -> Iterator[Any]:
-    """Yield the number of a thread of a GPU's only block, from 0 to ``THREADS``, and write the body for it."""
+def each_block(count: int) -> Iterator[tuple[Any, Any]]:
+    """Yield (block, thread) of a GPU's blocks, from 0 to ``count`` and ``THREADS``, and write the body for them."""
     with (
-        T.thread_binding(*wide(0, 1), thread="blockIdx.x"),
+        T.thread_binding(*wide(0, count), thread="blockIdx.x") as block,
         T.thread_binding(*wide(0, THREADS), thread="threadIdx.x") as thread,
     ):
+        yield block, thread
+
+
+@contextmanager
+def one_block() -> Iterator[Any]:
+    """Yield the number of a thread of a GPU's only block, from 0 to ``THREADS``, and write the body for it."""
+    with each_block(1) as (_, thread):
         yield thread
 
 

@@ -25,7 +25,8 @@ from tvmbuild.package.preprocess import (
     open_picture,
     preprocess_picture,
 )
-from tvmbuild.package.results import Results, make_thresholds, read_results, require_postprocess
+from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results, require_postprocess
+from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
@@ -158,7 +159,7 @@ class Session:
     def run_frame(
         self, frame: Any, encoding: str | None = None, *, score: float | None = None, overlap: float | None = None
     ) -> Results | dict[str, np.ndarray]:
-        """Run the model on a camera's frame, and return boxes or classes, the best first.
+        """Run the model on a camera's frame, and return its results (`package.results`), the best first.
 
         ``frame`` is the uint8 array of a frame's bytes, in one of the forms of `metadata.frames`; ``encoding`` is
         needed only if several of them have its shape. ``score`` and ``overlap`` replace the thresholds of
@@ -174,12 +175,14 @@ class Session:
             arrays = self._call_entry(frame_entry(number), values)
         if asked is None:
             return {info.name: array for info, array in zip(self.outputs, arrays, strict=True)}
-        return read_results(asked, arrays, self.info.labels)
+        return read_results(asked, Placed(arrays), self.info.labels)
 
     def run_picture(self, picture: Picture, *, score: float | None = None, overlap: float | None = None) -> Results:
-        """Run the model on a picture of any size, and return boxes in the picture's pixels, or classes.
+        """Run the model on a picture of any size, and return its results, with places in the picture's pixels.
 
-        ``picture`` is prepared as by ``preprocess``. Raises TvmbuildError if the package has no `postprocess`.
+        ``picture`` is prepared as by ``preprocess``. Maps and masks are drawn in the size of the network's input, and
+        each pixel of the picture has the value of the nearest one. Raises TvmbuildError if the package has no
+        `postprocess`.
         """
         require_postprocess(self.info)
         image = open_picture(picture)
@@ -198,22 +201,23 @@ class Session:
         score: float | None = None,
         overlap: float | None = None,
     ) -> Results:
-        """Return the boxes or classes in the model's outputs, which ``run`` or ``run_on_device`` has returned.
+        """Return the results in the model's outputs, which ``run`` or ``run_on_device`` has returned.
 
-        ``geometry`` maps boxes to a frame (`package.frames.find_geometry`); with None they are in the input's pixels.
+        ``geometry`` maps places to a frame (`package.frames.find_geometry`); with None they are in the input's pixels.
         Raises TvmbuildError if the package has no `postprocess`.
         """
         asked = require_postprocess(self.info)
         far = np.float32(np.finfo(np.float32).max)
         default = (0, 0, 1, 1, far, far)
-        geometry = np.asarray(default if geometry is None else geometry, np.float32).reshape(len(default))
+        asked_for = np.asarray(default if geometry is None else geometry, np.float32).reshape(len(default))
         named = {name: read_array(name, value) for name, value in outputs.items()}
         check_outputs(self.info, named)
         values = {f"output {info.name}": named[info.name] for info in self.outputs}
-        values |= {"thresholds": make_thresholds(asked, score, overlap), "geometry": geometry}
+        values |= {"thresholds": make_thresholds(asked, score, overlap), "geometry": asked_for}
         with EXPLAINED_ERRORS:
             arrays = self._call_entry(POSTPROCESS, values)
-        return read_results(asked, arrays, self.info.labels)
+        placed = Placed(arrays, None if geometry is None else asked_for)
+        return read_results(asked, placed, self.info.labels)
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
         """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""

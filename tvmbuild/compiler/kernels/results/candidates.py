@@ -39,11 +39,22 @@ class Candidates:
     height: int = 0
     width: int = 0
     """The size of the network's input, in pixels."""
+    more: int = 0
+    """The number of values behind the scores: keypoints, or coefficients of a mask."""
+
+    @property
+    def own(self) -> int:
+        """The number of values that make box, score and class of a candidate in the first output."""
+        return self.form.begin + (2 if self.form.ready else self.classes + self.form.background)
 
     @property
     def values(self) -> int:
         """The number of values of a candidate in the first output."""
-        return self.form.begin + (2 if self.form.ready else self.classes + self.form.background)
+        return self.own + self.more
+
+    def find_place(self, candidate: Any, value: Any) -> Any:
+        """Return the place of a candidate's value in the first output."""
+        return locate(self.form, (self.count, self.values), candidate, value)
 
     def list_cells(self) -> np.ndarray | None:
         """Return column, row and stride of each candidate's cell, float32 [count, 3], or None without grids."""
@@ -55,6 +66,12 @@ class Candidates:
             cells = [columns.ravel(), rows.ravel(), np.full(rows.size, stride)]
             grids.append(np.stack(cells, axis=1))
         return np.concatenate(grids).astype(np.float32)
+
+
+def locate(form: BoxForm, sizes: tuple[int, int], candidate: Any, value: Any) -> Any:
+    """Return the place of a candidate's value in an output with these numbers of candidates and of values."""
+    count, values = sizes
+    return value * count + candidate if form.layout == "columns" else candidate * values + value
 
 
 def write_candidates(form: Candidates, *, on_gpu: bool) -> tirx.PrimFunc:
@@ -107,12 +124,7 @@ class _Kernel:
 
     def _value(self, candidate: Any, place: Any, lanes: int) -> Any:
         """Return a value of the candidates in the first output."""
-        return self._read(self.data, candidate, place, self.form.values, lanes)
-
-    def _read(self, data: Any, candidate: Any, place: Any, values: int, lanes: int) -> Any:
-        if self.form.form.layout == "columns":
-            return load(data, place * self.form.count + candidate, lanes)
-        return load(data, candidate * values + place, lanes)
+        return load(self.data, self.form.find_place(candidate, place), lanes)
 
     def _write_best(self, candidate: Any, lanes: int) -> Any:
         """Write the class with the largest score, the first of equal ones, and return its probability."""
@@ -152,8 +164,9 @@ class _Kernel:
 
     def _write_boxes(self, candidate: Any, lanes: int) -> None:
         form = self.form
-        values = _COORDINATES if form.form.split else form.values
-        read = [T.Bind(self._read(self.box_data, candidate, int64(at), values, lanes)) for at in range(_COORDINATES)]
+        sizes = (form.count, _COORDINATES if form.form.split else form.values)
+        places = [locate(form.form, sizes, candidate, int64(at)) for at in range(_COORDINATES)]
+        read = [T.Bind(load(self.box_data, place, lanes)) for place in places]
         if self.cells is not None:
             column, row, stride = (self.cells[candidate * 3 + place] for place in range(3))
             read = [
@@ -163,8 +176,8 @@ class _Kernel:
                 _keep(tirx.exp(read[3]), lanes) * stride,
             ]
         if form.form.normalised:
-            sizes = (form.width, form.height, form.width, form.height)
-            read = [each * spread(float32(size), lanes) for each, size in zip(read, sizes, strict=True)]
+            sides = (form.width, form.height, form.width, form.height)
+            read = [each * spread(float32(side), lanes) for each, side in zip(read, sides, strict=True)]
         if not form.form.corners:
             half = spread(float32(0.5), lanes)
             x, y, across, down = (T.Bind(each) for each in read)

@@ -6,7 +6,7 @@ without a sort, and no limit on the number of candidates is needed. Of equal sco
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,16 +18,32 @@ from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.loops import THREADS, list_partners, one_block
-from tvmbuild.compiler.kernels.vectors import local
+from tvmbuild.compiler.kernels.vectors import load, local
 
 GEOMETRY = 6
 """The numbers that map boxes to a frame: left and top of the frame in the input, scales of x and y, width, height."""
+COLUMNS = 6
+"""The columns of a result: left, top, right, bottom, score and class."""
 _TINY = 1e-9
 
 
 def list_candidate_forms(count: int) -> list[Form]:
     """Return the forms of boxes, scores and classes of ``count`` candidates, from which this kernel selects."""
     return [((count, 4), "float32"), ((count,), "float32"), ((count,), "int32")]
+
+
+@dataclass(frozen=True)
+class More:
+    """Values of a candidate behind its scores: keypoints, which are results, or coefficients of its mask."""
+
+    output: Form
+    """The output that holds them."""
+    count: int
+    """The number of values of a candidate."""
+    locate: Callable[[Any, int], Any]
+    """Returns the place in the output of a candidate's value, by the candidate and the value's number."""
+    step: int = 0
+    """The number of values of a keypoint, x and y first; 0 means coefficients of a mask."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +56,26 @@ class Selection:
     """Whether a candidate that overlaps a better one is dropped."""
     agnostic: bool = False
     """Whether only a better one of any class counts; else only one of the same class."""
+    more: More | None = None
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of the results."""
+        return COLUMNS + (self.more.count if self.more is not None and self.more.step else 0)
 
     def list_outputs(self) -> list[Form]:
-        """Return the forms of boxes, scores, classes, the count of results, and the kernel's own memory."""
+        """Return the forms of the results, of what a mask needs if there are masks, and of the kernel's own memory.
+
+        The first row of the results begins with their count; a row of a result has left, top, right, bottom, score and
+        class, then keypoints. A mask needs a box in the input's pixels and coefficients.
+        """
         places = -(-self.count // THREADS) * THREADS
+        masks: list[Form] = []
+        if self.more is not None and not self.more.step:
+            masks = [((self.most, 4), "float32"), ((self.most, self.more.count), "float32")]
         return [
-            ((self.most, 4), "float32"),
-            ((self.most,), "float32"),
-            ((self.most,), "int32"),
-            ((1,), "int32"),
+            ((1 + self.most, self.columns), "float32"),
+            *masks,
             ((places,), "float32"),
             ((places,), "int32"),
         ]
@@ -57,10 +84,12 @@ class Selection:
 def write_selection(form: Selection, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function that selects results and maps their boxes to the frame.
 
-    Its arguments are boxes, scores and classes of the candidates, the thresholds of scores and of overlaps, and the
-    geometry. Its outputs are those of ``list_outputs``; results behind the count are zeros.
+    Its arguments are boxes, scores and classes of the candidates, the thresholds of scores and of overlaps, the
+    geometry, and the output with more values of candidates. Its outputs are those of ``list_outputs``; results behind
+    the count are zeros.
     """
     inputs = [*list_candidate_forms(form.count), ((2,), "float32"), ((GEOMETRY,), "float32")]
+    inputs += [] if form.more is None else [form.more.output]
     with begin_kernel("selection", inputs, form.list_outputs()) as (builder, arguments):
         body = _Body(form, arguments)
         if on_gpu:
@@ -76,24 +105,46 @@ class _Body:
     def __init__(self, form: Selection, arguments: Sequence[Any]) -> None:
         self.form = form
         self.boxes, self.scores, self.classes, self.thresholds, self.geometry = arguments[:5]
-        self.out_boxes, self.out_scores, self.out_classes, self.out_count, self.work, self.places = arguments[5:]
+        self.more = None if form.more is None else arguments[5]
+        self.rows, *masks = arguments[-len(form.list_outputs()) : -2]
+        self.inside: Any = masks[0] if masks else None
+        self.kept: Any = masks[1] if masks else None
+        self.work, self.places = arguments[-2:]
 
-    def clear(self, result: Any) -> None:
-        """Write zeros as a result."""
-        for place in range(4):
-            T.buffer_store(self.out_boxes, float32(0), [result * 4 + place])
-        T.buffer_store(self.out_scores, float32(0), [result])
-        T.buffer_store(self.out_classes, int32(0), [result])
+    def count(self, number: Any) -> None:
+        """Write the number of results."""
+        T.buffer_store(self.rows, number.astype("float32"), [0])
+
+    def clear(self, row: Any) -> None:
+        """Write zeros as a row of the results; row 0 has their count."""
+        with T.serial(int64(self.form.columns)) as column:
+            T.buffer_store(self.rows, float32(0), [row * self.form.columns + column])
 
     def emit(self, result: Any, candidate: Any) -> None:
         """Write a candidate as a result, with its box in the frame's pixels."""
+        begin = (result + 1) * self.form.columns
         for place in range(4):
-            axis = place % 2
-            value = (self.boxes[candidate * 4 + place] - self.geometry[axis]) * self.geometry[2 + axis]
-            inside = tirx.Max(tirx.Min(value, self.geometry[4 + axis]), float32(0))
-            T.buffer_store(self.out_boxes, inside, [result * 4 + place])
-        T.buffer_store(self.out_scores, self.scores[candidate], [result])
-        T.buffer_store(self.out_classes, self.classes[candidate], [result])
+            value = T.Bind(self.boxes[candidate * 4 + place])
+            T.buffer_store(self.rows, self._in_frame(value, place % 2), [begin + place])
+            if self.inside is not None:
+                T.buffer_store(self.inside, value, [result * 4 + place])
+        T.buffer_store(self.rows, self.scores[candidate], [begin + 4])
+        T.buffer_store(self.rows, self.classes[candidate].astype("float32"), [begin + 5])
+        more = self.form.more
+        if more is None:
+            return
+        for place in range(more.count):
+            value = T.Bind(load(self.more, more.locate(candidate, place)))
+            if not more.step:
+                T.buffer_store(self.kept, value, [result * more.count + place])
+                continue
+            axis = place % more.step
+            T.buffer_store(self.rows, self._in_frame(value, axis) if axis < 2 else value, [begin + COLUMNS + place])
+
+    def _in_frame(self, value: Any, axis: int) -> Any:
+        """Return a coordinate of the input, x for axis 0 and y for axis 1, in the frame's pixels."""
+        found = (value - self.geometry[axis]) * self.geometry[2 + axis]
+        return tirx.Max(tirx.Min(found, self.geometry[4 + axis]), float32(0))
 
     def overlaps(self, one: Any, other: Any) -> Any:
         """Return whether two candidates share more than the allowed part of their union."""
@@ -112,17 +163,18 @@ class _Body:
 def _write_serial(body: _Body) -> None:
     """Write the kernel for one thread of a CPU. Only candidates above the threshold are looked at again."""
     form, least = body.form, _least()
-    live, best = local(1, "int32"), local(1, "int32")
+    live, best, found = (local(1, "int32") for _ in range(3))
     T.buffer_store(live, int32(0), [0])
-    T.buffer_store(body.out_count, int32(0), [0])
+    T.buffer_store(found, int32(0), [0])
+    body.clear(int64(0))
     with T.serial(int64(form.count)) as candidate, T.If(body.scores[candidate] > body.thresholds[0]), T.Then():
         at = live[0].astype("int64")
         T.buffer_store(body.places, candidate.astype("int32"), [at])
         T.buffer_store(body.work, body.scores[candidate], [at])
         T.buffer_store(live, live[0] + int32(1), [0])
     with T.serial(int64(form.most)) as result:
-        body.clear(result)
-        with T.If(body.out_count[0] == result.astype("int32")), T.Then():
+        body.clear(result + 1)
+        with T.If(found[0] == result.astype("int32")), T.Then():
             T.buffer_store(best, int32(-1), [0])
             highest = local(1)
             T.buffer_store(highest, least, [0])
@@ -133,11 +185,12 @@ def _write_serial(body: _Body) -> None:
             with T.If(best[0] >= int32(0)), T.Then():
                 winner = T.Bind(body.places[best[0].astype("int64")].astype("int64"))
                 body.emit(result, winner)
-                T.buffer_store(body.out_count, body.out_count[0] + int32(1), [0])
+                T.buffer_store(found, found[0] + int32(1), [0])
                 T.buffer_store(body.work, least, [best[0].astype("int64")])
                 if form.suppress:
                     with T.serial(count) as each:
                         _drop_rival(body, each, winner)
+    body.count(found[0])
 
 
 def _drop_rival(body: _Body, place: Any, winner: Any) -> None:
@@ -165,7 +218,7 @@ def _write_block(body: _Body) -> None:
             with T.If(tirx.all(found, block.owns(result))), T.Then():
                 body.emit(result, winner)
             with T.If(tirx.all(found, thread == int64(0))), T.Then():
-                T.buffer_store(body.out_count, result.astype("int32") + int32(1), [0])
+                body.count(result + 1)
             block.drop(winner, found)
 
 
@@ -193,9 +246,9 @@ class _Block:
         with T.serial(int64(-(-most // THREADS))) as step:
             result = T.Bind(step * THREADS + self.thread)
             with T.If(result < int64(most)), T.Then():
-                self.body.clear(result)
+                self.body.clear(result + 1)
         with T.If(self.thread == int64(0)), T.Then():
-            T.buffer_store(self.body.out_count, int32(0), [0])
+            self.body.clear(int64(0))
 
     def keep_likely(self) -> None:
         """Keep the thread's candidates that are above the threshold, and count them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tvmbuild.compiler.interface import Interface
-from tvmbuild.compiler.result_forms import propose_postprocess
+from tvmbuild.compiler.results.propose import propose_postprocess
 from tvmbuild.package.metadata import TensorInfo
 
 pytestmark = pytest.mark.compiler
@@ -24,7 +24,16 @@ PICTURE = (1, 3, 640, 640)
         (PICTURE, [(1, 300, 80), (1, 300, 4)], ["boxes: {form: dfine}", "boxes: {form: detr}"]),
         ((1, 3, 416, 416), [(1, 3549, 85)], ["boxes: {form: yolox}", "boxes: {form: yolov5}"]),
         ((1, 224, 224, 3), [(1, 1000)], ["classes: {}"]),
-        (PICTURE, [(1, 21, 640, 640)], []),
+        (PICTURE, [(1, 116, 8400), (1, 32, 160, 160)], ["masks: {form: yolov8}"]),
+        (PICTURE, [(1, 25200, 117), (1, 32, 160, 160)], ["masks: {form: yolov5}"]),
+        (PICTURE, [(1, 300, 38), (1, 32, 160, 160)], ["masks: {form: end2end}"]),
+        (PICTURE, [(1, 56, 8400)], ["keypoints: {form: yolov8}"]),
+        (PICTURE, [(1, 300, 57)], ["keypoints: {form: end2end}"]),
+        (PICTURE, [(1, 21, 640, 640)], ["segmentation: {}"]),
+        ((1, 3, 256, 192), [(1, 17, 64, 48)], ["segmentation: {}", "heatmaps: {}"]),
+        ((1, 3, 48, 320), [(1, 40, 97)], ["text: {}", "boxes: {form: rtdetr}"]),
+        ((1, 3, 32, 100), [(26, 1, 37)], ["text: {}"]),
+        ((1, 3, 160, 160), [(1, 512)], ["vector: {}", "classes: {}"]),
         (PICTURE, [], []),
         ((1, 16), [(1, 1000)], []),
     ],

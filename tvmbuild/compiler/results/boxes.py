@@ -1,0 +1,131 @@
+"""The boxes of a detector, with masks or keypoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from tvm import relax
+
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Keypoints, Masks, kind_of
+from tvmbuild.compiler.interface import EntryOptions, Interface
+from tvmbuild.compiler.kernels.buffers import Form
+from tvmbuild.compiler.kernels.results.candidates import Candidates, write_candidates
+from tvmbuild.compiler.kernels.results.canvas import Canvas
+from tvmbuild.compiler.kernels.results.masks import Prototypes, write_instances, write_mask_values
+from tvmbuild.compiler.kernels.results.select import More, Selection, list_candidate_forms, write_selection
+from tvmbuild.compiler.results.form import KernelCalls, Request
+from tvmbuild.compiler.results.outputs import find_input_size, find_outputs
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import TensorInfo
+
+
+@dataclass(frozen=True)
+class BoxResult:
+    """Boxes, and what belongs to each box."""
+
+    places: tuple[int, ...]
+    candidates: Candidates
+    selection: Selection
+    prototypes: Prototypes | None = None
+
+    def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
+        """Return the results [1 + most, columns], and with masks the map of objects [height, width], uint8."""
+        form = self.candidates
+        read, cells = list(request.outputs[: len(form.outputs)]), form.list_cells()
+        arguments = [*read, *([] if cells is None else [cells]), request.thresholds]
+        function = write_candidates(form, on_gpu=calls.on_gpu)
+        found = calls.add("candidates", function, arguments, list_candidate_forms(form.count))
+        more = [] if self.selection.more is None else read[:1]
+        function = write_selection(self.selection, on_gpu=calls.on_gpu)
+        arguments = [*found, request.thresholds, request.geometry, *more]
+        results, *rest = calls.add("selection", function, arguments, self.selection.list_outputs())
+        if self.prototypes is None:
+            return [results]
+        boxes, kept = rest[:2]
+        values = self._multiply(calls, self.prototypes, [results, kept, request.outputs[-1]])
+        return [results, self._draw(calls, self.prototypes, [results, boxes, values], request.canvas)]
+
+    def _multiply(self, calls: KernelCalls, prototypes: Prototypes, arguments: list[relax.Expr]) -> relax.Expr:
+        """Return the values of the masks [most, pixels] of results, from their coefficients and the prototypes."""
+        form, most = self.selection.list_outputs()[0], self.selection.most
+        function = write_mask_values(prototypes, form, most, on_gpu=calls.on_gpu)
+        (values,) = calls.add("mask_values", function, arguments, [((most, prototypes.pixels), "float32")])
+        return values
+
+    def _draw(
+        self, calls: KernelCalls, prototypes: Prototypes, arguments: list[relax.Expr], canvas: Canvas
+    ) -> relax.Expr:
+        """Return the map of results, from their boxes and the values of their masks."""
+        form, given = self.selection.list_outputs()[0], [*arguments]
+        for axis, size in enumerate((prototypes.height, prototypes.width)):
+            given += [canvas.list_centres(axis), *canvas.list_taps(axis, size)]
+        function = write_instances(prototypes, form, canvas, on_gpu=calls.on_gpu)
+        (drawn,) = calls.add("instances", function, given, [((canvas.height, canvas.width), "uint8")])
+        return drawn
+
+
+def describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) -> BoxResult:
+    """Return the form of the boxes. Raises TvmbuildError if the outputs do not have the form that is asked for."""
+    form, has_masks = BOX_FORMS[asked.form], isinstance(asked, Masks)
+    count = 2 if form.split or has_masks else 1
+    places = find_outputs(interface, asked.outputs, count, f"a result `{kind_of(asked)}` of the form {asked.form}")
+    infos = [interface.outputs[place] for place in places]
+    prototypes = _describe_prototypes(interface, infos[1]) if has_masks else None
+    more = prototypes.count if prototypes else asked.points * asked.values if isinstance(asked, Keypoints) else 0
+    candidates = _describe_candidates(interface, options, asked, infos[:1] if has_masks else infos, more)
+    kept = None
+    if more:
+        locate = partial(_locate, candidates)
+        kept = More(candidates.outputs[0], more, locate, asked.values if isinstance(asked, Keypoints) else 0)
+    selection = Selection(candidates.count, asked.most, form.suppress, asked.agnostic, kept)
+    return BoxResult(places, candidates, selection, prototypes)
+
+
+def _locate(candidates: Candidates, candidate: relax.Expr, value: int) -> relax.Expr:
+    return candidates.find_place(candidate, candidates.own + value)
+
+
+def _describe_prototypes(interface: Interface, info: TensorInfo) -> Prototypes:
+    if len(info.shape) != 4 or info.shape[0] != 1:
+        raise TvmbuildError(
+            f"the prototypes of masks are [1, coefficients, height, width]; {interface.model} has {info.name} "
+            f"{list(info.shape)}",
+            "correct `output` and `prototypes` of its `postprocess` in models.yaml",
+        )
+    _, count, height, width = info.shape
+    return Prototypes(count, height, width, (info.shape, info.dtype))
+
+
+def _describe_candidates(
+    interface: Interface, options: EntryOptions, asked: Boxes, infos: list[TensorInfo], more: int
+) -> Candidates:
+    form = BOX_FORMS[asked.form]
+    needs_size = form.normalised or bool(form.strides) or isinstance(asked, Masks)
+    height, width = find_input_size(interface, options.preprocess) if needs_size else (0, 0)
+    shape = infos[0].shape
+    count, values = (0, 0) if len(shape) != 3 else ((shape[2], shape[1]) if form.layout == "columns" else shape[1:])
+    classes = 1 if form.ready else values - form.begin - form.background - more
+    outputs: list[Form] = [(each.shape, each.dtype) for each in infos]
+    candidates = Candidates(form, count, classes, tuple(outputs), height, width, more)
+    cells = candidates.list_cells()
+    fits = len(shape) == 3 and shape[0] == 1 and count > 0 and classes > 0
+    fits = fits and (not form.ready or values == candidates.values) and (cells is None or len(cells) == count)
+    fits = fits and (not form.split or infos[1].shape == (1, count, 4))
+    if not fits:
+        shapes = ", ".join(f"{each.name} {list(each.shape)}" for each in infos)
+        raise TvmbuildError(
+            f"a result `{kind_of(asked)}` of the form {asked.form} needs {_say_order(asked, more)}; "
+            f"{interface.model} has {shapes}",
+            "choose another `form` or `output` in its `postprocess` in models.yaml",
+        )
+    return candidates
+
+
+def _say_order(asked: Boxes, more: int) -> str:
+    """Return the shapes of the outputs that a form needs."""
+    form = BOX_FORMS[asked.form]
+    if form.split:
+        return f"[1, boxes, classes{' + 1' if form.background else ''}] and [1, boxes, 4]"
+    wanted = str(form.begin + 2 + more) if form.ready else f"{form.begin} + classes{f' + {more}' if more else ''}"
+    return f"[1, {wanted}, boxes]" if form.layout == "columns" else f"[1, boxes, {wanted}]"

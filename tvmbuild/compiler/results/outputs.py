@@ -1,0 +1,72 @@
+"""The outputs of a network that a result reads, and the size of the picture that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvmbuild.base.specs import Preprocess
+from tvmbuild.compiler.interface import Interface
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import ModelInputs, TensorInfo
+from tvmbuild.package.preprocess import find_rules, find_sizes
+
+
+def find_outputs(interface: Interface, names: Sequence[str], count: int, said: str) -> tuple[int, ...]:
+    """Return the places of the outputs with these names, or the first ``count`` outputs if there are no names.
+
+    Raises TvmbuildError if there are none or others; ``said`` is the kind of result in its message.
+    """
+    known = [each.name for each in interface.outputs]
+    for name in names:
+        if name not in known:
+            raise TvmbuildError(
+                f"{interface.model} has no output {name}; its outputs are {', '.join(known)}",
+                "correct its `postprocess` in models.yaml",
+            )
+    places = tuple(known.index(name) for name in names) or tuple(range(min(count, len(known))))
+    if len(places) != count:
+        raise TvmbuildError(
+            f"{said} is in {count} outputs; {interface.model} has or names {len(places)}",
+            "correct its `postprocess` in models.yaml",
+        )
+    return places
+
+
+def find_output(interface: Interface, names: Sequence[str], said: str) -> tuple[int, TensorInfo]:
+    """Return the place and the description of the only output that a result reads."""
+    (place,) = find_outputs(interface, names, 1, said)
+    return place, interface.outputs[place]
+
+
+def refuse_output(said: str, info: TensorInfo) -> TvmbuildError:
+    """Return the error that an output does not have the form ``said``."""
+    return TvmbuildError(
+        f"{said}; {info.name} is {list(info.shape)}",
+        "correct `output` of its `postprocess` in models.yaml, or leave `postprocess` out",
+    )
+
+
+def find_input_size(interface: Interface, rules: Preprocess | None) -> tuple[int, int]:
+    """Return height and width of the picture that the network takes.
+
+    Raises TvmbuildError if its first input is no picture and the model has no `preprocess`.
+    """
+    if rules is not None:
+        info = ModelInputs(interface.model, interface.inputs, rules)
+        found, tensor = find_rules(info)
+        return find_sizes(info, found, tensor)[:2]
+    shape = interface.inputs[0].shape if interface.inputs else ()
+    if len(shape) != 4:
+        raise TvmbuildError(
+            f"this result needs the size of a picture, and {interface.model} takes none as its first input",
+            "add `preprocess` to the model in models.yaml",
+        )
+    return (shape[2], shape[3]) if shape[1] in (1, 3) else (shape[1], shape[2])
+
+
+def is_channels_last(interface: Interface, rules: Preprocess | None) -> bool:
+    """Return whether pictures have their channels in the last dimension."""
+    if rules is not None:
+        return rules.layout == "NHWC"
+    shape = interface.inputs[0].shape if interface.inputs else ()
+    return len(shape) == 4 and shape[1] not in (1, 3)

@@ -1,0 +1,100 @@
+"""Proposals for the meaning of a network's outputs, by their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvmbuild.compiler.interface import Interface
+from tvmbuild.compiler.results.outputs import find_input_size
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import TensorInfo
+
+_STRIDES = (8, 16, 32)
+_COCO_POINTS = 17 * 3
+_HEATMAP_STRIDE = 4
+_MAX_CLASSES = 255
+_VECTORS = (64, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 2048)
+"""The lengths of common embeddings; a classifier rarely has as many classes."""
+
+
+def propose_postprocess(interface: Interface) -> tuple[str, ...]:
+    """Return a line of models.yaml for each meaning that the outputs of a network of pictures may have.
+
+    Only shapes and types are looked at, so that a line is a proposal.
+    """
+    if len(interface.inputs) != 1 or len(interface.inputs[0].shape) != 4 or not interface.outputs:
+        return ()
+    try:
+        size = find_input_size(interface, None)
+    except TvmbuildError:
+        return ()
+    outputs = interface.outputs
+    found = _propose_text(outputs[0].shape, size)
+    found += _propose_boxes([each.shape for each in outputs], size)
+    found += [line for place, each in enumerate(outputs[:2]) for line in _propose_map(each, size, place)]
+    found = found or _propose_vector(outputs[0].shape)
+    return tuple(f"postprocess: {{{each}}}" for each in found)
+
+
+def _propose_boxes(shapes: Sequence[tuple[int, ...]], size: tuple[int, int]) -> list[str]:
+    """Return the forms of boxes that the first outputs may have."""
+    height, width = size
+    cells = sum((height // stride) * (width // stride) for stride in _STRIDES)
+    first, *others = shapes
+    if len(first) != 3 or first[0] != 1:
+        return []
+    _, rows, values = first
+    behind = others[0] if others else ()
+    if behind == (1, rows, 4) and values > 1:
+        return ["boxes: {form: dfine}", "boxes: {form: detr}"]
+    coefficients = behind[1] if len(behind) == 4 and behind[0] == 1 else 0
+    if coefficients and max(rows, values) > coefficients:
+        kind, more = "masks", coefficients
+    elif _COCO_POINTS + 5 in {rows, values} or values == _COCO_POINTS + 6:
+        kind, more = "keypoints", _COCO_POINTS
+    else:
+        kind, more = "boxes", 0
+    return [f"{kind}: {{form: {form}}}" for form in _propose_forms((rows, values), cells, more)]
+
+
+def _propose_forms(sizes: tuple[int, int], cells: int, more: int) -> list[str]:
+    """Return the forms that an output [1, rows, values] may have, with ``more`` values behind the scores."""
+    rows, values = sizes
+    if 0 < rows < cells and values == 6 + more:
+        return ["end2end"]
+    if values == cells and rows > 4 + more:
+        return ["yolov8"]
+    if rows == cells and values > 5 + more:
+        return ["yolox", "yolov5"] if not more else ["yolov5"]
+    if rows > cells and values > 5 + more:
+        return ["yolov5"]
+    return ["rtdetr"] if 0 < rows < cells // 4 and values > 5 and not more else []
+
+
+def _propose_map(info: TensorInfo, size: tuple[int, int], place: int) -> list[str]:
+    """Return the meanings that an output with a value for each pixel may have."""
+    (height, width), shape = size, info.shape
+    ready = len(shape) == 3 and "float" not in info.dtype
+    if len(shape) not in (3, 4) or shape[0] != 1 or shape[-2] * width != shape[-1] * height:
+        return []
+    named = "" if place == 0 else f"output: {info.name}"
+    if ready:
+        return [f"segmentation: {{{named}}}"]
+    if len(shape) == 3 or not 1 < shape[1] <= _MAX_CLASSES or place > 0:
+        return []
+    if shape[-1] * _HEATMAP_STRIDE == width:
+        return ["segmentation: {}", "heatmaps: {}"]
+    return ["segmentation: {}"]
+
+
+def _propose_vector(shape: tuple[int, ...]) -> list[str]:
+    if len(shape) != 2 or shape[0] != 1 or shape[1] < 2:
+        return []
+    return ["vector: {}", "classes: {}"] if shape[1] in _VECTORS else ["classes: {}"]
+
+
+def _propose_text(shape: tuple[int, ...], size: tuple[int, int]) -> list[str]:
+    """Return whether an output may be a line of text: a wide picture, and a column of scores for each of its steps."""
+    height, width = size
+    is_line = len(shape) == 3 and 1 in shape[:2] and width >= 2 * height
+    return ["text: {}"] if is_line and 1 < shape[0] * shape[1] <= width and shape[2] > 10 else []

@@ -1,0 +1,153 @@
+"""The arrays that a package's functions return for a result, and the objects that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvmbuild.base.postprocess_specs import (
+    Boxes,
+    Classes,
+    Heatmaps,
+    Keypoints,
+    Masks,
+    Postprocess,
+    Segmentation,
+    Text,
+    Vector,
+    kind_of,
+)
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.results import Box, Class, Map, Point, Result, Results, name_class
+from tvmbuild.package.results import Text as TextFound
+from tvmbuild.package.results import Vector as VectorFound
+
+_COLUMNS = 6
+"""Left, top, right, bottom, score and class."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The arrays of a result, and the place of a frame in its maps if these have the network's size."""
+
+    arrays: Sequence[np.ndarray]
+    geometry: np.ndarray | None = None
+    """The numbers that map a point of the input to the frame; None if the maps have the frame's size already."""
+
+    def find_map(self, place: int) -> np.ndarray:
+        """Return a map at the frame's size: where the package has not drawn it so, by the nearest pixels."""
+        drawn = self.arrays[place]
+        if self.geometry is None:
+            return drawn
+        left, top, across, down, width, height = map(float, self.geometry)
+        rows, columns = (
+            np.floor((np.arange(int(size)) + 0.5) / scale + offset).astype(np.int64)
+            for size, scale, offset in ((height, down, top), (width, across, left))
+        )
+        found: np.ndarray = drawn[np.clip(rows, 0, drawn.shape[0] - 1)][:, np.clip(columns, 0, drawn.shape[1] - 1)]
+        found[(rows < 0) | (rows >= drawn.shape[0])] = OUTSIDE
+        found[:, (columns < 0) | (columns >= drawn.shape[1])] = OUTSIDE
+        return found
+
+
+OUTSIDE = 255
+"""The value of a map at pixels that the network has not seen."""
+
+
+def require_postprocess(info: PackageInfo) -> Postprocess:
+    """Return the result that a package makes. Raises TvmbuildError if it makes none."""
+    if info.postprocess is None:
+        raise TvmbuildError(
+            f"{info.model} does not say what its outputs mean",
+            "add `postprocess` to the model in models.yaml and build it again",
+        )
+    return info.postprocess
+
+
+def make_thresholds(asked: Postprocess, score: float | None = None, overlap: float | None = None) -> np.ndarray:
+    """Return the thresholds of scores and of overlaps, float32 [2]; None stands for those of the package.
+
+    Raises TvmbuildError if the result does not have the threshold.
+    """
+    own = [getattr(asked, name, None) for name in ("score", "overlap")]
+    for name, given, known in zip(("score", "overlap"), (score, overlap), own, strict=True):
+        if given is not None and known is None:
+            raise TvmbuildError(f"a result `{kind_of(asked)}` has no threshold `{name}`", f"leave `{name}` out")
+    values = [known if given is None else given for given, known in zip((score, overlap), own, strict=True)]
+    return np.array([1.0 if each is None else each for each in values], np.float32)
+
+
+def read_results(asked: Postprocess, placed: Placed, labels: Sequence[str] | None) -> Results:
+    """Return the results in the arrays of a package's function."""
+    return tuple(_READ_BY[type(asked)](asked, placed, None if labels is None else tuple(labels)))
+
+
+def _read_rows(array: np.ndarray) -> list[list[float]]:
+    """Return the rows of a result's array; the first value is their number."""
+    found: list[list[float]] = array[1 : 1 + int(array[0, 0])].tolist()
+    return found
+
+
+Labels = tuple[str, ...] | None
+_PLACE = 2
+"""The number of values of a place: x and y."""
+
+
+def _read_boxes(asked: Boxes, placed: Placed, labels: Labels) -> list[Result]:
+    drawn = placed.find_map(1) if isinstance(asked, Masks) else None
+    results: list[Result] = []
+    for place, row in enumerate(_read_rows(placed.arrays[0])):
+        left, top, right, bottom, score, number = row[:_COLUMNS]
+        step = asked.values if isinstance(asked, Keypoints) else 1
+        begins = range(_COLUMNS, len(row), step)
+        points = tuple(
+            Point(row[at], row[at + 1], row[at + 2] if step > _PLACE else 1.0, index) for index, at in enumerate(begins)
+        )
+        mask = None if drawn is None else drawn == place + 1
+        sides = (left, top, right - left, bottom - top)
+        results.append(Box(*sides, score, int(number), name_class(labels, int(number)), points, mask))
+    return results
+
+
+def _read_classes(_: Classes, placed: Placed, labels: Labels) -> list[Result]:
+    rows = _read_rows(placed.arrays[0])
+    return [Class(row[4], int(row[5]), name_class(labels, int(row[5]))) for row in rows]
+
+
+def _read_map(_: Segmentation, placed: Placed, labels: Labels) -> list[Result]:
+    return [Map(placed.find_map(0), labels)]
+
+
+def _read_text(asked: Text, placed: Placed, labels: Labels) -> list[Result]:
+    rows = _read_rows(placed.arrays[0])
+    symbols = tuple(int(symbol) for symbol, _ in rows)
+    behind = 1 if asked.blank == "first" else 0
+    names = [name_class(labels, symbol - behind) for symbol in symbols]
+    text = "".join(f"<{symbol}>" if name is None else name for symbol, name in zip(symbols, names, strict=True))
+    score = sum(each for _, each in rows) / len(rows) if rows else 0.0
+    return [TextFound(text, score, symbols)]
+
+
+def _read_vector(_: Vector, placed: Placed, __: Labels) -> list[Result]:
+    return [VectorFound(placed.arrays[0])]
+
+
+def _read_points(_: Heatmaps, placed: Placed, labels: Labels) -> list[Result]:
+    rows = _read_rows(placed.arrays[0])
+    return [Point(x, y, score, number, name_class(labels, number)) for number, (x, y, score) in enumerate(rows)]
+
+
+_READ_BY: Mapping[type[Postprocess], Callable[[Any, Placed, Labels], list[Result]]] = {
+    Boxes: _read_boxes,
+    Masks: _read_boxes,
+    Keypoints: _read_boxes,
+    Classes: _read_classes,
+    Segmentation: _read_map,
+    Text: _read_text,
+    Vector: _read_vector,
+    Heatmaps: _read_points,
+}
