@@ -28,7 +28,7 @@ NOT_OURS = {
     "data.py",  # Polygraphy's
     *("llvm.prefetch", "llvm.lrint", "mma.sync"),  # instructions
 }
-SUFFIXES = ("json", "jsonl", "yaml", "npz", "onnx", "py", "md", "html")
+SUFFIXES = ("json", "jsonl", "yaml", "npz", "onnx", "py", "md", "html", "gz")
 """The endings by which a word with a dot is a file and not a member of a module."""
 
 

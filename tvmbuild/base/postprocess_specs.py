@@ -120,7 +120,7 @@ class Segmentation:
     outputs: tuple[str, ...] = ()
     """The name of the output with scores [1, classes, height, width], or with classes. Empty means the first output."""
     interpolation: Interpolation = "bilinear"
-    """How scores between the output's pixels are found."""
+    """The way to find scores between the output's pixels."""
     activation: Activation = "none"
     """The function that makes a probability of an output with a single score for each pixel: none or sigmoid."""
     score: float = 0.5
