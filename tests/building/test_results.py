@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from detector_nets import decode, make_detector, select
 from frame_packages import DEVICES, FRAMES, SIZE, build, draw_frame
-from result_functions import draw_instances, find_points, make_canvas, read_text, segment
+from result_functions import Placement, draw_instances, find_points, read_text, segment
 
 from tvmbuild.base.postprocess_specs import (
     BOX_FORMS,
@@ -28,7 +28,7 @@ from tvmbuild.package.results import Vector as VectorFound
 from tvmbuild.package.runtime.session import Session
 
 pytestmark = pytest.mark.compiler
-CANVAS = make_canvas((50, 80), Fit(0, 2, 96, 60), SIZE)
+PLACED = Placement(50, 80, Fit(0, 2, 96, 60), SIZE)
 """The frames of 80 by 50 pixels in the input of 96 by 64, two rows below its upper edge."""
 
 
@@ -59,7 +59,7 @@ def test_masks_of_a_frame(tmp_path: Path, form: str, kind: str) -> None:
         assert len(boxes) == len(want) > 1
         chosen = [next(i for i, box in enumerate(candidates[0].tolist()) if tuple(box) == each[2]) for each in want]
         values = np.einsum("nc,chw->nhw", kept[chosen].astype(np.float64), prototypes[0].astype(np.float64))
-        drawn, distance = draw_instances(CANVAS, candidates[0][chosen], values)
+        drawn, distance = draw_instances(PLACED, candidates[0][chosen], values)
         sure = distance > 1e-3
         assert {number for number in np.unique(drawn[sure]).tolist() if number}
         for number, box in enumerate(boxes, 1):
@@ -98,7 +98,7 @@ def test_map_of_a_frame(tmp_path: Path, classes: int, asked: Segmentation, kind:
     with build(tmp_path, make_detector([[1, classes, 16, 24]], SIZE), asked, kind, labels=("sky", "road")) as session:
         ((found,), (scores,)) = run(session, 2)
         assert isinstance(found, Map)
-        want, lead = segment(CANVAS, asked, scores[0])
+        want, lead = segment(PLACED, asked, scores[0])
         assert found.classes.shape == (50, 80)
         assert len(np.unique(want)) > 1
         np.testing.assert_array_equal(found.classes[lead > 1e-4], want[lead > 1e-4])
@@ -134,7 +134,7 @@ def test_points_of_a_frame(tmp_path: Path, kind: str) -> None:
     model = make_detector([[1, 5, 16, 24]], SIZE)
     with build(tmp_path, model, Heatmaps(), kind, labels=("nose", "eye")) as session:
         found, (maps,) = run(session)
-        want = find_points(CANVAS, maps[0])
+        want = find_points(PLACED, maps[0])
         points = [each for each in found if isinstance(each, Point)]
         assert [each.label for each in points] == ["nose", "eye", None, None, None]
         got = np.array([(each.x, each.y, each.score) for each in points])

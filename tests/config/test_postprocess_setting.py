@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.postprocess_specs import (
     Boxes,
     Classes,
@@ -33,6 +33,12 @@ def test_one_frame(load: Load) -> None:
     assert model.frames == (Frame(1080, 1920, "nv12", "antialias"),)
 
 
+def test_a_padded_frame_of_which_a_part_is_used(load: Load) -> None:
+    text = "    preprocess:\n      frame: {size: [480, 640], encoding: bayer_rggb8, stride: 704, crop: [40, 0, 400, 640]}\n"
+    (model,) = load(models=NET + text).models
+    assert model.frames == (Frame(480, 640, "bayer_rggb8", stride=704, crop=Crop(40, 0, 400, 640)),)
+
+
 def test_several_frames(load: Load) -> None:
     text = "    preprocess:\n      frame:\n        - {size: [480, 640], encoding: bgr8, interpolation: bilinear}\n"
     (model,) = load(models=NET + text + "        - {size: [480, 640], encoding: rgb8}\n").models
@@ -51,7 +57,10 @@ def test_several_frames(load: Load) -> None:
         ("masks: {form: yolov8, output: out, prototypes: protos}", Masks("yolov8", ("out", "protos"))),
         ("keypoints: {form: end2end, points: 5, values: 2}", Keypoints("end2end", points=5, values=2)),
         ("segmentation: {interpolation: nearest}", Segmentation(interpolation="nearest")),
-        ("segmentation: {output: o, activation: sigmoid, score: 1}", Segmentation(("o",), activation="sigmoid", score=1.0)),
+        (
+            "segmentation: {output: o, activation: sigmoid, score: 1}",
+            Segmentation(("o",), activation="sigmoid", score=1.0),
+        ),
         ("text: {activation: softmax, blank: last}", Text((), "softmax", "last")),
         ("vector: {normalise: false}", Vector((), normalise=False)),
         ("heatmaps: {}", Heatmaps()),
@@ -66,9 +75,11 @@ def test_results(load: Load, text: str, want: Postprocess) -> None:
 
 
 MISTAKES = {
-    "preprocess: {frame: {size: [5, 7], encoding: nv12}}": "models.yaml:4:32: models.net.preprocess.frame.size: [5, 7] is no size of nv12; expected two pixels of a row share a colour in nv12, so the width is even",
+    "preprocess: {frame: {size: [5, 7], encoding: nv12}}": "models.yaml:4:32: models.net.preprocess.frame.size: [5, 7] is not possible for nv12; expected two pixels of a row share a colour in nv12, so the width is even",
     "preprocess: {frame: [{size: [4, 8], encoding: rgb8}, {size: [4, 8], encoding: rgb8}]}": "models.yaml:4:58: models.net.preprocess.frame[1]: rgb8 [4, 8, 3] is listed twice; expected each size and encoding once",
-    "preprocess: {frame: {size: [4, 8], encoding: rgb}}": 'models.yaml:4:50: models.net.preprocess.frame.encoding: "rgb" is not valid; expected rgb8, bgr8, rgba8, bgra8, mono8, yuyv, uyvy, nv12, nv21 or i420; did you mean "rgb8"?',
+    "preprocess: {frame: {size: [4, 8], encoding: rgb8, stride: 23}}": "models.yaml:4:64: models.net.preprocess.frame.stride: 23 is not possible for rgb8; expected a row has 24 bytes, so the stride is 24 to 131072",
+    "preprocess: {frame: {size: [4, 8], encoding: rgb8, crop: [1, 0, 4, 8]}}": "models.yaml:4:62: models.net.preprocess.frame.crop: [1, 0, 4, 8] is not possible for rgb8; expected the crop lies inside of 4 rows and 8 columns",
+    "preprocess: {frame: {size: [4, 8], encoding: rgb}}": 'models.yaml:4:50: models.net.preprocess.frame.encoding: "rgb" is not valid; expected rgb8, bgr8, rgba8, bgra8, mono8, yuyv, uyvy, nv12, nv21, i420, bayer_rggb8, bayer_bggr8, bayer_gbrg8 or bayer_grbg8; did you mean "rgb8"?',
     "postprocess: {boxes: {form: yolov9}}": 'models.yaml:4:33: models.net.postprocess.boxes.form: "yolov9" is not valid; expected yolov5, yolov8, yolox, end2end, rtdetr, detr or dfine; did you mean "yolov8"?',
     "postprocess: {masks: {form: detr}}": "models.yaml:4:27: models.net.postprocess.masks.form: the form detr has boxes alone; expected another form, or the result `boxes`",
     "postprocess: {masks: {form: yolov8, prototypes: p}}": "models.yaml:4:19: models.net.postprocess.masks: one of two outputs is named; expected both `output`, with the boxes, and `prototypes`, or none",

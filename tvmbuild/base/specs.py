@@ -129,6 +129,16 @@ class Preprocess:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     layout: Literal["NCHW", "NHWC"] = "NCHW"
+    align: Literal["center", "top-left"] = field(default="center", metadata=OMIT_WHEN_DEFAULT)
+    """The place of a letterboxed picture in the tensor."""
+    fill: int = field(default=114, metadata=OMIT_WHEN_DEFAULT)
+    """The byte around a letterboxed picture, by default that of the training of YOLO models."""
+    crop_pct: float = field(default=1.0, metadata=OMIT_WHEN_DEFAULT)
+    """The share of a resized picture's shorter side that `crop` keeps, as in timm: 0.875 makes 224 pixels of 256."""
+
+
+MIN_CROP_PCT = 0.1
+"""The smallest ``crop_pct``."""
 
 
 @dataclass(frozen=True)

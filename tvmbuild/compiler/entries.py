@@ -15,15 +15,15 @@ from tvmbuild.base.specs import Preprocess
 from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.kernels.frames.prepare import Preparation, describe_preparation, write_along, write_down
-from tvmbuild.compiler.kernels.results.canvas import Canvas
+from tvmbuild.compiler.kernels.results.canvas import Canvas, make_canvas, make_input_canvas
 from tvmbuild.compiler.kernels.results.select import GEOMETRY
 from tvmbuild.compiler.results.form import KernelCalls, Request, ResultForm
 from tvmbuild.compiler.results.outputs import find_input_size
 from tvmbuild.compiler.results.table import describe_result
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.frames import POSTPROCESS, find_geometry, frame_entry, prepare_entry
+from tvmbuild.package.frames import POSTPROCESS, find_frame_geometry, frame_entry, prepare_entry
 from tvmbuild.package.metadata import ModelInputs
-from tvmbuild.package.preprocess import Fit, find_fit, find_rules, find_sizes
+from tvmbuild.package.preprocess import find_fit, find_rules, find_sizes
 
 
 def add_entries(mod: tvm.ir.IRModule, interface: Interface, options: EntryOptions, *, on_gpu: bool) -> tvm.ir.IRModule:
@@ -100,9 +100,8 @@ class _Writer:
                 self.builder.emit_func_output(found)
             else:
                 outputs = self._list_outputs(found)
-                height, width = form.frame.height, form.frame.width
-                geometry = constant(find_geometry(form.fit, (width, height)))
-                canvas = Canvas(height, width, form.fit, (form.height, form.width))
+                geometry = constant(find_frame_geometry(form.frame, form.fit))
+                canvas = make_canvas(form.frame, form.fit, (form.height, form.width))
                 read = [outputs[place] for place in self.result.places]
                 arrays = self.result.write(self.calls, Request(read, thresholds, geometry, canvas))
                 self.builder.emit_func_output(relax.Tuple(arrays))
@@ -130,7 +129,7 @@ def _describe_input(interface: Interface, rules: Preprocess | None) -> Canvas:
         height, width = find_input_size(interface, rules)
     except TvmbuildError:  # results that need its size have been refused
         height = width = 0
-    return Canvas(height, width, Fit(0, 0, width, height), (height, width))
+    return make_input_canvas(height, width)
 
 
 def _describe_frame(interface: Interface, rules: Preprocess | None, frame: Frame) -> Preparation:
@@ -144,5 +143,5 @@ def _describe_frame(interface: Interface, rules: Preprocess | None, frame: Frame
     info = ModelInputs(interface.model, interface.inputs, rules)
     found, tensor = find_rules(info)
     height, width, _ = find_sizes(info, found, tensor)
-    fit = find_fit(found, (frame.width, frame.height), (width, height))
+    fit = find_fit(found, (frame.used.width, frame.used.height), (width, height))
     return describe_preparation(frame, found, fit, (height, width), (tensor.shape, tensor.dtype))

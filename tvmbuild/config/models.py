@@ -148,6 +148,9 @@ def _make_preprocess(data: dict[str, Any]) -> Preprocess:
         mean=tuple(float(value) for value in data.get("mean", ())),
         std=tuple(float(value) for value in data.get("std", ())),
         layout=data.get("layout", "NCHW"),
+        align=data.get("align", "center"),
+        fill=int(data.get("fill", 114)),
+        crop_pct=float(data.get("crop_pct", 1.0)),
     )
 
 

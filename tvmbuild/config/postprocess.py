@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple, replace
 from typing import Any
 
-from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, Boxes, Postprocess
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
@@ -23,11 +24,20 @@ def check_frames(document: Document, path: KeyPath, own: dict[str, Any]) -> None
         at = (*here, number) if isinstance(data["frame"], list) else here
         fault = frame.find_fault()
         if fault is not None:
-            size = [frame.height, frame.width]
-            document.report((*at, "size"), f"{size} is no size of {frame.encoding}", fault)
+            key, value = _find_culprit(frame)
+            document.report((*at, key), f"{value} is not possible for {frame.encoding}", fault)
         elif any((each.shape, each.encoding) == (frame.shape, frame.encoding) for each in seen):
             document.report(at, f"{frame.encoding} {list(frame.shape)} is listed twice", "each size and encoding once")
         seen.append(frame)
+
+
+def _find_culprit(frame: Frame) -> tuple[str, Any]:
+    """Return the key whose value makes a frame impossible, and the value."""
+    if replace(frame, stride=None, crop=None).find_fault() is not None:
+        return "size", [frame.height, frame.width]
+    if replace(frame, crop=None).find_fault() is not None:
+        return "stride", frame.stride
+    return "crop", list(astuple(frame.used))
 
 
 def check_postprocess(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
@@ -54,9 +64,19 @@ def make_frames(preprocess: dict[str, Any]) -> tuple[Frame, ...]:
     """Return the frames of a checked map `preprocess`."""
     data = preprocess.get("frame", [])
     frames = data if isinstance(data, list) else [data]
-    return tuple(
-        Frame(int(each["size"][0]), int(each["size"][1]), each["encoding"], each.get("interpolation", "antialias"))
-        for each in frames
+    return tuple(map(_make_frame, frames))
+
+
+def _make_frame(data: dict[str, Any]) -> Frame:
+    height, width = map(int, data["size"])
+    stride, crop = data.get("stride"), data.get("crop")
+    return Frame(
+        height,
+        width,
+        data["encoding"],
+        data.get("interpolation", "antialias"),
+        stride=None if stride is None else int(stride),
+        crop=None if crop is None else Crop(*map(int, crop)),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Protocol, cast, get_args
 
-from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.frame_specs import Frame, frame_from_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Postprocess, postprocess_from_json, postprocess_to_json
 from tvmbuild.base.specs import Attributes, Precision, Preprocess, freeze_attributes
@@ -187,6 +187,7 @@ class PackageInfo:
         value: dict[str, object] = {"format": FORMAT, **asdict(self)}
         files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
         value.update(target=self.target.to_json(), files=files)
+        value["frames"] = [each.to_json() for each in self.frames]
         if not self.frames:
             del value["frames"]
         if self.postprocess is None:
@@ -228,7 +229,7 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         coverage=PackageCoverage(coverage["tasks"], coverage["covered"], tuple(coverage["uncovered"])),
         layout=str(value["layout"]),
         preprocess=None if preprocess is None else Preprocess(**{k: _frozen(v) for k, v in preprocess.items()}),
-        frames=tuple(Frame(**each) for each in value.get("frames") or ()),
+        frames=tuple(map(frame_from_json, value.get("frames") or ())),
         postprocess=postprocess_from_json(value["postprocess"]) if value.get("postprocess") else None,
         labels=None if labels is None else tuple(labels),
         digests=FrozenMap(sorted(value["digests"].items())),

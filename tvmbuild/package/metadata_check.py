@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
-from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, Frame
+from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, frame_from_json
 from tvmbuild.base.postprocess_specs import ACTIVATIONS, BLANKS, BOX_FORMS, MAX_MASKS, MAX_RESULTS
 from tvmbuild.base.postprocess_specs import INTERPOLATIONS as MAP_INTERPOLATIONS
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.specs import MIN_CROP_PCT, Preprocess
 
 MAX_TENSOR_BYTES = 1 << 40
 _DTYPES = {
@@ -61,6 +61,12 @@ def _scalar(value: Any, where: str) -> None:
         _number(value, where)
 
 
+def _share(value: Any, where: str) -> None:
+    _number(value, where)
+    if not MIN_CROP_PCT <= value <= 1:
+        raise ValueError(f"{where} is {value}")
+
+
 def _truth(value: Any, where: str) -> None:
     if not isinstance(value, bool):
         raise TypeError(f"{where} is neither true nor false")
@@ -101,10 +107,16 @@ def _preprocess(value: Any, where: str) -> None:
 
 
 def _frame(value: Any, where: str) -> None:
-    _check_fields(value, where, _FRAME, _FRAME)
-    fault = Frame(**value).find_fault()
+    if not isinstance(value, dict):
+        raise TypeError(f"{where} is no map")
+    _check_fields(value, where, _FRAME, [key for key in _FRAME if key in value or key not in _OF_SOME_FRAMES])
+    fault = frame_from_json(value).find_fault()
     if fault is not None:
         raise ValueError(f"{where} is impossible: {fault}")
+
+
+def _crop(value: Any, where: str) -> None:
+    _check_fields(value, where, _CROP, _CROP)
 
 
 def _postprocess(value: Any, where: str) -> None:
@@ -182,6 +194,9 @@ _PREPROCESS: dict[str, Check] = {
     "resize": _one_of(*get_args(_HINTS["resize"])),
     "color": _one_of(*get_args(_HINTS["color"])),
     "layout": _one_of(*get_args(_HINTS["layout"])),
+    "align": _one_of(*get_args(_HINTS["align"])),
+    "fill": _between(0, 255),
+    "crop_pct": _share,
     "scale": _number,
     "mean": _each(_number),
     "std": _each(_number),
@@ -194,12 +209,16 @@ _OPERATOR: dict[str, Check] = {
     "bytes": _optional(_natural),
     "covered": _truth,
 }
+_CROP: dict[str, Check] = dict.fromkeys(("top", "left", "height", "width"), _natural)
 _FRAME: dict[str, Check] = {
     "height": _natural,
     "width": _natural,
     "encoding": _one_of(*ENCODINGS),
     "interpolation": _one_of(*INTERPOLATIONS),
+    "stride": _natural,
+    "crop": _crop,
 }
+_OF_SOME_FRAMES = ("stride", "crop")
 _OUTPUTS: dict[str, Check] = {"outputs": _each(_text)}
 _BOXES: dict[str, Check] = {
     **_OUTPUTS,

@@ -6,6 +6,7 @@ The steps are resizing, the order of the colours, a scale, and each colour's mea
 
 from __future__ import annotations
 
+import math
 import struct
 import warnings
 import zlib
@@ -23,8 +24,6 @@ from tvmbuild.package.metadata import TakesInputs, TensorInfo
 Picture = Image.Image | np.ndarray | Path | str
 """A picture: an image of Pillow, a uint8 array [height, width, 3] (RGB) or [height, width] (grey), or a file's path."""
 
-PADDING = 114
-"""The grey value around a letterboxed picture, as in the training of YOLO models."""
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
 
 
@@ -140,29 +139,33 @@ def find_fit(rules: Preprocess, picture: tuple[int, int], tensor: tuple[int, int
     """Return the place of a picture of this width and height in a tensor of this width and height.
 
     `stretch` changes the proportions, `letterbox` leaves borders, and `crop` cuts off borders like torchvision's
-    Resize and CenterCrop.
+    Resize and CenterCrop, and like timm with ``crop_pct``.
     """
     (across, down), (width, height) = picture, tensor
     if rules.resize == "stretch":
         return Fit(0, 0, width, height)
     wide = width * down <= height * across  # in proportion wider than the tensor
     along_width = wide == (rules.resize == "letterbox")
+    if rules.resize == "crop":
+        width, height = (math.floor(side / rules.crop_pct) for side in tensor)
     across_first, down_first = (width, max(1, down * width // across)), (max(1, across * height // down), height)
     size = across_first if along_width else down_first
     if rules.resize == "crop":
-        return Fit(-round((size[0] - width) / 2), -round((size[1] - height) / 2), *size)
+        return Fit(-round((size[0] - tensor[0]) / 2), -round((size[1] - tensor[1]) / 2), *size)
+    if rules.align == "top-left":
+        return Fit(0, 0, *size)
     return Fit((width - size[0]) // 2, (height - size[1]) // 2, *size)
 
 
 def _fit(image: Image.Image, width: int, height: int, rules: Preprocess) -> Image.Image:
-    """Return the picture in this width and height, by the rules' way to resize. `letterbox` has grey borders."""
+    """Return the picture in this width and height, by the rules' way to resize. `letterbox` has borders."""
     fit = find_fit(rules, image.size, (width, height))
     scaled = _resize(image, (fit.width, fit.height))
     if rules.resize == "stretch":
         return scaled
     if rules.resize == "crop":
         return scaled.crop((-fit.left, -fit.top, width - fit.left, height - fit.top))
-    background = Image.new(image.mode, (width, height), PADDING if image.mode == "L" else (PADDING,) * 3)
+    background = Image.new(image.mode, (width, height), rules.fill if image.mode == "L" else (rules.fill,) * 3)
     background.paste(scaled, (fit.left, fit.top))
     return background
 

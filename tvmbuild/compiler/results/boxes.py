@@ -58,10 +58,10 @@ class BoxResult:
     ) -> relax.Expr:
         """Return the map of results, from their boxes and the values of their masks."""
         form, given = self.selection.list_outputs()[0], [*arguments]
-        for axis, size in enumerate((prototypes.height, prototypes.width)):
-            given += [canvas.list_centres(axis), *canvas.list_taps(axis, size)]
+        for side, size in ((canvas.rows, prototypes.height), (canvas.columns, prototypes.width)):
+            given += [side.list_centres(), *side.list_taps(size)]
         function = write_instances(prototypes, form, canvas, on_gpu=calls.on_gpu)
-        (drawn,) = calls.add("instances", function, given, [((canvas.height, canvas.width), "uint8")])
+        (drawn,) = calls.add("instances", function, given, [(canvas.shape, "uint8")])
         return drawn
 
 

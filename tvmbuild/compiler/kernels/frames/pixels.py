@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 
 from tvmbuild.base.frame_specs import Encoding, Frame
-from tvmbuild.compiler.ir.expressions import int32
+from tvmbuild.compiler.ir.expressions import int32, int64
 
 _ORDERS: dict[Encoding, tuple[int, int, int]] = {
     "rgb8": (0, 1, 2),
@@ -17,6 +17,13 @@ _ORDERS: dict[Encoding, tuple[int, int, int]] = {
     "bgra8": (2, 1, 0),
 }
 """The places of red, green and blue in a pixel."""
+_PATTERNS: dict[Encoding, tuple[int, int]] = {
+    "bayer_rggb8": (0, 0),
+    "bayer_bggr8": (1, 1),
+    "bayer_gbrg8": (1, 0),
+    "bayer_grbg8": (0, 1),
+}
+"""The row and the column of the first red pixel."""
 # OpenCV's ITUR_BT_601_*: 20 bits of fraction.
 _SHIFT, _CY, _CUB, _CUG, _CVG, _CVR = 20, 1220542, 2116026, -409993, -852492, 1673527
 _GRAY = (19595, 38470, 7471)
@@ -49,33 +56,41 @@ def make_reader(frame: Frame, data: Any, color: str) -> Reader:
 
 def _make_rgb(frame: Frame, data: Any) -> Callable[[Any, Any], list[Any]]:
     """Return the reader of red, green and blue, or of the only channel of mono8."""
-    height, width = frame.height, frame.width
+    height, pitch = frame.height, frame.pitch
 
     def at(place: Any) -> Any:
         return data[place].astype("int32")
 
     def packed(row: Any, column: Any) -> list[Any]:
-        pixel = row * width + column
         if frame.encoding == "mono8":
-            return [at(pixel)]
-        return [at(pixel * frame.shape[-1] + place) for place in _ORDERS[frame.encoding]]
+            return [at(row * pitch + column)]
+        size = frame.row_bytes // frame.width
+        return [at(row * pitch + column * size + place) for place in _ORDERS[frame.encoding]]
 
     def interleaved(row: Any, column: Any) -> list[Any]:
         luma = int(frame.encoding == "uyvy")
-        pair = (row * width + column // 2 * 2) * 2 + (1 - luma)
-        return _to_rgb(at((row * width + column) * 2 + luma), at(pair), at(pair + 2))
+        pair = row * pitch + column // 2 * 4 + (1 - luma)
+        return _to_rgb(at(row * pitch + column * 2 + luma), at(pair), at(pair + 2))
 
     def planes(row: Any, column: Any) -> list[Any]:
-        luma = at(row * width + column)
+        luma = at(row * pitch + column)
         if frame.encoding == "i420":
-            place = height * width + row // 2 * (width // 2) + column // 2
-            return _to_rgb(luma, at(place), at(place + height * width // 4))
-        pair = height * width + row // 2 * width + column // 2 * 2
+            place = height * pitch + row // 2 * (pitch // 2) + column // 2
+            return _to_rgb(luma, at(place), at(place + height * pitch // 4))
+        pair = height * pitch + row // 2 * pitch + column // 2 * 2
         first, second = at(pair), at(pair + 1)
         return _to_rgb(luma, second, first) if frame.encoding == "nv21" else _to_rgb(luma, first, second)
 
+    def mosaic(row: Any, column: Any) -> list[Any]:
+        # OpenCV gives the outermost pixels the colours of their neighbours inside.
+        y = tirx.Max(tirx.Min(row, int64(height - 2)), int64(1))
+        x = tirx.Max(tirx.Min(column, int64(frame.width - 2)), int64(1))
+        return _blend_mosaic(frame.encoding, lambda down, across: at((y + down) * pitch + x + across), (y, x))
+
     if is_packed(frame.encoding):
         return packed
+    if frame.encoding in _PATTERNS:
+        return mosaic
     return interleaved if frame.encoding in ("yuyv", "uyvy") else planes
 
 
@@ -90,6 +105,30 @@ def _to_rgb(luma: Any, blue: Any, red: Any) -> list[Any]:
         bright + half + u * int32(_CUB),
     )
     return [tirx.Max(tirx.Min(each >> int32(_SHIFT), int32(255)), int32(0)) for each in sums]
+
+
+def _blend_mosaic(encoding: Encoding, at: Callable[[int, int], Any], place: tuple[Any, Any]) -> list[Any]:
+    """Return red, green and blue of a pixel of a Bayer pattern, as OpenCV's bilinear demosaicing has them.
+
+    ``at`` returns the byte at a distance from the pixel, down and across.
+    """
+    own = at(0, 0)
+    sides, ends = at(0, -1) + at(0, 1), at(-1, 0) + at(1, 0)
+    corners = at(-1, -1) + at(-1, 1) + at(1, -1) + at(1, 1)
+    two, four = int32(1), int32(2)
+    across, down = (sides + int32(1)) >> two, (ends + int32(1)) >> two
+    diagonal, around = (corners + int32(2)) >> four, (sides + ends + int32(2)) >> four
+    red_row, red_column = _PATTERNS[encoding]
+    y, x = place
+    in_red_row, in_red_column = (each % 2 == int64(red) for each, red in ((y, red_row), (x, red_column)))
+
+    def choose(both: Any, row: Any, column: Any, none: Any) -> Any:
+        """Return the value for a pixel in a row of red and a column of red, in one of them, or in none."""
+        return tirx.Select(in_red_row, tirx.Select(in_red_column, both, row), tirx.Select(in_red_column, column, none))
+
+    red = choose(own, across, down, diagonal)
+    green = choose(around, own, own, around)
+    return [red, green, choose(diagonal, down, across, own)]
 
 
 def _to_gray(channels: Sequence[Any]) -> Any:

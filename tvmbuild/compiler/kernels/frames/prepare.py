@@ -6,8 +6,9 @@ interpolation ``antialias``, the input has the bits that `package.preprocess` co
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from tvm import tirx
@@ -19,11 +20,15 @@ from tvmbuild.compiler.ir.expressions import int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import begin_kernel
 from tvmbuild.compiler.kernels.frames.pixels import is_packed, make_reader
-from tvmbuild.compiler.kernels.frames.taps import PILLOW_BITS, Taps, find_rows, find_taps
+from tvmbuild.compiler.kernels.frames.taps import AREA_BITS, OPENCV_BITS, PILLOW_BITS, Taps, Way, find_rows, find_taps
 from tvmbuild.compiler.kernels.loops import each_row, each_vector
-from tvmbuild.compiler.kernels.vectors import number, spread, store, take, vector_type
-from tvmbuild.package.preprocess import PADDING, Fit, make_table
+from tvmbuild.compiler.kernels.vectors import local, number, spread, store, take, vector_type
+from tvmbuild.package.preprocess import Fit, make_table
 
+_FRACTION = 7
+"""The fraction bits of a value between the two kernels of ``bilinear`` and ``area``."""
+_UNROLLED = 16
+"""The largest number of taps whose code is written without a loop. Long code compiles slowly."""
 _LANES = 16
 """The pixels of a vector: two vectors of float64 in AVX-512."""
 
@@ -56,9 +61,10 @@ class Preparation:
     def between(self) -> tuple[tuple[int, ...], str]:
         """The shape and dtype of the frame after the first kernel: rows, channels, columns.
 
-        With ``bilinear``, a value is a byte with the seven fraction bits that OpenCV keeps for its second sum.
+        With ``bilinear`` and ``area``, a value is a byte with the seven fraction bits that OpenCV keeps for its second
+        sum of ``bilinear``.
         """
-        dtype = "uint16" if self.frame.interpolation == "bilinear" else "uint8"
+        dtype = "uint16" if self.frame.interpolation in ("bilinear", "area") else "uint8"
         return (len(self.rows), self.channels, len(self.along.first)), dtype
 
     @property
@@ -90,12 +96,17 @@ def describe_preparation(
 ) -> Preparation:
     """Return the preparation of a frame for an input of ``size``, height and width, and its shape and dtype."""
     (height, width), (shape, dtype) = size, tensor
-    columns = find_taps(frame.interpolation, frame.width, fit.width)
-    lines, sources = find_rows(frame.interpolation, frame.height, fit.height)
+    part, way = frame.used, cast("Way", frame.interpolation)
+    if way == "area" and (fit.width > part.width or fit.height > part.height):
+        way = "area_growing"
+    columns = find_taps(way, part.width, fit.width)
+    lines, sources = find_rows(way, part.height, fit.height)
     along = columns.cut(max(0, -fit.left), min(fit.width, width - fit.left))
     down = lines.cut(max(0, -fit.top), min(fit.height, height - fit.top))
     used = down.list_sources()
-    return Preparation(frame, rules, fit, height, width, shape, dtype, along, down.renumber(used), sources[used])
+    along = Taps(along.first + np.int32(part.left), along.weights)
+    rows = sources[used] + np.int32(part.top)
+    return Preparation(frame, rules, fit, height, width, shape, dtype, along, down.renumber(used), rows)
 
 
 def write_along(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:
@@ -104,44 +115,81 @@ def write_along(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:
     Its arguments are the bytes, the rows, first taps and weights; its output has the form ``between``.
     """
     constants, _ = form.list_constants()
-    shape, dtype = form.between
     inputs = [(form.frame.shape, "uint8"), *((each.shape, str(each.dtype)) for each in constants)]
-    with begin_kernel("frame_rows", inputs, [(shape, dtype)]) as (builder, (data, rows, first, weights, out)):
-        read = make_reader(form.frame, data, form.rules.color)
-        count, channels, columns = shape
-        taps = form.along.count
-        # A line of red, green and blue first, if several taps would convert a pixel again and again.
-        rgb = not on_gpu and not is_packed(form.frame.encoding) and columns * taps > form.frame.width
-
-        def write(row: Any, source: Any, column: Any) -> None:
-            start = T.Bind(first[column].astype("int64"))
-            sums = [int32(_half(form))] * channels
-            for tap in range(taps):
-                pixel = source(start + tap)
-                weight = weights[column * taps + tap]
-                sums = [total + value * weight for total, value in zip(sums, pixel, strict=True)]
-            for channel, total in enumerate(sums):
-                T.buffer_store(out, _shift(form, total).astype(dtype), [(row * channels + channel) * columns + column])
-
-        if rgb:
-            width = form.frame.width
-            with T.parallel(int64(count)) as row:
-                line = T.alloc_buffer([width * channels], "uint8", layout=None)
-                origin = T.Bind(rows[row].astype("int64"))
-                with T.serial(int64(width)) as column:
-                    for channel, value in enumerate(read(origin, column)):
-                        T.buffer_store(line, value.astype("uint8"), [column * channels + channel])
-                with T.serial(int64(columns)) as column:
-                    write(
-                        row,
-                        lambda at: [line[at * channels + channel].astype("int32") for channel in range(channels)],
-                        column,
-                    )
+    with begin_kernel("frame_rows", inputs, [form.between]) as (builder, arguments):
+        kernel = _Along(form, arguments)
+        if kernel.converts_twice and not on_gpu:
+            with T.parallel(int64(kernel.count)) as row:
+                kernel.write_by_line(row)
         else:
-            with each_row(count, columns, on_gpu=on_gpu) as (row, column):
-                origin = T.Bind(rows[row].astype("int64"))
-                write(row, lambda at: read(origin, at), column)
+            with each_row(kernel.count, kernel.columns, on_gpu=on_gpu) as (row, column):
+                kernel.write_at_once(row, column)
     return mark_scheduled(builder.get())
+
+
+class _Along:
+    """The parts of the first kernel."""
+
+    def __init__(self, form: Preparation, arguments: list[Any]) -> None:
+        self.form = form
+        data, self.rows, self.first, self.weights, self.out = arguments
+        self.read = make_reader(form.frame, data, form.rules.color)
+        (self.count, self.channels, self.columns), self.dtype = form.between
+        self.taps = form.along.count
+
+    @property
+    def converts_twice(self) -> bool:
+        """Whether several taps would convert the colours of a pixel again and again."""
+        frame = self.form.frame
+        return not is_packed(frame.encoding) and self.columns * self.taps >= frame.used.width
+
+    def write_at_once(self, row: Any, column: Any) -> None:
+        """Write a pixel from the frame's bytes."""
+        origin = T.Bind(self.rows[row].astype("int64"))
+        self._write(row, column, lambda at: self.read(origin, at))
+
+    def write_by_line(self, row: Any) -> None:
+        """Write a row: convert its colours first."""
+        part, channels = self.form.frame.used, self.channels
+        line = T.alloc_buffer([part.width * channels], "uint8", layout=None)
+        origin = T.Bind(self.rows[row].astype("int64"))
+        with T.serial(int64(part.width)) as column:
+            for channel, value in enumerate(self.read(origin, column + part.left)):
+                T.buffer_store(line, value.astype("uint8"), [column * channels + channel])
+
+        def read(at: Any) -> list[Any]:
+            return [line[(at - part.left) * channels + channel].astype("int32") for channel in range(channels)]
+
+        with T.serial(int64(self.columns)) as column:
+            self._write(row, column, read)
+
+    def _write(self, row: Any, column: Any, read: Callable[[Any], Sequence[Any]]) -> None:
+        start = T.Bind(self.first[column].astype("int64"))
+
+        def weigh(tap: Any, sums: Sequence[Any]) -> list[Any]:
+            weight = self.weights[column * self.taps + tap]
+            return [total + value * weight for total, value in zip(sums, read(start + tap), strict=True)]
+
+        sums = _add_up(weigh, [int32(_half(self.form))] * self.channels, self.taps)
+        for channel, total in enumerate(sums):
+            place = (row * self.channels + channel) * self.columns + column
+            T.buffer_store(self.out, _shift(self.form, total).astype(self.dtype), [place])
+
+
+def _add_up(weigh: Callable[[Any, Sequence[Any]], list[Any]], sums: list[Any], taps: int) -> list[Any]:
+    """Return the sums after all taps; ``weigh`` adds one of them."""
+    if taps <= _UNROLLED:
+        for tap in range(taps):
+            sums = weigh(tap, sums)
+        return sums
+    kept = local(len(sums), "int32")
+    for place, total in enumerate(sums):
+        T.buffer_store(kept, total, [place])
+    with T.serial(int64(taps)) as tap:
+        found = [T.Bind(total) for total in weigh(tap, [kept[place] for place in range(len(sums))])]
+        for place, total in enumerate(found):
+            T.buffer_store(kept, total, [place])
+    return [kept[place] for place in range(len(sums))]
 
 
 def write_down(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:
@@ -216,7 +264,7 @@ class _Down:
 
     def fill(self, pixel: tuple[Any, Any], channel: int, lanes: int) -> None:
         """Write a channel of pixels outside of the frame."""
-        self._store(pixel, channel, spread(self.table[int64(channel * 256 + PADDING)], lanes), lanes)
+        self._store(pixel, channel, spread(self.table[int64(channel * 256 + self.form.rules.fill)], lanes), lanes)
 
     def _convert(self, byte: Any, channel: int, lanes: int) -> Any:
         """Return the input's value for a byte, rounded after each operation as the table is."""
@@ -240,15 +288,17 @@ class _Down:
 
 
 def _half(form: Preparation) -> int:
-    """Return the number that makes the shift of a sum round to the nearest."""
-    return 1 << (PILLOW_BITS - 1) if form.frame.interpolation == "antialias" else 0
+    """Return the number that makes the shift of the first sum round to the nearest."""
+    return {"antialias": 1 << (PILLOW_BITS - 1), "area": 1 << (AREA_BITS - _FRACTION - 1)}.get(
+        form.frame.interpolation, 0
+    )
 
 
 def _shift(form: Preparation, total: Any) -> Any:
     """Return a sum of the first kernel as its output has it."""
-    if form.frame.interpolation == "antialias":
-        return total >> int32(PILLOW_BITS)
-    return total >> int32(4) if form.frame.interpolation == "bilinear" else total
+    bits = {"antialias": PILLOW_BITS, "bilinear": OPENCV_BITS - _FRACTION, "area": AREA_BITS - _FRACTION}
+    shift = bits.get(form.frame.interpolation, 0)
+    return total >> int32(shift) if shift else total
 
 
 def _blend(form: Preparation, terms: list[tuple[Any, Any]], lanes: int) -> Any:
@@ -262,7 +312,8 @@ def _blend(form: Preparation, terms: list[tuple[Any, Any]], lanes: int) -> Any:
         for value, weight in terms:
             total = total + ((weight * value) >> integer(16))
         return total >> integer(2)
-    total = integer(_half(form))
+    bits = {"antialias": PILLOW_BITS, "area": AREA_BITS + _FRACTION}.get(form.frame.interpolation, 0)
+    total = integer(1 << (bits - 1) if bits else 0)
     for value, weight in terms:
         total = total + value * weight
-    return total >> integer(PILLOW_BITS) if form.frame.interpolation == "antialias" else total
+    return total >> integer(bits) if bits else total

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -12,6 +14,11 @@ PILLOW_BITS = 22
 """The fraction bits of Pillow's weights (`PRECISION_BITS` of its Resample.c)."""
 OPENCV_BITS = 11
 """The fraction bits of OpenCV's weights (`INTER_RESIZE_COEF_BITS`)."""
+
+AREA_BITS = 14
+"""The fraction bits of the weights of means over areas. OpenCV's are float32."""
+Way = Interpolation | Literal["area_growing"]
+"""A way to resize; OpenCV's INTER_AREA has another one where a side grows."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +49,18 @@ class Taps:
         return _align([(np.searchsorted(sources, pixels), weights) for pixels, weights in used], len(sources))
 
 
-def find_taps(interpolation: Interpolation, source: int, size: int) -> Taps:
+def find_taps(way: Way, source: int, size: int) -> Taps:
     """Return the taps of a resize of ``source`` pixels to ``size`` pixels."""
-    find = {"antialias": _antialias, "bilinear": _bilinear, "nearest": _nearest}[interpolation]
-    return _align([find(source, size, pixel) for pixel in range(size)], source)
+    return _align([_FOUND_BY[way](source, size, pixel) for pixel in range(size)], source)
 
 
-def find_rows(interpolation: Interpolation, source: int, size: int) -> tuple[Taps, np.ndarray]:
+def find_rows(way: Way, source: int, size: int) -> tuple[Taps, np.ndarray]:
     """Return the taps of a resize of ``source`` rows to ``size`` rows, and the row of each tap's source, int32.
 
     OpenCV repeats the first and the last row for taps outside of the picture, with their own weights.
     """
-    if interpolation != "bilinear":
-        return find_taps(interpolation, source, size), np.arange(source, dtype=np.int32)
+    if way != "bilinear":
+        return find_taps(way, source, size), np.arange(source, dtype=np.int32)
     taps = (_place_bilinear(source, size, pixel) for pixel in range(size))
     beyond = _align([(rows + 1, weights) for rows, weights in taps], source + 2)
     return beyond, np.clip(np.arange(source + 2) - 1, 0, source - 1).astype(np.int32)
@@ -98,6 +104,31 @@ def _nearest(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray
     return np.array([min(int(pixel * _opencv_scale(source, size)), source - 1)]), np.array([1])
 
 
+def _area(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the taps of OpenCV's INTER_AREA: each pixel of the source counts by the part that the result covers."""
+    begin, end = pixel * source / size, (pixel + 1) * source / size
+    pixels = np.arange(int(begin), min(int(np.ceil(end - _TINY)), source))
+    shares = np.minimum(pixels + 1, end) - np.maximum(pixels, begin)
+    return _round(pixels, shares / shares.sum())
+
+
+def _area_growing(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the taps of OpenCV's INTER_AREA where a side grows: a blend only where a pixel covers a border."""
+    first = int(np.floor(pixel * _opencv_scale(source, size)))
+    share = float(np.float32(pixel + 1 - (first + 1) * (size / source)))
+    share = 0.0 if share <= 0 else share - np.floor(share)
+    if first >= source - 1:
+        return np.array([source - 1]), np.array([1 << AREA_BITS])
+    return _round(np.array([first, first + 1]), np.array([1 - share, share]))
+
+
+def _round(pixels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return taps with weights as integers whose sum is exact."""
+    found = np.rint(weights * (1 << AREA_BITS)).astype(int)
+    found[np.argmax(found)] += (1 << AREA_BITS) - found.sum()
+    return pixels, found
+
+
 def _opencv_scale(source: int, size: int) -> float:
     """Return the source's pixels for one of the result, with OpenCV's rounding."""
     return 1 / (size / source)
@@ -113,3 +144,13 @@ def _align(taps: list[tuple[np.ndarray, np.ndarray]], source: int) -> Taps:
         used = values != 0
         weights[i, pixels[used] - first[i]] = values[used]
     return Taps(first, weights)
+
+
+_TINY = 1e-9
+_FOUND_BY: Mapping[Way, Callable[[int, int, int], tuple[np.ndarray, np.ndarray]]] = {
+    "antialias": _antialias,
+    "bilinear": _bilinear,
+    "area": _area,
+    "area_growing": _area_growing,
+    "nearest": _nearest,
+}

@@ -6,43 +6,82 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tvmbuild.base.frame_specs import Frame
 from tvmbuild.package.preprocess import Fit
 
 
 @dataclass(frozen=True)
-class Canvas:
-    """A map of ``height`` by ``width`` pixels: a frame, or the network's input."""
+class Side:
+    """The rows or the columns of a map, and their place in the input."""
 
-    height: int
-    width: int
-    fit: Fit
-    """The place of the whole map in the network's input, in the input's pixels."""
-    input_size: tuple[int, int]
-    """Height and width of the network's input."""
+    size: int
+    scale: float
+    """The size of a pixel of the map in the input's pixels."""
+    offset: float
+    """The place of the map's border in the input."""
+    used: range
+    """The rows or columns that the network sees, if they are inside of the input."""
+    extent: int
+    """The number of the input's rows or columns."""
 
-    def list_centres(self, axis: int) -> np.ndarray:
-        """Return the centres of the map's rows (axis 0) or columns (axis 1) in the input's pixels, float32."""
-        scale, offset = self.find_scale(axis)
-        size = (self.height, self.width)[axis]
-        return ((np.arange(size) + 0.5) * scale + offset).astype(np.float32)
+    def list_centres(self) -> np.ndarray:
+        """Return the centres of the rows or columns in the input's pixels, float32."""
+        return self._place().astype(np.float32)
 
-    def find_scale(self, axis: int) -> tuple[float, float]:
-        """Return the size of a pixel of the map in the input's pixels, and the place of the map's border."""
-        size = (self.height, self.width)[axis]
-        return ((self.fit.height, self.fit.width)[axis] / size, float((self.fit.top, self.fit.left)[axis]))
+    def _place(self) -> np.ndarray:
+        return (np.arange(self.size) + 0.5) * self.scale + self.offset
 
-    def list_taps(self, axis: int, size: int, *, nearest: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def list_taps(self, size: int, *, nearest: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return, for each row or column, a row or column of an output with ``size`` of them, and a weight.
 
-        The weight is that of the next row or column, float32; the numbers are int32, and -1 outside of the input.
+        The weight is that of the next row or column, float32; the numbers are int32, and -1 if the network does not see
+        the pixels.
         """
-        scale, offset = self.find_scale(axis)
-        extent = self.input_size[axis]
-        centres = (np.arange((self.height, self.width)[axis]) + 0.5) * scale + offset
-        places = centres * (size / extent)
-        outside = (centres < 0) | (centres >= extent)
+        centres, numbers = self._place(), np.arange(self.size)
+        places = centres * (size / self.extent)
+        outside = (centres < 0) | (centres >= self.extent) | (numbers < self.used.start) | (numbers >= self.used.stop)
         if not nearest:
             places = np.clip(places - 0.5, 0, size - 1)
         first = np.clip(np.floor(places), 0, size - 1)
         weights = np.zeros_like(places) if nearest else places - first
         return np.where(outside, -1, first).astype(np.int32), weights.astype(np.float32)
+
+    def find_seen(self) -> range:
+        """Return the rows or columns that the network sees."""
+        numbers, _ = self.list_taps(1)
+        seen = np.flatnonzero(numbers >= 0)
+        return range(int(seen[0]), int(seen[-1]) + 1) if len(seen) else range(0)
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """A map of pixels: a frame, or the network's input."""
+
+    rows: Side
+    columns: Side
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.rows.size, self.columns.size
+
+
+def make_canvas(frame: Frame, fit: Fit, input_size: tuple[int, int]) -> Canvas:
+    """Return the canvas of a frame whose used part is at the place ``fit`` of an input of this height and width."""
+    part = frame.used
+    return Canvas(
+        _make_side(frame.height, (part.top, part.height), (fit.top, fit.height), input_size[0]),
+        _make_side(frame.width, (part.left, part.width), (fit.left, fit.width), input_size[1]),
+    )
+
+
+def make_input_canvas(height: int, width: int) -> Canvas:
+    """Return the canvas of a network's input."""
+    return Canvas(*(_make_side(size, (0, size), (0, size), size) for size in (height, width)))
+
+
+def _make_side(size: int, part: tuple[int, int], place: tuple[int, int], extent: int) -> Side:
+    """Return a side with the first row or column and the number of those that are used, and the same in the input."""
+    (begin, used), (offset, length) = part, place
+    scale = length / used if used else 1.0
+    return Side(size, scale, offset - begin * scale, range(begin, begin + used), extent)

@@ -12,7 +12,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
-from tvmbuild.compiler.kernels.loops import each_thread
+from tvmbuild.compiler.kernels.loops import each_row, each_thread
 from tvmbuild.compiler.kernels.results.canvas import Canvas
 from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 
@@ -72,21 +72,21 @@ def write_instances(form: Prototypes, results: Form, canvas: Canvas, *, on_gpu: 
     """Return the function to the map [height, width], uint8, with the number of the object at each pixel, from 1 on.
 
     Its arguments are the results, their boxes [most, 4] in the input's pixels, the values of their masks, and for rows
-    and then for columns the centres and taps of the canvas (`list_taps`). A pixel belongs to the object with the
+    and then for columns the centres and taps of the canvas. A pixel belongs to the object with the
     highest score among those whose box contains its centre and whose interpolated mask is positive there; 0 means none.
     """
     most = results[0][0] - 1
     inputs = [results, ((most, 4), "float32"), ((most, form.pixels), "float32")]
-    for size in (canvas.height, canvas.width):
+    for size in canvas.shape:
         inputs += [((size,), "float32"), ((size,), "int32"), ((size,), "float32")]
-    output: Form = ((canvas.height, canvas.width), "uint8")
+    output: Form = (canvas.shape, "uint8")
     with begin_kernel("instances", inputs, [output]) as (builder, buffers):
         painter = _Painter(form, canvas, buffers)
         if on_gpu:
-            with each_thread(canvas.height * canvas.width) as place:
-                painter.write_pixel(T.Bind(place // canvas.width), T.Bind(place % canvas.width))
+            with each_row(*canvas.shape, on_gpu=True) as (row, column):
+                painter.write_pixel(row, column)
         else:
-            with T.parallel(int64(canvas.height)) as row:
+            with T.parallel(int64(canvas.rows.size)) as row:
                 painter.write_row(row)
     return mark_scheduled(builder.get())
 
@@ -115,7 +115,7 @@ class _Painter:
 
     def write_row(self, row: Any) -> None:
         """Write a row: draw the objects from the last to the first, so that the best stays."""
-        with T.serial(int64(self.canvas.width)) as column:
+        with T.serial(int64(self.canvas.columns.size)) as column:
             self._store(row, column, int32(0))
         y = T.Bind(self.rows[0][row])
         count = T.Bind(self.results[0].astype("int64"))
@@ -129,17 +129,11 @@ class _Painter:
                         self._store(row, column, (result + 1).astype("int32"))
 
     def _find_column(self, x: Any) -> Any:
-        """Return the first column of the map, within the input, whose centre is not left of a place in the input."""
-        scale, offset = self.canvas.find_scale(1)
-        first, last = self._find_known_columns()
-        column = tirx.ceil((x - float32(offset)) / float32(scale) - float32(0.5))
-        return tirx.Max(tirx.Min(column, float32(last)), float32(first)).astype("int64")
-
-    def _find_known_columns(self) -> tuple[int, int]:
-        """Return the first column of the map within the input, and the one behind the last."""
-        numbers, _ = self.canvas.list_taps(1, self.form.width)
-        known = [place for place, number in enumerate(numbers.tolist()) if number >= 0]
-        return known[0], known[-1] + 1
+        """Return the first column that the network sees whose centre is not left of a place in the input."""
+        side = self.canvas.columns
+        seen = side.find_seen()
+        column = tirx.ceil((x - float32(side.offset)) / float32(side.scale) - float32(0.5))
+        return tirx.Max(tirx.Min(column, float32(seen.stop)), float32(seen.start)).astype("int64")
 
     def _interpolate(self, result: Any, row: Any, column: Any) -> Any:
         """Return the value of an object's mask at a pixel of the map."""
@@ -159,4 +153,4 @@ class _Painter:
         return upper * (float32(1) - down) + lower * down
 
     def _store(self, row: Any, column: Any, value: Any) -> None:
-        T.buffer_store(self.map, value.astype("uint8"), [row * self.canvas.width + column])
+        T.buffer_store(self.map, value.astype("uint8"), [row * self.canvas.columns.size + column])
