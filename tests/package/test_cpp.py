@@ -116,6 +116,25 @@ def test_every_kind_of_picture_is_read_as_pillow_does(
     expect_pythons_ranking(done.stdout, digits_package, path)
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Preprocess(color="gray", resize="letterbox", fill=7),
+        Preprocess(color="gray", resize="letterbox", align="top-left", fill=200),
+        Preprocess(color="gray", resize="crop", crop_pct=0.7),
+    ],
+)
+def test_pictures_are_placed_as_python_does(
+    installed: Path, digits_package: Path, tmp_path: Path, rules: Preprocess
+) -> None:
+    path = tmp_path / "p.png"
+    Image.fromarray(np.random.default_rng(1).integers(0, 256, (37, 50, 3), np.uint8)).save(path)
+    package = change_package(digits_package, tmp_path / "m.tar", preprocess=rules)
+    done = run_program(installed / "bin" / "run_model", package, path)
+    assert done.returncode == 0, done.stderr
+    expect_pythons_ranking(done.stdout, package, path)
+
+
 def test_the_latency_of_one_and_of_two_packages(installed: Path, digits_package: Path) -> None:
     program = installed / "bin" / "bench_model"
     done = run_program(program, digits_package, "--repeat", 7, "--number", 2, "--threads", 1)

@@ -1,4 +1,4 @@
-"""C++ programs make the same boxes and classes of a frame as Python, and refuse the same frames and packages."""
+"""C++ programs make the same results of a frame as Python, and refuse the same frames and packages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import json
 import math
 import os
 import re
+import struct
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,11 +27,29 @@ from made_once import make_once
 from small_package import build_package
 from vulkan_devices import HOST
 
-from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
+from tvmbuild.base.postprocess_specs import (
+    KINDS as RESULT_KINDS,
+)
+from tvmbuild.base.postprocess_specs import (
+    Boxes,
+    Classes,
+    Heatmaps,
+    Keypoints,
+    Masks,
+    Postprocess,
+    Segmentation,
+    Text,
+    Vector,
+    kind_of,
+    postprocess_to_json,
+)
+from tvmbuild.base.specs import Attributes, Preprocess
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.results import Box
+from tvmbuild.package.results import Box, Class, Map, Point, Results
+from tvmbuild.package.results import Text as TextFound
+from tvmbuild.package.results import Vector as VectorFound
 from tvmbuild.package.runtime.host import find_device
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.tvm_files import find_headers, find_runtime
@@ -43,32 +63,69 @@ FRAMES = (
     Frame(90, 120, "yuyv"),
     Frame(90, 120, "nv12", "nearest"),
     Frame(91, 121, "mono8"),
+    Frame(90, 120, "bayer_grbg8", "area", stride=128, crop=Crop(10, 6, 70, 100)),
 )
 LABELS = ("one", "a long name with spaces, ä", "three", "four")  # of five classes
-NETS: dict[str, list[tuple[int, ...]]] = {"boxes": [(1, 9, 60)], "classes": [(1, 20)], "outputs": [(1, 7), (1, 3, 4)]}
-"""Kind of package → the shapes of its network's outputs."""
+CHARACTERS = ("a", "ä", "", "文字", "e", "f")  # of eight symbols beside the blank
+
+
+@dataclass(frozen=True)
+class Net:
+    """A network of this file, and the result that its package makes."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    """The shapes of its outputs."""
+    asked: Postprocess | None
+    labels: tuple[str, ...] | None = None
+    resize: Any = "letterbox"
+    spread: float = 0
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The network."""
+        return make_detector(self.shapes, SIZE, spread=self.spread)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that its package is built with."""
+        rules = Preprocess(resize=self.resize)
+        return {"preprocess": rules, "frames": FRAMES, "postprocess": self.asked, "labels": self.labels}
+
+
+NETS = {
+    "boxes": Net(((1, 9, 60),), Boxes("yolov8", score=0.6, most=300), LABELS),
+    "masks": Net(((1, 12, 80), (1, 6, 16, 20)), Masks("yolov8", score=0.6, overlap=0.3, most=70), spread=20),
+    "keypoints": Net(((1, 17, 80),), Keypoints("yolov8", score=0.6, overlap=0.3, most=70, points=4), spread=20),
+    "places": Net(((1, 13, 80),), Keypoints("yolov8", overlap=0.3, most=70, points=4, values=2), LABELS, spread=20),
+    "classes": Net(((1, 20),), Classes(most=7), resize="stretch"),
+    "few": Net(((1, 3),), Classes(most=7), LABELS),
+    "segmentation": Net(((1, 5, 16, 20),), Segmentation(), LABELS, "crop", 1),
+    "text": Net(((1, 30, 9),), Text(activation="softmax"), CHARACTERS),
+    "last": Net(((30, 1, 9),), Text(blank="last")),
+    "vector": Net(((1, 300),), Vector()),
+    "heatmaps": Net(((1, 5, 16, 20),), Heatmaps(), LABELS),
+    "outputs": Net(((1, 7), (1, 3, 4)), None),
+}
+"""Name of a package → its network. There is one for every kind of result."""
 _BUILD = """
 import sys
 from pathlib import Path
-from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.postprocess_specs import Boxes, Classes
+from tvmbuild.base.postprocess_specs import *
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 folder = Path(sys.argv[1])
-results = {"boxes": Boxes("yolov8", score=0.6, most=300), "classes": Classes(most=7), "outputs": None}
-for name, postprocess in results.items():
-    rules = Preprocess(resize="stretch" if name == "classes" else "letterbox")
-    labels = LABELS if name == "boxes" else None
-    options = BuildOptions("net", preprocess=rules, frames=FRAMES, postprocess=postprocess, labels=labels)
-    package = build_package(folder / f"{name}.onnx", TARGET, options=options)
+for name, options in OPTIONS.items():
+    package = build_package(folder / f"{name}.onnx", TARGET, options=BuildOptions("net", **options))
     write_package(folder / f"{name}.tar", package)
 """
 _PROGRAM = r"""
-// frames PACKAGE FILE ENCODING CALLS: prints how many results differ between aligned and other addresses of the same
-// bytes, and how often this program, not TVM, allocated after the first frames.
+// frames PACKAGE FILE CALLS WIDTH OTHER: takes two frames of rgb8 of the same bytes and of these widths. It writes both
+// results to FILE.results, and prints how many results differ between aligned and other addresses of the bytes, how
+// often lower thresholds give more boxes, and how often this program, not TVM, allocated after the first frames.
 #include <tvmbuild.h>
 
 #include <cstdio>
@@ -94,8 +151,35 @@ void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
 static std::string describe(const tvmbuild::Results &results) {
   std::string all;
   auto add = [&](const void *data, size_t size) { all.append(static_cast<const char *>(data), size); };
-  for (const tvmbuild::Box &each : results.boxes) add(&each, sizeof(each));
-  for (const tvmbuild::Class &each : results.classes) add(&each, sizeof(each));
+  auto add_all = [&](auto... values) { (add(&values, sizeof(values)), ...); };
+  auto add_text = [&](std::string_view text) { all.append(text) += '\0'; };
+  auto add_map = [&](const tvmbuild::Map &map) {
+    if (map.pixels == nullptr) return;
+    add_all(map.height, map.width);
+    add(map.pixels, size_t(map.height) * size_t(map.width));
+  };
+  auto add_points = [&](const auto &points) {
+    for (const tvmbuild::Point &each : points) {
+      add_all(each.x, each.y, each.score, each.index);
+      add_text(each.label);
+    }
+  };
+  for (const tvmbuild::Box &each : results.boxes) {
+    add_all(each.x, each.y, each.width, each.height, each.score, each.index);
+    add_text(each.label);
+    add_points(each.points);
+  }
+  add_map(results.masks);
+  for (const tvmbuild::Class &each : results.classes) {
+    add_all(each.score, each.index);
+    add_text(each.label);
+  }
+  add_map(results.segmentation);
+  add_text(results.text.text);
+  add_all(results.text.score);
+  for (int symbol : results.text.symbols) add_all(symbol);
+  for (float value : results.vector) add_all(value);
+  add_points(results.points);
   for (const tvmbuild::Tensor &each : results.outputs) add(each.data(), each.info().bytes());
   return all;
 }
@@ -106,30 +190,34 @@ int main(int, char **words) {
   std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   auto *memory = static_cast<uint8_t *>(std::aligned_alloc(64, (bytes.size() + 127) / 64 * 64));
   std::vector<tvmbuild::Tensor> inputs = {tvmbuild::Tensor(session.info().inputs[0])}, want = session.run(inputs);
-  tvmbuild::FrameOptions options, all;
-  options.encoding = all.encoding = words[3];
-  options.width = all.width = 120;
-  all.score = -9;
-  all.overlap = 1;
-  std::string first;
+  tvmbuild::FrameOptions options[3];
+  for (tvmbuild::FrameOptions &each : options) each.encoding = "rgb8";
+  options[0].width = options[2].width = std::atoi(words[4]);
+  options[1].width = std::atoi(words[5]);
+  const auto &made = session.info().postprocess;
+  if (made && made->score) options[2].score = -9;
+  if (made && made->overlap) options[2].overlap = 1;
+  std::string first[3];
   long begun = 0, counted = 0;
   int different = 0, more = 0;
-  for (int i = 0; i < std::atoi(words[4]); i++) {
+  for (int i = 0; i < std::atoi(words[3]); i++) {
     uint8_t *at = memory + i % 3;
     std::memcpy(at, bytes.data(), bytes.size());
-    allocated = 0;
-    const tvmbuild::Results &results = session.run_frame(at, bytes.size(), options);
-    size_t found = results.boxes.size();
-    (i < 6 ? begun : counted) += allocated;
-    std::string described = describe(results);
-    if (i == 0) first = described;
-    different += described != first;
-    allocated = 0;
-    more += session.run_frame(at, bytes.size(), all).boxes.size() > found;
-    (i < 6 ? begun : counted) += allocated;
+    size_t found[3];
+    for (int which = 0; which < 3; which++) {
+      allocated = 0;
+      const tvmbuild::Results &results = session.run_frame(at, bytes.size(), options[which]);
+      (i < 3 ? begun : counted) += allocated;  // the first at another address needs memory too
+      found[which] = results.boxes.size();
+      std::string described = describe(results);
+      if (i == 0) first[which] = described;
+      different += described != first[which];
+    }
+    more += found[2] > found[0];
   }
   session.call();  // the inputs that were bound before the frames
   different += std::memcmp(session.outputs()[0].data(), want[0].data(), want[0].info().bytes()) != 0;
+  std::ofstream(std::string(words[2]) + ".results", std::ios::binary) << first[0] << first[1];
   std::printf("different %d more %d allocated %ld, %d at first\n", different, more, counted, begun > 0);
   std::free(memory);
 }
@@ -138,11 +226,12 @@ int main(int, char **words) {
 
 def build_packages(kind: str, folder: Path) -> None:
     """Build a package for each of NETS in a separate process."""
-    for name, shapes in NETS.items():
-        onnx.save(make_detector(shapes, SIZE), folder / f"{name}.onnx")
+    for name, net in NETS.items():
+        onnx.save(net.model, folder / f"{name}.onnx")
     host: Attributes = FrozenMap() if kind == "llvm" else HOST
     target = f"PackageTarget('here', {kind!r}, {attributes_of(kind)!r}, {host!r})"
-    code = _BUILD.replace("FRAMES", repr(FRAMES)).replace("TARGET", target).replace("LABELS", repr(LABELS))
+    options = repr({name: net.options for name, net in NETS.items()})
+    code = _BUILD.replace("TARGET", target).replace("OPTIONS", options)
     command = [sys.executable, "-W", "ignore", "-c", code, str(folder)]
     subprocess.run(command, env=dict(os.environ, XDG_RUNTIME_DIR=str(folder)), check=True, timeout=300)
 
@@ -189,25 +278,94 @@ def ask(package: Path, frame: Frame, bytes_: np.ndarray, folder: Path, *options:
     return done.stdout.splitlines()
 
 
-def as_line(result: Any) -> str:
-    """Return a result of Python as run_model prints it. Sides are rounded to float32, as in C++."""
-    numbers = [result.x, result.y, result.width, result.height] if isinstance(result, Box) else []
-    return " ".join(
-        [f"{result.score:.9g} {result.index} {result.label or '-'}", *(f"{np.float32(n):.9g}" for n in numbers)]
+def as_lines(result: Any) -> list[str]:
+    """Return a result of Python as run_model prints it. Numbers are rounded to float32, as in C++."""
+
+    def show(*numbers: float) -> str:
+        return " ".join(f"{np.float32(each):.9g}" for each in numbers)
+
+    def begin(named: Box | Class | Point) -> str:
+        return f"{show(named.score)} {named.index} {named.label or '-'}"
+
+    if isinstance(result, Box):
+        pixels = [] if result.mask is None else [str(int(result.mask.sum()))]
+        line = " ".join([begin(result), show(result.x, result.y, result.width, result.height), *pixels])
+        return [line, *(line for each in result.points for line in as_lines(each))]
+    if isinstance(result, Point):
+        return [f"{begin(result)} {show(result.x, result.y)}"]
+    if isinstance(result, Map):
+        found = result.as_dict()["classes"]
+        return [f"{each['pixels']} {each['index']} {each['label'] or '-'}" for each in found]
+    if isinstance(result, TextFound):
+        return [f"{show(result.score)} {result.text}"]
+    if isinstance(result, VectorFound):
+        return [show(*result.values)]
+    return [begin(result)]
+
+
+def list_lines(found: Results | dict[str, np.ndarray]) -> list[str]:
+    """Return the lines that run_model prints for results of Python."""
+    assert isinstance(found, tuple)
+    return [line for each in found for line in as_lines(each)]
+
+
+def name_bytes(label: str | None) -> bytes:
+    return (label or "").encode() + b"\0"
+
+
+def point_bytes(points: tuple[Point, ...]) -> bytes:
+    each = (struct.pack("<fffi", p.x, p.y, p.score, p.index) + name_bytes(p.label) for p in points)
+    return b"".join(each)
+
+
+def map_bytes(drawn: np.ndarray) -> bytes:
+    return struct.pack("<ii", *drawn.shape) + drawn.astype(np.uint8).tobytes()
+
+
+def list_maps(found: Results) -> Iterator[np.ndarray]:
+    """Yield the map of classes among results, or the map of all masks, which has the number of an object."""
+    yield from (each.classes for each in found if isinstance(each, Map))
+    masks = [each.mask for each in found if isinstance(each, Box) and each.mask is not None]
+    if masks:
+        yield np.sum([number * mask for number, mask in enumerate(masks, 1)], axis=0)
+
+
+def as_bytes(found: Results | dict[str, np.ndarray]) -> bytes:
+    """Return results of Python as the program of this file writes them: each field of C++'s Results."""
+    if isinstance(found, dict):
+        return b"\0" + struct.pack("<f", 0) + b"".join(each.tobytes() for each in found.values())
+    boxes = [each for each in found if isinstance(each, Box)]
+    data = b"".join(
+        struct.pack("<fffffi", b.x, b.y, b.width, b.height, b.score, b.index)
+        + name_bytes(b.label)
+        + point_bytes(b.points)
+        for b in boxes
     )
+    data += b"".join(map(map_bytes, list_maps(found)))
+    classes = [each for each in found if isinstance(each, Class)]
+    data += b"".join(struct.pack("<fi", each.score, each.index) + name_bytes(each.label) for each in classes)
+    text = next((each for each in found if isinstance(each, TextFound)), TextFound("", 0))
+    data += name_bytes(text.text) + struct.pack(f"<f{len(text.symbols)}i", text.score, *text.symbols)
+    data += b"".join(each.values.tobytes() for each in found if isinstance(each, VectorFound))
+    return data + point_bytes(tuple(each for each in found if isinstance(each, Point)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_boxes_and_classes_are_pythons(packages: Path, tmp_path: Path) -> None:
-    counts = set()
-    for name in ("boxes", "classes"):
+def test_printed_results_are_pythons(packages: Path, tmp_path: Path) -> None:
+    different: dict[str, set[tuple[str, ...]]] = {}
+    for name, net in NETS.items():
+        if net.asked is None:
+            continue
+        frames = list(draw_frames())
         with Session(packages / f"{name}.tar") as session:
-            for frame, value in draw_frames():
-                want = session.run_frame(value, frame.encoding)
-                assert ask(packages / f"{name}.tar", frame, value, tmp_path) == [as_line(each) for each in want]
-                counts.add((name, len(want)))
-    assert ("classes", 7) in counts
-    assert len(counts) > 4, "the frames differ too little"
+            for frame, value in frames if name in ("boxes", "classes") else frames[:2]:
+                want = list_lines(session.run_frame(value, frame.encoding))
+                assert ask(packages / f"{name}.tar", frame, value, tmp_path) == want, name
+                different.setdefault(name, set()).add(tuple(want))
+    assert {len(each) for each in different["classes"]} == {7}
+    assert {len(each) for each in different["few"]} == {3}
+    assert len({len(each) for each in different["boxes"]}) > 2, "the frames differ too little"
+    assert [name for name, lines in different.items() if len(lines) < 2 or not all(lines)] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -219,7 +377,7 @@ def test_thresholds_can_be_replaced(packages: Path, tmp_path: Path) -> None:
             options: list[object] = [] if score is None else ["--score", score]
             options += [] if overlap is None else ["--overlap", overlap]
             want = session.run_frame(value, frame.encoding, score=score, overlap=overlap)
-            assert ask(package, frame, value, tmp_path, *options) == [as_line(each) for each in want]
+            assert ask(package, frame, value, tmp_path, *options) == list_lines(want)
     assert not want
 
 
@@ -254,14 +412,54 @@ def program() -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_frames_at_any_address_without_allocations(packages: Path, program: Path, tmp_path: Path) -> None:
-    frame, value = list(draw_frames())[1]
-    (tmp_path / "frame.raw").write_bytes(value.tobytes())
-    for name in NETS:
-        done = run_program(program, packages / f"{name}.tar", tmp_path / "frame.raw", frame.encoding, 30)
-        assert (done.returncode, done.stderr) == (0, "")
-        more = 30 if name == "boxes" else 0
-        assert done.stdout == f"different 0 more {more} allocated 0, 1 at first\n", name
+@pytest.mark.parametrize("name", NETS)
+def test_same_bits_at_any_address_without_allocations(packages: Path, program: Path, tmp_path: Path, name: str) -> None:
+    value = list(draw_frames())[1][1]
+    path = tmp_path / "frame.raw"
+    path.write_bytes(value.tobytes())
+    with Session(packages / f"{name}.tar") as session:
+        found = [session.run_frame(value.reshape(shape), "rgb8") for shape in ((90, 120, 3), (120, 90, 3))]
+    done = run_program(program, packages / f"{name}.tar", path, 30, 120, 90)
+    assert (done.returncode, done.stderr) == (0, "")
+    more = 30 if getattr(NETS[name].asked, "overlap", None) is not None else 0
+    assert done.stdout == f"different 0 more {more} allocated 0, 1 at first\n"
+    assert path.with_suffix(".raw.results").read_bytes() == b"".join(map(as_bytes, found))
+    if name in ("masks", "segmentation"):
+        assert isinstance(found[0], tuple)
+        (drawn,) = list_maps(found[0])
+        assert len(np.unique(drawn)) > 2
+        assert name == "masks" or (drawn == 255).any(), "the network sees all of the frame"
+
+
+def test_every_kind_of_result_has_a_package() -> None:
+    assert {kind_of(net.asked) for net in NETS.values() if net.asked is not None} == set(RESULT_KINDS)
+
+
+def test_texts_have_symbols_without_labels(cpu_packages: Path) -> None:
+    texts = {}
+    for name in ("text", "last"):
+        with Session(cpu_packages / f"{name}.tar") as session:
+            frame, value = next(draw_frames())
+            (text,) = session.run_frame(value, frame.encoding)
+            assert isinstance(text, TextFound)
+            texts[name] = text.text
+    assert "<" in texts["text"]
+    assert set(texts["text"]) & set("aäef文")
+    assert re.fullmatch(r"(<\d>)+", texts["last"])
+
+
+def test_thresholds_that_a_result_does_not_have(cpu_packages: Path, tmp_path: Path) -> None:
+    frame, value = next(draw_frames())
+    for name, net in NETS.items():
+        for threshold in ("score", "overlap"):
+            if net.asked is None or hasattr(net.asked, threshold):
+                continue
+            given: dict[str, Any] = {threshold: 0.5}
+            with Session(cpu_packages / f"{name}.tar") as session, pytest.raises(TvmbuildError) as caught:
+                session.run_frame(value, frame.encoding, **given)
+            which = ["--encoding", frame.encoding, "--width", frame.width, f"--{threshold}", 0.5]
+            done = run_zeros(cpu_packages / f"{name}.tar", value.size, tmp_path, *which)
+            assert (done.returncode, done.stderr) == (1, f"error: {caught.value.message}\n")
 
 
 def test_frames_that_the_package_does_not_take(cpu_packages: Path, digits: Path, tmp_path: Path) -> None:
@@ -340,7 +538,10 @@ def test_damaged_metadata_are_refused(cpu_packages: Path, tmp_path: Path) -> Non
         "[0].encoding is no choice that is known": ("encoding", "h264"),
         "[0].encoding is no text": ("encoding", 7),
         "[0].interpolation is no choice that is known": ("interpolation", "cubic"),
-        "[0].stride is no key that is known": ("stride", 4),
+        "[0].stride is no distance of two rows": ("stride", 4),
+        "[0].crop is no part of the frame": ("crop", {"top": 1, "left": 0, "height": 90, "width": 120}),
+        "[0].crop.top is missing": ("crop", {"left": 0, "height": 90, "width": 120}),
+        "[0].padding is no key that is known": ("padding", 4),
     }
     results: dict[str, tuple[str, Any]] = {
         "score is no number": ("score", "high"),
@@ -364,18 +565,22 @@ def test_damaged_metadata_are_refused(cpu_packages: Path, tmp_path: Path) -> Non
             replace_value, ["frames", 4, "height"], 91
         ),
         "postprocess is no map": lambda value: value.update(postprocess=["boxes"]),
-        "postprocess is no boxes or classes": lambda value: value.update(postprocess={"masks": {}}),
+        "postprocess is no single kind of result that is known": lambda value: value.update(postprocess={"depth": {}}),
         "postprocess.boxes is no map": lambda value: value.update(postprocess={"boxes": 4}),
         "postprocess.boxes.most is missing": lambda value: value["postprocess"]["boxes"].pop("most"),
-        "postprocess.classes.activation is no choice that is known": lambda value: value.update(
-            postprocess={"classes": {"outputs": [], "activation": "tanh", "score": 0, "most": 5}}
-        ),
     }
     for told, (key, wrong) in frames.items():
         alterations[f"frames{told}"] = partial(replace_value, ["frames", 0, key], wrong)
     for told, (key, wrong) in results.items():
         alterations[f"postprocess.boxes.{told}"] = partial(replace_value, ["postprocess", "boxes", key], wrong)
-    for told, alter in alterations.items():
+    expect_refused(cpu_packages, tmp_path, alterations.items())
+
+
+def expect_refused(
+    cpu_packages: Path, tmp_path: Path, alterations: Iterable[tuple[str, Callable[[dict[str, Any]], object]]]
+) -> None:
+    """Alter the mod.json of a package, and expect both languages to refuse it with these messages of C++."""
+    for told, alter in alterations:
         path = damage(cpu_packages / "boxes.tar", tmp_path / "m.tar", alter)
         done = run_zeros(path, 21600, tmp_path)
         assert (done.returncode, done.stderr) == (1, f"error: {path} is damaged: mod.json is damaged: {told}\n")
@@ -383,16 +588,71 @@ def test_damaged_metadata_are_refused(cpu_packages: Path, tmp_path: Path) -> Non
             Session(path)
 
 
+@pytest.mark.parametrize("asked", [net.asked for net in NETS.values() if net.asked is not None], ids=kind_of)
+def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path, asked: Postprocess) -> None:
+    ((kind, fields),) = json.loads(json.dumps(postprocess_to_json(asked))).items()
+    wrong: dict[str, list[tuple[Any, str]]] = {
+        "outputs": [("out0", "list")],
+        "form": [(8, "text")],
+        "anchors": [(8, "list")],
+        "score": [(True, "number")],
+        "overlap": [("0.5", "number")],
+        "agnostic": [(0, "truth value")],
+        "normalise": [("yes", "truth value")],
+        "most": [(0, "number of results"), (256 if kind == "masks" else 1001, "number of results")],
+        "points": [(0, "number of points"), (1001, "number of points")],
+        "values": [(1, "number of values of a point"), (4, "number of values of a point")],
+        "activation": [("tanh", "choice that is known")],
+        "interpolation": [("cubic", "choice that is known")],
+        "blank": [("none", "choice that is known"), (0, "text")],
+    }
+    cases: list[tuple[str, dict[str, Any]]] = [
+        (f".{kind}.colour is no key that is known", {kind: {**fields, "colour": "red"}}),
+        (" is no single kind of result that is known", {kind: fields, "depth": {}}),
+        (" is no single kind of result that is known", {}),
+    ]
+    for key in fields:
+        others = {each: fields[each] for each in fields if each != key}
+        cases.append((f".{kind}.{key} is missing", {kind: others}))
+        cases += [(f".{kind}.{key} is no {told}", {kind: {**others, key: value}}) for value, told in wrong[key]]
+    expect_refused(
+        cpu_packages,
+        tmp_path,
+        [(f"postprocess{told}", partial(replace_value, ["postprocess"], value)) for told, value in cases],
+    )
+
+
 def test_metadata_that_do_not_fit_the_code(cpu_packages: Path, tmp_path: Path) -> None:
     more = {"height": 10, "width": 10, "encoding": "mono8", "interpolation": "nearest"}
-    cases: list[tuple[int, str, Callable[[dict[str, Any]], object]]] = [
-        (100, "mod.so has no function frame6", lambda value: value["frames"].append(more)),
-        (100, "frame0 of net: ", lambda value: value["frames"].insert(0, more)),
-        (21600, "its frame3 takes another number of arrays", lambda value: value.pop("postprocess")),
-        (21600, "frame3 of net returns another number", lambda value: value["postprocess"]["boxes"].update(most=59)),
+    cases: list[tuple[str, int, str, Callable[[dict[str, Any]], object]]] = [
+        ("boxes", 100, f"mod.so has no function frame{len(FRAMES)}", lambda value: value["frames"].append(more)),
+        ("boxes", 100, "frame0 of net: ", lambda value: value["frames"].insert(0, more)),
+        ("boxes", 21600, "its frame3 takes another number of arrays", lambda value: value.pop("postprocess")),
     ]
-    for size, told, alter in cases:
-        path = damage(cpu_packages / "boxes.tar", tmp_path / "m.tar", alter)
+    returns: list[tuple[str, str, Postprocess]] = [
+        ("boxes", "another number of results", Boxes("yolov8", most=299)),
+        ("boxes", "another number of results", Boxes("yolov8", most=301)),
+        ("keypoints", "another number of arrays", Masks("yolov8", most=70)),
+        ("keypoints", "another array boxes", Keypoints("yolov8", most=70, points=3)),
+        ("keypoints", "another array boxes", Keypoints("yolov8", most=70, points=4, values=2)),
+        ("keypoints", "another array boxes", Boxes("yolov8", most=70)),
+        ("masks", "another number of arrays", Boxes("yolov8", most=70)),
+        ("classes", "another number of results", Classes(most=6)),
+        ("boxes", "another array text", Text()),
+        ("boxes", "another array heatmaps", Heatmaps()),
+        ("boxes", "another array vector", Vector()),
+        ("boxes", "another array segmentation", Segmentation()),
+        ("text", "another array heatmaps", Heatmaps()),
+        ("heatmaps", "another array text", Text()),
+        ("vector", "another array text", Text()),
+        ("segmentation", "another array vector", Vector()),
+        ("segmentation", "another number of results", Boxes("yolov8")),
+    ]
+    for name, told, asked in returns:
+        new = json.loads(json.dumps(postprocess_to_json(asked)))
+        cases.append((name, 21600, f"frame3 of net returns {told}", partial(replace_value, ["postprocess"], new)))
+    for name, size, told, alter in cases:
+        path = damage(cpu_packages / f"{name}.tar", tmp_path / "m.tar", alter)
         done = run_zeros(path, size, tmp_path)
         assert (done.returncode, done.stdout) == (1, "")
         assert re.fullmatch(f"error: .*{re.escape(told)}.*\n", done.stderr), done.stderr

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.base.grid_forms import GRID_FORMS
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm
 
 _BOXES = 3
@@ -137,7 +138,8 @@ def select(asked: Boxes, candidates: tuple[np.ndarray, np.ndarray, np.ndarray]) 
     while waiting and len(kept) < asked.most:
         best, *waiting = waiting
         kept.append(best)
-        if BOX_FORMS[asked.form].suppress:
+        form = BOX_FORMS.get(asked.form) or GRID_FORMS[asked.form]
+        if form.suppress:
             waiting = [
                 each
                 for each in waiting

@@ -58,7 +58,7 @@ class Boxes:
     """Objects with a box around each: `postprocess: {boxes: …}`."""
 
     form: str
-    """A key of `BOX_FORMS`."""
+    """A key of `BOX_FORMS` or of `GRID_FORMS`."""
     outputs: tuple[str, ...] = ()
     """The names of the outputs that hold the boxes. Empty means the model's outputs in their order."""
     score: float = 0.25
@@ -69,6 +69,8 @@ class Boxes:
     """The largest number of boxes in a result."""
     agnostic: bool = False
     """Whether boxes of different classes suppress each other."""
+    anchors: tuple[tuple[float, ...], ...] = ()
+    """For each grid width and height of its anchors, one after the other, in pixels. Only some forms have anchors."""
 
 
 @dataclass(frozen=True)
@@ -190,5 +192,8 @@ def postprocess_from_json(value: dict[str, Any]) -> Postprocess:
     ((kind, fields),) = value.items()
     if kind not in KINDS:
         raise ValueError(f"postprocess has the unknown kind {kind!r}")
-    values: dict[str, Any] = {key: tuple(each) if isinstance(each, list) else each for key, each in fields.items()}
-    return KINDS[kind](**values)
+    return KINDS[kind](**{key: _freeze(each) for key, each in fields.items()})
+
+
+def _freeze(value: Any) -> Any:
+    return tuple(map(_freeze, value)) if isinstance(value, list | tuple) else value

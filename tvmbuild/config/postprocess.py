@@ -6,6 +6,7 @@ from dataclasses import astuple, replace
 from typing import Any
 
 from tvmbuild.base.frame_specs import Crop, Frame
+from tvmbuild.base.grid_forms import GRID_FORMS
 from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, Boxes, Postprocess
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
@@ -49,6 +50,11 @@ def check_postprocess(document: Document, path: KeyPath, own: dict[str, Any]) ->
     if not issubclass(KINDS[kind], Boxes):
         return
     here, name = (*path, "postprocess", kind), fields["form"]
+    if name in GRID_FORMS:
+        _check_grids(document, here, name, fields)
+        return
+    for key in {"outputs", "anchors"} & fields.keys():
+        document.report_key((*here, key), f"the form {name} has no grids", "no `outputs` and no `anchors`")
     split, second = BOX_FORMS[name].split, "prototypes" if kind == "masks" else "boxes"
     if split and kind != "boxes":
         document.report_key((*here, "form"), f"the form {name} has boxes alone", "another form, or the result `boxes`")
@@ -58,6 +64,20 @@ def check_postprocess(document: Document, path: KeyPath, own: dict[str, Any]) ->
     elif not split and "boxes" in fields:
         what = f"the form {name} has boxes and scores in one output"
         document.report_key((*here, "boxes"), what, "only `output`")
+
+
+def _check_grids(document: Document, here: KeyPath, name: str, fields: dict[str, Any]) -> None:
+    """Report anchors that a form does not have or needs, and names of single outputs."""
+    form, anchors = GRID_FORMS[name], fields.get("anchors")
+    for key in {"output", "boxes", "prototypes"} & fields.keys():
+        document.report_key((*here, key), f"the form {name} has grids", "`outputs`, with all of them")
+    if form.with_anchors and anchors is None:
+        document.report_key(here, f"the form {name} needs `anchors`", "width and height of each, a list for each grid")
+    if not form.with_anchors and anchors is not None:
+        document.report_key((*here, "anchors"), f"the form {name} has no anchors", "no `anchors`")
+    for place, each in enumerate(anchors or ()):
+        if len(each) % 2:
+            document.report((*here, "anchors", place), f"has {len(each)} numbers", "width and height of each anchor")
 
 
 def make_frames(preprocess: dict[str, Any]) -> tuple[Frame, ...]:
@@ -88,4 +108,7 @@ def make_postprocess(data: dict[str, Any] | None) -> Postprocess | None:
     named = tuple(str(fields[key]) for key in _OUTPUTS if key in fields)
     given = {key: value for key, value in fields.items() if key not in _OUTPUTS}
     numbers = {key: float(given[key]) for key in ("score", "overlap") if key in given}
-    return KINDS[kind](**{**given, **numbers, "outputs": named})
+    if "anchors" in given:
+        given["anchors"] = tuple(tuple(map(float, each)) for each in given["anchors"])
+    outputs = tuple(given.pop("outputs", named))
+    return KINDS[kind](**{**given, **numbers, "outputs": outputs})

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
 from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, frame_from_json
+from tvmbuild.base.grid_forms import GRID_FORMS
 from tvmbuild.base.postprocess_specs import ACTIVATIONS, BLANKS, BOX_FORMS, MAX_MASKS, MAX_RESULTS
 from tvmbuild.base.postprocess_specs import INTERPOLATIONS as MAP_INTERPOLATIONS
 from tvmbuild.base.specs import MIN_CROP_PCT, Preprocess
@@ -222,7 +223,8 @@ _OF_SOME_FRAMES = ("stride", "crop")
 _OUTPUTS: dict[str, Check] = {"outputs": _each(_text)}
 _BOXES: dict[str, Check] = {
     **_OUTPUTS,
-    "form": _one_of(*BOX_FORMS),
+    "form": _one_of(*BOX_FORMS, *GRID_FORMS),
+    "anchors": _each(_each(_number)),
     "score": _number,
     "overlap": _number,
     "most": _between(1, MAX_RESULTS),

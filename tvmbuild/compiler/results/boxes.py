@@ -7,6 +7,7 @@ from functools import partial
 
 from tvm import relax
 
+from tvmbuild.base.grid_forms import GRID_FORMS
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Keypoints, Masks, kind_of
 from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.kernels.buffers import Form
@@ -15,6 +16,7 @@ from tvmbuild.compiler.kernels.results.canvas import Canvas
 from tvmbuild.compiler.kernels.results.masks import Prototypes, write_instances, write_mask_values
 from tvmbuild.compiler.kernels.results.select import More, Selection, list_candidate_forms, write_selection
 from tvmbuild.compiler.results.form import KernelCalls, Request
+from tvmbuild.compiler.results.grids import GridResult, describe_grids
 from tvmbuild.compiler.results.outputs import find_input_size, find_outputs
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
@@ -65,8 +67,10 @@ class BoxResult:
         return drawn
 
 
-def describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) -> BoxResult:
+def describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) -> BoxResult | GridResult:
     """Return the form of the boxes. Raises TvmbuildError if the outputs do not have the form that is asked for."""
+    if asked.form in GRID_FORMS:
+        return describe_grids(interface, options, asked)
     form, has_masks = BOX_FORMS[asked.form], isinstance(asked, Masks)
     count = 2 if form.split or has_masks else 1
     places = find_outputs(interface, asked.outputs, count, f"a result `{kind_of(asked)}` of the form {asked.form}")

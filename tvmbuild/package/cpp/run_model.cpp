@@ -1,6 +1,7 @@
 // Classify a picture and print the classes, or run a camera's frame and print what is in it:
 // run_model PACKAGE.tar PICTURE [LABELS] [options], run_model PACKAGE.tar --frame FILE.raw [options]
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -21,8 +22,10 @@ const char *const USAGE =
     "--normalize imagenet, none, or MEAN,MEAN,MEAN:STD,STD,STD instead of the package's mean and std\n"
     "--top N     how many classes to print (default: 5)\n"
     "--threads N default: the cores that the package was tuned for, as far as there are so many\n"
-    "--frame     the bytes of a camera's frame; prints `score index label x y width height` of each box, or `score\n"
-    "            index label` of each class\n"
+    "--frame     the bytes of a camera's frame; prints a line for each result:\n"
+    "            boxes `score index label x y width height`, masks also the number of pixels; keypoints below their\n"
+    "            box, and heatmaps, `score index label x y`; classes `score index label`; segmentation `pixels index\n"
+    "            label`; text `score text`; a vector's numbers\n"
     "--encoding, --width say which frame it is, if several of the package's have as many bytes\n"
     "--score, --overlap  replace the thresholds of the package\n";
 
@@ -114,6 +117,47 @@ std::vector<uint8_t> read_bytes(const std::string &path) {
 
 std::string name_of(std::string_view label) { return label.empty() ? "-" : std::string(label); }
 
+size_t count_pixels(const tvmbuild::Map &map, size_t value) {
+  const uint8_t *end = map.pixels + static_cast<size_t>(map.height) * static_cast<size_t>(map.width);
+  return static_cast<size_t>(std::count(map.pixels, end, static_cast<uint8_t>(value)));
+}
+
+void print_point(const tvmbuild::Point &point) {
+  std::printf("%.9g %d %s %.9g %.9g\n", point.score, point.index, name_of(point.label).c_str(), point.x, point.y);
+}
+
+void print_boxes(const tvmbuild::Results &results) {
+  size_t number = 0;
+  for (const tvmbuild::Box &each : results.boxes) {
+    std::printf("%.9g %d %s %.9g %.9g %.9g %.9g", each.score, each.index, name_of(each.label).c_str(), each.x, each.y,
+                each.width, each.height);
+    number++;
+    if (results.masks.pixels != nullptr) std::printf(" %zu", count_pixels(results.masks, number));
+    std::printf("\n");
+    for (const tvmbuild::Point &point : each.points) print_point(point);
+  }
+}
+
+void print_map(const tvmbuild::Map &map, const std::vector<std::string> &labels) {
+  for (size_t index = 0; index <= UINT8_MAX; index++) {
+    size_t pixels = count_pixels(map, index);
+    std::string_view label = index < labels.size() ? std::string_view(labels[index]) : std::string_view();
+    if (pixels != 0) std::printf("%zu %zu %s\n", pixels, index, name_of(label).c_str());
+  }
+}
+
+// Print the result of the package's kind. Nine digits tell every float32 from all others.
+void print_results(const tvmbuild::Results &results, const tvmbuild::Info &info) {
+  print_boxes(results);
+  for (const tvmbuild::Class &each : results.classes)
+    std::printf("%.9g %d %s\n", each.score, each.index, name_of(each.label).c_str());
+  for (const tvmbuild::Point &each : results.points) print_point(each);
+  if (results.segmentation.pixels != nullptr) print_map(results.segmentation, info.labels);
+  if (info.postprocess && info.postprocess->kind == "text")
+    std::printf("%.9g %s\n", results.text.score, std::string(results.text.text).c_str());
+  for (const float &each : results.vector) std::printf("%.9g%s", each, &each + 1 < results.vector.end() ? " " : "\n");
+}
+
 void run_frame(const tvmbuild::Arguments &arguments) {
   tvmbuild::FrameOptions options;
   options.encoding = arguments.text("--encoding");
@@ -123,12 +167,7 @@ void run_frame(const tvmbuild::Arguments &arguments) {
   tvmbuild::Session session(arguments.plain[0], arguments.number("--threads", 0));
   std::vector<uint8_t> bytes = read_bytes(arguments.text("--frame"));
   const tvmbuild::Results &results = session.run_frame(bytes.data(), bytes.size(), options);
-  // Nine digits tell every float32 from all others.
-  for (const tvmbuild::Box &each : results.boxes)
-    std::printf("%.9g %d %s %.9g %.9g %.9g %.9g\n", each.score, each.index, name_of(each.label).c_str(), each.x, each.y,
-                each.width, each.height);
-  for (const tvmbuild::Class &each : results.classes)
-    std::printf("%.9g %d %s\n", each.score, each.index, name_of(each.label).c_str());
+  print_results(results, session.info());
   print_outputs(results.outputs, session.info().labels, arguments.number("--top", 5));
 }
 

@@ -29,14 +29,15 @@ size_t TensorInfo::bytes() const {
 
 std::vector<int64_t> Frame::shape() const {
   const Encoding &form = find_encoding(encoding);
-  std::vector<int64_t> shape = {form.planes ? height * 3 / 2 : height, width};
-  if (form.channels > 1) shape.push_back(form.channels);
+  std::vector<int64_t> shape = {form.planes ? height * 3 / 2 : height, stride != 0 ? stride : width};
+  if (stride == 0 && form.channels > 1) shape.push_back(form.channels);
   return shape;
 }
 
 size_t Frame::bytes() const {
   const Encoding &form = find_encoding(encoding);
-  return static_cast<size_t>(form.planes ? height * 3 / 2 : height) * width * form.channels;
+  size_t rows = form.planes ? height * 3 / 2 : height;
+  return rows * (stride != 0 ? static_cast<size_t>(stride) : static_cast<size_t>(width) * form.channels);
 }
 
 Tensor::Tensor(TensorInfo info) : info_(std::move(info)) { memory_ = allocate_aligned(info_.bytes(), info_.name); }
@@ -266,7 +267,7 @@ Tensor preprocess(const Info &info, const Picture &picture, const Preprocess *gi
   if (tensor.dtype != "float32" && tensor.dtype != "uint8")
     throw Error("pictures become float32 or uint8 here; " + tensor.name + " is " + tensor.dtype);
   int height = static_cast<int>(shape[planes ? 1 : 0]), width = static_cast<int>(shape[planes ? 2 : 1]);
-  Picture ready = fit(convert(picture, gray), width, height, rules.resize);
+  Picture ready = fit(convert(picture, gray), width, height, rules);
   Tensor result(tensor);
   size_t area = static_cast<size_t>(width) * height;
   for (int64_t channel = 0; channel < channels; channel++) {

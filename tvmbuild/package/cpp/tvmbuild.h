@@ -75,13 +75,23 @@ struct Preprocess {
   std::string layout = "NCHW";     // or NHWC
   double scale = 1.0 / 255;
   std::vector<double> mean, std;  // one number per channel, or empty
+  std::string align = "center";   // or top-left: the place of a letterboxed picture
+  uint8_t fill = 114;             // the byte around a letterboxed picture
+  double crop_pct = 1;            // the share of the resized picture's shorter side that `crop` keeps
 };
 
-// The bytes of a camera's frame: `frame` in models.yaml. There are no gaps between rows.
+// A part of a frame in pixels.
+struct Crop {
+  int top = 0, left = 0, height = 0, width = 0;
+};
+
+// The bytes of a camera's frame: `frame` in models.yaml.
 struct Frame {
   int height = 0, width = 0;                // in pixels
-  std::string encoding;                     // rgb8, bgr8, rgba8, bgra8, mono8, yuyv, uyvy, nv12, nv21 or i420
-  std::string interpolation = "antialias";  // or bilinear, nearest
+  std::string encoding;                     // rgb8, bgr8, rgba8, mono8, yuyv, nv12, bayer_rggb8, …
+  std::string interpolation = "antialias";  // or bilinear, area, nearest
+  int stride = 0;                           // the distance of two rows in bytes; 0: there are no gaps between rows
+  std::optional<Crop> crop;                 // the part that is used, if it is not the whole frame
 
   std::vector<int64_t> shape() const;  // of the bytes as a uint8 array
   size_t bytes() const;                // the size in bytes
@@ -89,17 +99,19 @@ struct Frame {
 
 // What the package makes of its outputs: `postprocess` in models.yaml.
 struct Postprocess {
-  std::string kind;    // boxes or classes
-  double score = 0;    // the score that a result must exceed
-  double overlap = 1;  // of two boxes that share more than this part of their union, one is dropped
-  int most = 0;        // the largest number of results
+  std::string kind;               // boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps
+  std::optional<double> score;    // the score that a result must exceed; empty if the kind has no such threshold
+  std::optional<double> overlap;  // of two boxes that share more than this part of their union, one is dropped
+  int most = 0;                   // the largest number of results; 0 for kinds without a limit
+  int points = 0, values = 0;     // of keypoints: the points of an object, and the numbers of a point, 2 or 3
+  std::string blank;              // of a text: whether the symbol for no character is the first or the last
 };
 
 // The contents of mod.json.
 struct Info {
   std::string model, target, kind, entry;
   std::vector<TensorInfo> inputs, outputs;
-  std::vector<std::string> labels;  // the names of the classes; empty if there are none
+  std::vector<std::string> labels;  // the names of the classes, the characters of a text; empty if there are none
   std::optional<Preprocess> preprocess;
   std::vector<Frame> frames;  // those that run_frame takes
   std::optional<Postprocess> postprocess;
@@ -120,11 +132,38 @@ struct RankedClass {
   std::string label;  // the class's name; empty if the package has no labels
 };
 
+// Values in memory that belongs to the session.
+template <typename Item>
+class View {
+ public:
+  View() = default;
+  View(const Item *data, size_t size) : data_(data), size_(size) {}
+  const Item *data() const { return data_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  const Item &operator[](size_t index) const { return data_[index]; }
+  const Item *begin() const { return data_; }
+  const Item *end() const { return data_ + size_; }
+
+ private:
+  const Item *data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// A point in the frame's pixels.
+struct Point {
+  float x = 0, y = 0;
+  float score = 1;         // 1 if the network gives none
+  int index = 0;           // the number of the point
+  std::string_view label;  // the heatmap's name in info().labels; empty if there is none
+};
+
 // An object in a frame. The box is in the frame's pixels, from its left upper corner on.
 struct Box {
   float x = 0, y = 0, width = 0, height = 0, score = 0;
   int index = 0;           // the number of the class
   std::string_view label;  // the class's name in info().labels; empty if there is none
+  View<Point> points;      // the keypoints, of a package for keypoints
 };
 
 // A class of a frame with its probability.
@@ -134,10 +173,28 @@ struct Class {
   std::string_view label;  // as in Box
 };
 
-// The result of a frame, the best first. Only the vector of the package's kind has elements.
+// A byte for each pixel of the frame, row by row. `pixels` is null if the package makes no such map.
+struct Map {
+  int height = 0, width = 0;
+  const uint8_t *pixels = nullptr;
+};
+
+// A line of text.
+struct Text {
+  std::string_view text;  // UTF-8. A symbol without a label is written as its number in angle brackets
+  float score = 0;        // the mean probability of the characters, or 0 without any
+  View<int> symbols;      // the numbers of the symbols in the network's output
+};
+
+// The result of a frame, the best first. Only the fields of the package's kind are filled.
 struct Results {
-  std::vector<Box> boxes;
-  std::vector<Class> classes;
+  std::vector<Box> boxes;       // of boxes, masks and keypoints
+  Map masks;                    // the object at each pixel, 1 + its place in `boxes`; 0: none
+  std::vector<Class> classes;   // of classes
+  Map segmentation;             // the class of each pixel; 255: the network has not seen it
+  Text text;                    // of text
+  View<float> vector;           // of vector
+  std::vector<Point> points;    // of heatmaps, a point for each
   std::vector<Tensor> outputs;  // the network's, in the host's memory, of a package without `postprocess`
 };
 
@@ -145,7 +202,7 @@ struct Results {
 struct FrameOptions {
   std::string encoding;                  // needed if frames of several encodings have as many bytes
   int width = 0;                         // needed if frames of this encoding have as many bytes, but other sides
-  std::optional<double> score, overlap;  // instead of those in info().postprocess
+  std::optional<double> score, overlap;  // instead of those in info().postprocess, which must have them
 };
 
 // A model whose code and weights are linked into the program, as in examples/static_library.
@@ -185,9 +242,9 @@ class Session {
   // Call bind(), call() and outputs().
   std::vector<Tensor> run(const std::vector<Tensor> &inputs);
 
-  // Run on a camera's frame of `size` bytes, one of info().frames, from its bytes to boxes or classes. The result is
-  // valid until the next run_frame() or the session's end. This is independent of bind() and call(). On a CPU, bytes at
-  // a multiple of 64 are not copied. After the first frame of each kind, this library allocates nothing.
+  // Run on a camera's frame of `size` bytes, one of info().frames, from its bytes to the result, which is valid until
+  // the next run_frame() or the session's end. This is independent of bind() and call(). On a CPU, bytes at a multiple
+  // of 64 are not copied. After the first frame of each kind, this library allocates nothing.
   const Results &run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options = {});
 
  private:

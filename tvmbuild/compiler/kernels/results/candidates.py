@@ -18,8 +18,9 @@ from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.loops import each_thread
+from tvmbuild.compiler.kernels.results.best import find_best, keep, squash
 from tvmbuild.compiler.kernels.results.select import list_candidate_forms
-from tvmbuild.compiler.kernels.vectors import load, local, spread, store, take
+from tvmbuild.compiler.kernels.vectors import load, local, spread, store
 
 _LANES = 16
 """The elements of a vector of scores: one vector of AVX-512, two of AVX2, four of NEON."""
@@ -127,40 +128,24 @@ class _Kernel:
         return load(self.data, self.form.find_place(candidate, place), lanes)
 
     def _write_best(self, candidate: Any, lanes: int) -> Any:
-        """Write the class with the largest score, the first of equal ones, and return its probability."""
-        best, number = local(lanes), local(lanes, "int32")
+        """Write the class with the largest score, and return its probability."""
         begin = self.form.form.begin
-        store(best, self._value(candidate, int64(begin), lanes), int64(0), lanes)
-        store(number, spread(int32(0), lanes), int64(0), lanes)
-        if self.form.classes > 1:
-            with T.serial(int64(self.form.classes - 1)) as index:
-                self._take_better(candidate, index + 1, (best, number), lanes)
-        store(self.classes, take(number, 0, lanes), candidate, lanes)
-        return self._activate(candidate, T.Bind(load(best, int64(0), lanes)), lanes)
-
-    def _take_better(self, candidate: Any, index: Any, kept: tuple[Any, Any], lanes: int) -> None:
-        """Replace the best score and its class by those of the class ``index`` where its score is larger."""
-        best, number = kept
-        score = T.Bind(self._value(candidate, index + self.form.form.begin, lanes))
-        last = T.Bind(load(best, int64(0), lanes))
-        better = score > last  # not bound: TVM cannot keep a vector of booleans
-        place = spread(index.astype("int32"), lanes)
-        store(number, tirx.Select(better, place, take(number, 0, lanes)), int64(0), lanes)
-        store(best, tirx.Select(better, score, last), int64(0), lanes)
+        best, place = find_best(lambda kind: self._value(candidate, kind + begin, lanes), self.form.classes, lanes)
+        store(self.classes, place, candidate, lanes)
+        return self._activate(candidate, best, lanes)
 
     def _activate(self, candidate: Any, best: Any, lanes: int) -> Any:
         activation: Activation = self.form.form.activation
         if activation == "none":
             return best
-        one = spread(float32(1), lanes)
         if activation == "sigmoid":
-            return one / (one + tirx.exp(spread(float32(0), lanes) - best))
+            return squash(best, lanes)
         total = local(lanes)
         store(total, spread(float32(0), lanes), int64(0), lanes)
         with T.serial(int64(self.form.classes + self.form.form.background)) as index:
             score = self._value(candidate, index + self.form.form.begin, lanes)
             store(total, load(total, int64(0), lanes) + tirx.exp(score - best), int64(0), lanes)
-        return one / load(total, int64(0), lanes)
+        return spread(float32(1), lanes) / load(total, int64(0), lanes)
 
     def _write_boxes(self, candidate: Any, lanes: int) -> None:
         form = self.form
@@ -172,8 +157,8 @@ class _Kernel:
             read = [
                 (read[0] + column) * stride,
                 (read[1] + row) * stride,
-                _keep(tirx.exp(read[2]), lanes) * stride,
-                _keep(tirx.exp(read[3]), lanes) * stride,
+                keep(tirx.exp(read[2]), lanes) * stride,
+                keep(tirx.exp(read[3]), lanes) * stride,
             ]
         if form.form.normalised:
             sides = (form.width, form.height, form.width, form.height)
@@ -188,13 +173,3 @@ class _Kernel:
                 T.buffer_store(self.boxes, value, [at])
             else:
                 T.buffer_store(self.boxes, value, [tirx.Ramp(at, int64(_COORDINATES), lanes)])
-
-
-def _keep(value: Any, lanes: int) -> Any:
-    """Write a float32 value into a register and return it.
-
-    TVM repeats a bound expression at each use, and its LLVM code generator cannot take our exponential twice.
-    """
-    register = local(lanes)
-    store(register, value, int64(0), lanes)
-    return load(register, int64(0), lanes)

@@ -14,9 +14,10 @@ from tvmbuild.compiler.ir.expressions import float32
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.loops import one_block
+from tvmbuild.compiler.kernels.results.best import squash
 from tvmbuild.compiler.kernels.results.select import list_candidate_forms
 from tvmbuild.compiler.kernels.results.visits import BlockVisits, VectorVisits, Visits
-from tvmbuild.compiler.kernels.vectors import number, spread, store
+from tvmbuild.compiler.kernels.vectors import spread, store
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def _write(form: ClassScores, visits: Visits, buffers: Sequence[Any]) -> None:
         if form.activation == "softmax":
             own = tirx.exp(own - spread(highest, lanes)) / spread(total, lanes)
         elif form.activation == "sigmoid":
-            own = number(1, lanes) / (number(1, lanes) + tirx.exp(number(0, lanes) - own))
+            own = squash(own, lanes)
         store(scores, own, at, lanes)
         for lane in range(lanes):
             T.buffer_store(classes, (at + lane).astype("int32"), [at + lane])

@@ -13,7 +13,8 @@ from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.loops import each_row, each_thread
-from tvmbuild.compiler.kernels.vectors import load, local, spread, store, take
+from tvmbuild.compiler.kernels.results.best import find_best, squash
+from tvmbuild.compiler.kernels.vectors import load, store, take
 
 NO_CLASS = 255
 """The class of pixels outside of the network's input."""
@@ -65,17 +66,8 @@ def _write_labels(form: ClassMap, buffers: Sequence[Any], pixel: Any, lanes: int
     if form.ready:
         store(labels, take(data, pixel, lanes), pixel, lanes)
         return
-    best, number = local(lanes), local(lanes, "int32")
-    store(best, load(data, form.locate(int64(0), pixel), lanes), int64(0), lanes)
-    store(number, spread(int32(0), lanes), int64(0), lanes)
-    with T.serial(int64(form.classes - 1)) as index:
-        score = T.Bind(load(data, form.locate(index + 1, pixel), lanes))
-        last = T.Bind(load(best, int64(0), lanes))
-        better = score > last  # not bound: TVM cannot keep a vector of booleans
-        kind = spread((index + 1).astype("int32"), lanes)
-        store(number, tirx.Select(better, kind, take(number, 0, lanes)), int64(0), lanes)
-        store(best, tirx.Select(better, score, last), int64(0), lanes)
-    store(labels, take(number, 0, lanes), pixel, lanes)
+    _, kind = find_best(lambda kind: load(data, form.locate(kind, pixel), lanes), form.classes, lanes)
+    store(labels, kind, pixel, lanes)
 
 
 @dataclass(frozen=True)
@@ -144,7 +136,7 @@ class _Pixel:
         if self.labels is None:
             value = self._mix(int64(0))
             if self.form.source.sigmoid:
-                value = float32(1) / (float32(1) + tirx.exp(float32(0) - value))
+                value = squash(value, 1)
             self._store(tirx.Select(value > self.thresholds[0], int32(1), int32(0)))
             return
         first, *others = [T.Bind(self.labels[corner]) for corner in self.corners]
@@ -155,18 +147,7 @@ class _Pixel:
             with T.Then():
                 self._store(first)
             with T.Else():
-                self._write_best()
-
-    def _write_best(self) -> None:
-        best, number = local(1), local(1, "int32")
-        T.buffer_store(best, self._mix(int64(0)), [0])
-        T.buffer_store(number, int32(0), [0])
-        with T.serial(int64(self.form.source.classes - 1)) as index:
-            score = T.Bind(self._mix(index + 1))
-            with T.If(score > best[0]), T.Then():
-                T.buffer_store(best, score, [0])
-                T.buffer_store(number, (index + 1).astype("int32"), [0])
-        self._store(number[0])
+                self._store(find_best(self._mix, self.form.source.classes, 1)[1])
 
     def _mix(self, kind: Any) -> Any:
         """Return the interpolated score of a class."""

@@ -1,4 +1,4 @@
-// Frames of a camera and their results: the twin of package/frames.py and package/results.py. A part of tvmbuild.cpp.
+// Frames of a camera, and the functions of a package for them: package/frames.py's twin. A part of tvmbuild.cpp.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +6,12 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "device.h"
 #include "metadata.h"
+#include "results.h"
 #include "tvm_calls.h"
 
 namespace tvmbuild::detail {
@@ -60,7 +60,12 @@ inline HostArray make_host_array(const TensorInfo &info) {
 class FrameRunner {
  public:
   FrameRunner(const Info &info, const Value &machine, const std::vector<Value> &params, DLDevice device)
-      : info_(info), machine_(machine), params_(params), device_(device), functions_(info.frames.size()) {
+      : info_(info),
+        machine_(machine),
+        params_(params),
+        device_(device),
+        reader_(info),
+        functions_(info.frames.size()) {
     get_item_ = find_global("ffi.ArrayGetItem");
     if (is_host(device)) return;
     copy_in_ = find_global("runtime.TVMTensorCopyFromTo");
@@ -72,16 +77,16 @@ class FrameRunner {
     size_t number = find_frame(info_, size, options);
     Function &function = functions_[number];
     DeviceUse use(device_, !function.called);  // the first call may record a graph
-    if (info_.postprocess) set_thresholds(options);
+    if (info_.postprocess) set_thresholds(*info_.postprocess, options);
     if (function.arguments.empty()) prepare(function, number);
     place(function, bytes, size);
     {
       Value result = invoke(function.entry, function.arguments.data(), function.arguments.size(), function.name);
-      collect(result, function.name);
+      if (function.outputs.empty()) make_room(function, number, result);
+      collect(function, result);
     }
     function.called = true;
-    if (info_.postprocess) read_results();
-    return results_;
+    return reader_.read(function.outputs);
   }
 
  private:
@@ -91,13 +96,8 @@ class FrameRunner {
     Value frame;  // on the host. Its address is that of the bytes of each call.
     Value there;  // on the device, if this is a GPU
     std::vector<TVMFFIAny> arguments;
+    std::vector<Output> outputs;  // its own, because a map has the frame's size
     bool called = false;
-  };
-  // An array of the result.
-  struct Output {
-    Tensor tensor;
-    DLDataType dtype;
-    Value found;  // the array of the call that is running
   };
 
   bool on_gpu() const { return !is_host(device_); }
@@ -129,36 +129,24 @@ class FrameRunner {
     return found;
   }
 
-  // Make the memory that results are copied to. A network with fewer candidates than `most` returns shorter arrays.
-  void make_room(const Value &result, const std::string &name) {
-    std::vector<TensorInfo> infos = info_.outputs;
-    if (info_.postprocess) {
-      Value scores = find_array(result, 1, name);
-      const DLTensor *found = TVMFFITensorGetDLTensorPtr(scores.object());
-      int64_t most = found->ndim == 1 ? found->shape[0] : 0;
-      if (most < 1 || most > info_.postprocess->most)
-        throw Error(name + " returns another number of results than mod.json says");
-      infos = {{"boxes", {most, 4}, "float32"},
-               {"scores", {most}, "float32"},
-               {"classes", {most}, "int32"},
-               {"count", {1}, "int32"}};
-      results_.boxes.reserve(info_.postprocess->kind == "boxes" ? most : 0);
-      results_.classes.reserve(info_.postprocess->kind == "boxes" ? 0 : most);
-    }
-    std::vector<Output> outputs;
-    outputs.reserve(infos.size());
-    for (const TensorInfo &info : infos) outputs.push_back({Tensor(info), read_dtype(info.dtype), Value()});
-    if (!info_.postprocess) {
-      for (const Output &each : outputs) results_.outputs.push_back(each.tensor);
+  // Make the memory that the function's arrays are copied to. Only the code knows how long a result's arrays are.
+  void make_room(Function &function, size_t number, const Value &result) {
+    Value first = find_array(result, 0, function.name);
+    const DLTensor *found = TVMFFITensorGetDLTensorPtr(first.object());
+    std::vector<Output> outputs =
+        reader_.make_room(info_.frames[number], found->ndim == 0 ? 0 : found->shape[0], function.name);
+    if (result.type() == kTVMFFIArray) {
+      Value count = invoke(find_global("ffi.ArraySize"), {result.view()}, function.name);
+      if (count.view().v_int64 != static_cast<int64_t>(outputs.size()))
+        throw Error(function.name + " returns another number of arrays than mod.json says");
     }
     copies_.reserve(2 * outputs.size());
-    outputs_ = std::move(outputs);
+    function.outputs = std::move(outputs);
   }
 
-  void set_thresholds(const FrameOptions &options) {
-    const Postprocess &own = *info_.postprocess;
-    float asked[2] = {static_cast<float>(options.score.value_or(own.score)),
-                      static_cast<float>(options.overlap.value_or(own.overlap))};
+  void set_thresholds(const Postprocess &own, const FrameOptions &options) {
+    float asked[2] = {choose_threshold(own, "score", own.score, options.score),
+                      choose_threshold(own, "overlap", own.overlap, options.overlap)};
     if (thresholds_.memory == nullptr) {
       TensorInfo info{"the thresholds", {2}, "float32"};
       if (on_gpu()) thresholds_there_ = allocate(info, device_);
@@ -194,21 +182,21 @@ class FrameRunner {
   }
 
   // Copy the arrays of a result to the host. This waits for the device.
-  void collect(const Value &result, const std::string &name) {
-    if (outputs_.empty()) make_room(result, name);
-    for (size_t i = 0; i < outputs_.size(); i++) {
-      outputs_[i].found = find_array(result, i, name);
-      check(outputs_[i], name);
+  void collect(Function &function, const Value &result) {
+    const std::string &name = function.name;
+    for (size_t i = 0; i < function.outputs.size(); i++) {
+      function.outputs[i].found = find_array(result, i, name);
+      check(function.outputs[i], name);
     }
     if (copy_together_.type() == kTVMFFIFunction) {
       copies_.clear();
-      for (const Output &output : outputs_) {
+      for (const Output &output : function.outputs) {
         copies_.push_back(output.found.view());
         copies_.push_back(argument_of(output.tensor.data()));
       }
       invoke(copy_together_, copies_.data(), copies_.size(), name);
     }
-    for (Output &output : outputs_) {
+    for (Output &output : function.outputs) {
       const DLTensor *found = TVMFFITensorGetDLTensorPtr(output.found.object());
       if (!on_gpu()) {
         std::memcpy(output.tensor.data(), static_cast<char *>(found->data) + found->byte_offset,
@@ -222,48 +210,19 @@ class FrameRunner {
     }
   }
 
-  static void check(const Output &output, const std::string &name) {
-    const TensorInfo &wanted = output.tensor.info();
-    const DLTensor *found = TVMFFITensorGetDLTensorPtr(output.found.object());
-    bool same = found->ndim == static_cast<int32_t>(wanted.shape.size()) && found->dtype.code == output.dtype.code &&
-                found->dtype.bits == output.dtype.bits && found->dtype.lanes == output.dtype.lanes &&
-                std::equal(wanted.shape.begin(), wanted.shape.end(), found->shape);
-    if (!same) throw Error(name + " returns another array " + wanted.name + " than mod.json says");
-  }
-
-  void read_results() {
-    results_.boxes.clear();
-    results_.classes.clear();
-    const float *corners = outputs_[0].tensor.as<float>(), *scores = outputs_[1].tensor.as<float>();
-    const int32_t *classes = outputs_[2].tensor.as<int32_t>();
-    int count = std::clamp(outputs_[3].tensor.as<int32_t>()[0], 0, static_cast<int>(outputs_[1].tensor.info().count()));
-    bool boxes = info_.postprocess->kind == "boxes";
-    for (int i = 0; i < count; i++, corners += 4) {
-      bool named = classes[i] >= 0 && static_cast<size_t>(classes[i]) < info_.labels.size();
-      std::string_view label = named ? std::string_view(info_.labels[classes[i]]) : std::string_view();
-      if (boxes) {
-        results_.boxes.push_back(
-            {corners[0], corners[1], corners[2] - corners[0], corners[3] - corners[1], scores[i], classes[i], label});
-      } else {
-        results_.classes.push_back({scores[i], classes[i], label});
-      }
-    }
-  }
-
   const Info &info_;
   const Value &machine_;
   const std::vector<Value> &params_;
   DLDevice device_;
   Value get_item_, copy_in_, copy_out_;
-  Value copy_together_;              // of our Vulkan runtime, which waits once for all arrays; else none
+  Value copy_together_;  // of our Vulkan runtime, which waits once for all arrays; else none
+  ResultReader reader_;
   std::vector<Function> functions_;  // by the frame's number
   std::shared_ptr<void> aligned_;    // for bytes at other addresses
   HostArray thresholds_;
   Value thresholds_there_;  // on the device, if this is a GPU
   bool thresholds_ready_ = false;
-  std::vector<Output> outputs_;
   std::vector<TVMFFIAny> copies_;
-  Results results_;
 };
 
 }  // namespace tvmbuild::detail

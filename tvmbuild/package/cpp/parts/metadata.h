@@ -121,13 +121,24 @@ inline std::string find_fault(const Preprocess &rules) {
 inline Preprocess read_preprocess(const Part &part) {
   Preprocess rules;
   for (const std::string &key : part.keys())
-    part[key].expect(std::set<std::string>{"input", "resize", "color", "layout", "scale", "mean", "std"}.count(key),
-                     "rule that is known");
+    part[key].expect(
+        std::set<std::string>{"input", "resize", "color", "layout", "scale", "mean", "std", "align", "fill", "crop_pct"}
+            .count(key),
+        "rule that is known");
   if (part.has("input") && !part["input"].is_null()) rules.input = part["input"].text();
   if (part.has("resize")) rules.resize = one_of(part["resize"], {"stretch", "letterbox", "crop"});
   if (part.has("color")) rules.color = one_of(part["color"], {"rgb", "bgr", "gray"});
   if (part.has("layout")) rules.layout = one_of(part["layout"], {"NCHW", "NHWC"});
   if (part.has("scale")) rules.scale = part["scale"].number();
+  if (part.has("align")) rules.align = one_of(part["align"], {"center", "top-left"});
+  if (part.has("fill")) {
+    part["fill"].expect(part["fill"].natural() <= 255, "byte");
+    rules.fill = static_cast<uint8_t>(part["fill"].natural());
+  }
+  if (part.has("crop_pct")) {
+    rules.crop_pct = part["crop_pct"].number();
+    part["crop_pct"].expect(rules.crop_pct >= 0.1 && rules.crop_pct <= 1, "share of a side");
+  }
   for (const char *key : {"mean", "std"}) {
     if (!part.has(key)) continue;
     for (const Part &each : part[key].list()) (*key == 'm' ? rules.mean : rules.std).push_back(each.number());
@@ -139,17 +150,27 @@ inline Preprocess read_preprocess(const Part &part) {
 
 // The bytes of an encoding: base/frame_specs.py.
 struct Encoding {
-  int channels;  // bytes of a pixel in a row; of the plane of brightness where colours have planes of their own
-  bool pairs;    // whether two pixels of a row share a colour
-  bool planes;   // whether two rows share their colours too, in planes below the brightness
+  int channels;         // bytes of a pixel in a row; of the plane of brightness where colours have planes of their own
+  bool pairs;           // whether two pixels of a row share a colour
+  bool planes;          // whether two rows share their colours too, in planes below the brightness
+  bool mosaic = false;  // whether two by two pixels share their colours
 };
 
 inline const std::map<std::string, Encoding> &encodings() {
-  static const std::map<std::string, Encoding> all = {{"rgb8", {3, false, false}},  {"bgr8", {3, false, false}},
-                                                      {"rgba8", {4, false, false}}, {"bgra8", {4, false, false}},
-                                                      {"mono8", {1, false, false}}, {"yuyv", {2, true, false}},
-                                                      {"uyvy", {2, true, false}},   {"nv12", {1, true, true}},
-                                                      {"nv21", {1, true, true}},    {"i420", {1, true, true}}};
+  static const std::map<std::string, Encoding> all = {{"rgb8", {3, false, false}},
+                                                      {"bgr8", {3, false, false}},
+                                                      {"rgba8", {4, false, false}},
+                                                      {"bgra8", {4, false, false}},
+                                                      {"mono8", {1, false, false}},
+                                                      {"yuyv", {2, true, false}},
+                                                      {"uyvy", {2, true, false}},
+                                                      {"nv12", {1, true, true}},
+                                                      {"nv21", {1, true, true}},
+                                                      {"i420", {1, true, true}},
+                                                      {"bayer_rggb8", {1, true, false, true}},
+                                                      {"bayer_bggr8", {1, true, false, true}},
+                                                      {"bayer_gbrg8", {1, true, false, true}},
+                                                      {"bayer_grbg8", {1, true, false, true}}};
   return all;
 }
 
@@ -158,41 +179,95 @@ inline void expect_keys(const Part &part, const std::set<std::string> &keys) {
   for (const std::string &key : keys) static_cast<void>(part[key]);  // each is there
 }
 
+inline Crop read_crop(const Part &part, const Frame &frame) {
+  expect_keys(part, {"top", "left", "height", "width"});
+  uint64_t top = part["top"].natural(), left = part["left"].natural();
+  uint64_t height = part["height"].natural(), width = part["width"].natural();
+  uint64_t rows = static_cast<uint64_t>(frame.height), columns = static_cast<uint64_t>(frame.width);
+  bool inside = height >= 1 && width >= 1 && height <= rows && width <= columns && top <= rows - height &&
+                left <= columns - width;
+  part.expect(inside, "part of the frame");
+  return {static_cast<int>(top), static_cast<int>(left), static_cast<int>(height), static_cast<int>(width)};
+}
+
 inline Frame read_frame(const Part &part) {
-  constexpr uint64_t MAX_SIDE = 1 << 14;
-  expect_keys(part, {"height", "width", "encoding", "interpolation"});
+  constexpr uint64_t MAX_SIDE = 1 << 14, MAX_STRIDE = 8 * MAX_SIDE;
+  std::set<std::string> keys = {"height", "width", "encoding", "interpolation"};
+  for (const char *key : {"stride", "crop"}) {
+    if (part.has(key)) keys.insert(key);
+  }
+  expect_keys(part, keys);
   for (const char *side : {"height", "width"})
     part[side].expect(part[side].natural() >= 1 && part[side].natural() <= MAX_SIDE, "side of a frame");
-  Frame frame{static_cast<int>(part["height"].natural()), static_cast<int>(part["width"].natural()),
-              part["encoding"].text(), one_of(part["interpolation"], {"antialias", "bilinear", "nearest"})};
+  Frame frame;
+  frame.height = static_cast<int>(part["height"].natural());
+  frame.width = static_cast<int>(part["width"].natural());
+  frame.encoding = part["encoding"].text();
+  frame.interpolation = one_of(part["interpolation"], {"antialias", "bilinear", "area", "nearest"});
   part["encoding"].expect(encodings().count(frame.encoding), "choice that is known");
   const Encoding &encoding = encodings().at(frame.encoding);
   part["width"].expect(!encoding.pairs || frame.width % 2 == 0, "even number, although pixels share their colours");
-  part["height"].expect(!encoding.planes || frame.height % 2 == 0, "even number, although rows share their colours");
+  bool shared = encoding.planes || encoding.mosaic;
+  part["height"].expect(!shared || frame.height % 2 == 0, "even number, although rows share their colours");
+  if (encoding.mosaic) part.expect(frame.height >= 4 && frame.width >= 4, "frame of four rows and columns");
+  if (part.has("stride")) {
+    uint64_t least = static_cast<uint64_t>(frame.width) * encoding.channels, stride = part["stride"].natural();
+    part["stride"].expect(stride >= least && stride <= MAX_STRIDE, "distance of two rows");
+    part["stride"].expect(frame.encoding != "i420" || stride % 2 == 0, "even number, although colours have half rows");
+    frame.stride = static_cast<int>(stride);
+  }
+  if (part.has("crop")) frame.crop = read_crop(part["crop"], frame);
   return frame;
+}
+
+// The keys of each kind of result: base/postprocess_specs.py.
+inline const std::map<std::string, std::set<std::string>> &result_keys() {
+  static const std::map<std::string, std::set<std::string>> all = {
+      {"boxes", {"outputs", "form", "score", "overlap", "most", "agnostic", "anchors"}},
+      {"masks", {"outputs", "form", "score", "overlap", "most", "agnostic", "anchors"}},
+      {"keypoints", {"outputs", "form", "score", "overlap", "most", "agnostic", "anchors", "points", "values"}},
+      {"classes", {"outputs", "activation", "score", "most"}},
+      {"segmentation", {"outputs", "interpolation", "activation", "score"}},
+      {"text", {"outputs", "activation", "blank"}},
+      {"vector", {"outputs", "normalise"}},
+      {"heatmaps", {"outputs"}}};
+  return all;
+}
+
+inline int read_between(const Part &part, uint64_t least, uint64_t most, const char *wanted) {
+  part.expect(part.natural() >= least && part.natural() <= most, wanted);
+  return static_cast<int>(part.natural());
 }
 
 // The forms of boxes are not listed here, because only the package's code needs them.
 inline Postprocess read_postprocess(const Part &part) {
-  constexpr uint64_t MAX_RESULTS = 1000;
+  constexpr uint64_t MAX_RESULTS = 1000, MAX_MASKS = 255;
   std::set<std::string> kinds = part.keys();
-  part.expect(kinds.size() == 1 && (kinds.count("boxes") || kinds.count("classes")), "boxes or classes");
+  part.expect(kinds.size() == 1 && result_keys().count(*kinds.begin()), "single kind of result that is known");
   Postprocess result;
   result.kind = *kinds.begin();
   Part fields = part[result.kind];
-  if (result.kind == "boxes") {
-    expect_keys(fields, {"form", "outputs", "score", "overlap", "most", "agnostic"});
-    static_cast<void>(fields["form"].text());
-    static_cast<void>(fields["agnostic"].truth());
-    result.overlap = fields["overlap"].number();
-  } else {
-    expect_keys(fields, {"outputs", "activation", "score", "most"});
-    one_of(fields["activation"], {"none", "sigmoid", "softmax"});
-  }
+  expect_keys(fields, result_keys().at(result.kind));
   for (const Part &output : fields["outputs"].list()) static_cast<void>(output.text());
-  result.score = fields["score"].number();
-  fields["most"].expect(fields["most"].natural() >= 1 && fields["most"].natural() <= MAX_RESULTS, "number of results");
-  result.most = static_cast<int>(fields["most"].natural());
+  if (fields.has("anchors")) {
+    for (const Part &grid : fields["anchors"].list()) {
+      for (const Part &side : grid.list()) static_cast<void>(side.number());
+    }
+  }
+  if (fields.has("form")) static_cast<void>(fields["form"].text());
+  for (const char *key : {"agnostic", "normalise"}) {
+    if (fields.has(key)) static_cast<void>(fields[key].truth());
+  }
+  if (fields.has("activation")) one_of(fields["activation"], {"none", "sigmoid", "softmax"});
+  if (fields.has("interpolation")) one_of(fields["interpolation"], {"bilinear", "nearest"});
+  if (fields.has("blank")) result.blank = one_of(fields["blank"], {"first", "last"});
+  if (fields.has("score")) result.score = fields["score"].number();
+  if (fields.has("overlap")) result.overlap = fields["overlap"].number();
+  if (fields.has("most"))
+    result.most =
+        read_between(fields["most"], 1, result.kind == "masks" ? MAX_MASKS : MAX_RESULTS, "number of results");
+  if (fields.has("points")) result.points = read_between(fields["points"], 1, MAX_RESULTS, "number of points");
+  if (fields.has("values")) result.values = read_between(fields["values"], 2, 3, "number of values of a point");
   return result;
 }
 

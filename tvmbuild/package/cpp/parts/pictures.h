@@ -73,9 +73,9 @@ inline Picture convert(const Picture &from, bool gray) {
 // Half of a difference, rounded to even as Python does.
 inline int half(int difference) { return difference / 2 + (difference % 2 == 1 && difference / 2 % 2 == 1 ? 1 : 0); }
 
-inline Picture place(const Picture &from, int width, int height, int left, int top) {
+inline Picture place(const Picture &from, int width, int height, int left, int top, uint8_t fill = 0) {
   Picture to{width, height, from.channels, {}};
-  to.pixels.assign(static_cast<size_t>(width) * height * from.channels, 114);
+  to.pixels.assign(static_cast<size_t>(width) * height * from.channels, fill);
   for (int y = std::max(0, -top); y < from.height && y + top < height; y++) {
     int begin = std::max(0, -left), end = std::min(from.width, width - left);
     const uint8_t *row = from.pixels.data() + (static_cast<size_t>(y) * from.width + begin) * from.channels;
@@ -85,16 +85,24 @@ inline Picture place(const Picture &from, int width, int height, int left, int t
   return to;
 }
 
-inline Picture fit(const Picture &from, int width, int height, const std::string &how) {
-  if (how == "stretch") return resize(from, width, height);
-  int64_t by_width = static_cast<int64_t>(width) * from.height, by_height = static_cast<int64_t>(height) * from.width;
-  bool along_width = (by_width <= by_height) == (how == "letterbox");
-  int64_t scaled_width = along_width ? width : std::max<int64_t>(1, by_height / from.height);
-  int64_t scaled_height = along_width ? std::max<int64_t>(1, by_width / from.width) : height;
+inline Picture fit(const Picture &from, int width, int height, const Preprocess &rules) {
+  if (rules.resize == "stretch") return resize(from, width, height);
+  bool crop = rules.resize == "crop";
+  int64_t whole_width = width, whole_height = height;
+  bool along_width = (whole_width * from.height <= whole_height * from.width) == !crop;
+  if (crop) {
+    whole_width = static_cast<int64_t>(std::floor(width / rules.crop_pct));
+    whole_height = static_cast<int64_t>(std::floor(height / rules.crop_pct));
+  }
+  int64_t by_width = whole_width * from.height, by_height = whole_height * from.width;
+  int64_t scaled_width = along_width ? whole_width : std::max<int64_t>(1, by_height / from.height);
+  int64_t scaled_height = along_width ? std::max<int64_t>(1, by_width / from.width) : whole_height;
   if (static_cast<size_t>(scaled_width * scaled_height) > MAX_PIXELS) throw Error("the picture is too long and thin");
   Picture scaled = resize(from, static_cast<int>(scaled_width), static_cast<int>(scaled_height));
-  if (how == "crop") return place(scaled, width, height, -half(scaled.width - width), -half(scaled.height - height));
-  return place(scaled, width, height, (width - scaled.width) / 2, (height - scaled.height) / 2);
+  if (crop) return place(scaled, width, height, -half(scaled.width - width), -half(scaled.height - height));
+  bool corner = rules.align == "top-left";
+  int left = corner ? 0 : (width - scaled.width) / 2, top = corner ? 0 : (height - scaled.height) / 2;
+  return place(scaled, width, height, left, top, rules.fill);
 }
 
 }  // namespace tvmbuild::detail

@@ -1,0 +1,230 @@
+// The arrays that a package's functions return for a result, and the structs that they become: the twin of
+// package/result_arrays.py. A part of tvmbuild.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "device.h"
+#include "tvm_calls.h"
+
+namespace tvmbuild::detail {
+
+constexpr int64_t BOX_COLUMNS = 6;    // left, top, right, bottom, score and class
+constexpr int64_t TEXT_COLUMNS = 2;   // a symbol and its probability
+constexpr int64_t POINT_COLUMNS = 3;  // x, y and score
+
+// An array that a function returns, and the memory that it is copied to.
+struct Output {
+  Tensor tensor;
+  DLDataType dtype;
+  Value found;  // the array of the call that is running
+};
+
+// Throw if the array of the call is of another form than the memory.
+inline void check(const Output &output, const std::string &name) {
+  const TensorInfo &wanted = output.tensor.info();
+  const DLTensor *found = TVMFFITensorGetDLTensorPtr(output.found.object());
+  bool same = found->ndim == static_cast<int32_t>(wanted.shape.size()) && found->dtype.code == output.dtype.code &&
+              found->dtype.bits == output.dtype.bits && found->dtype.lanes == output.dtype.lanes &&
+              std::equal(wanted.shape.begin(), wanted.shape.end(), found->shape);
+  if (!same) throw Error(name + " returns another array " + wanted.name + " than mod.json says");
+}
+
+// Return the threshold for a call. Throws if one is given that the result does not have.
+inline float choose_threshold(const Postprocess &own, const char *name, const std::optional<double> &known,
+                              const std::optional<double> &given) {
+  if (given && !known) throw Error("a result `" + own.kind + "` has no threshold `" + name + "`");
+  return static_cast<float>(given.value_or(known.value_or(1)));
+}
+
+// Return the whole number that a float holds, or the nearest int.
+inline int to_int(float value) {
+  constexpr float END = 2147483648.0F;
+  if (!(value >= -END)) return std::numeric_limits<int>::min();
+  return value < END ? static_cast<int>(value) : std::numeric_limits<int>::max();
+}
+
+// The rows of an array behind the first, which begins with their number.
+struct Rows {
+  explicit Rows(const Tensor &array)
+      : columns(array.info().shape[1]),
+        first(array.as<float>() + columns),
+        count(std::clamp(to_int(*array.as<float>()), 0, static_cast<int>(array.info().shape[0] - 1))) {}
+  const float *operator[](int row) const { return first + row * columns; }
+
+  int64_t columns;
+  const float *first;
+  int count;
+};
+
+// Makes a package's results of the arrays of its functions. It keeps the memory of the last result for the next one.
+// `info` must outlive this.
+class ResultReader {
+  using Number = char[16];  // any int in angle brackets
+
+ public:
+  explicit ResultReader(const Info &info) : info_(info) {}
+
+  // Make the memory for the arrays of a frame's function. `length` is the length of its first array.
+  std::vector<Output> make_room(const Frame &frame, int64_t length, const std::string &name) {
+    std::vector<Tensor> tensors;
+    if (info_.postprocess) {
+      for (const TensorInfo &each : list_arrays(*info_.postprocess, frame, length, name)) tensors.emplace_back(each);
+      reserve(*info_.postprocess, static_cast<size_t>(length));
+    } else {
+      if (results_.outputs.empty()) {
+        for (const TensorInfo &each : info_.outputs) tensors.emplace_back(each);
+        results_.outputs = std::move(tensors);
+      }
+      tensors = results_.outputs;  // these have the same form for all frames
+    }
+    std::vector<Output> outputs;
+    outputs.reserve(tensors.size());
+    for (const Tensor &each : tensors) outputs.push_back({each, read_dtype(each.info().dtype), Value()});
+    return outputs;
+  }
+
+  const Results &read(const std::vector<Output> &outputs) {
+    if (!info_.postprocess) return results_;
+    const Postprocess &own = *info_.postprocess;
+    const Tensor &first = outputs[0].tensor;
+    if (own.kind == "segmentation") {
+      results_.segmentation = view_map(first);
+    } else if (own.kind == "vector") {
+      results_.vector = View<float>(first.as<float>(), first.info().count());
+    } else if (own.kind == "text") {
+      read_text(own, Rows(first));
+    } else if (own.kind == "heatmaps") {
+      read_points(Rows(first));
+    } else if (own.kind == "classes") {
+      read_classes(Rows(first));
+    } else {
+      read_boxes(own, Rows(first));
+      if (own.kind == "masks") results_.masks = view_map(outputs[1].tensor);
+    }
+    return results_;
+  }
+
+ private:
+  static std::vector<TensorInfo> list_arrays(const Postprocess &own, const Frame &frame, int64_t length,
+                                             const std::string &name) {
+    TensorInfo map{own.kind, {frame.height, frame.width}, "uint8"};
+    if (own.kind == "segmentation") return {map};
+    bool fixed = own.kind == "boxes" || own.kind == "masks" || own.kind == "keypoints";
+    int64_t count = own.kind == "vector" ? length : length - 1;
+    // A network may have fewer classes than `most`.
+    if (count < 1 || (fixed && count != own.most) || (own.kind == "classes" && count > own.most))
+      throw Error(name + " returns another number of results than mod.json says");
+    if (own.kind == "vector") return {{own.kind, {length}, "float32"}};
+    if (own.kind == "text") return {{own.kind, {length, TEXT_COLUMNS}, "float32"}};
+    if (own.kind == "heatmaps") return {{own.kind, {length, POINT_COLUMNS}, "float32"}};
+    int64_t columns = BOX_COLUMNS + int64_t{own.points} * own.values;
+    TensorInfo rows{fixed ? "boxes" : own.kind, {length, columns}, "float32"};
+    if (own.kind == "masks") return {rows, map};
+    return {rows};
+  }
+
+  // Reserve memory for the largest result.
+  void reserve(const Postprocess &own, size_t length) {
+    if (own.kind == "classes") {
+      results_.classes.reserve(length);
+    } else if (own.kind == "heatmaps") {
+      results_.points.reserve(length);
+    } else if (own.kind == "text") {
+      size_t longest = sizeof(Number);
+      for (const std::string &each : info_.labels) longest = std::max(longest, each.size());
+      text_.reserve(length * longest);
+      symbols_.reserve(length);
+    } else if (own.most > 0) {
+      results_.boxes.reserve(length);
+      points_.reserve(length * static_cast<size_t>(own.points));
+    }
+  }
+
+  // Return a label, or null if there is none.
+  const std::string *find_label(int64_t index) const {
+    bool named = index >= 0 && static_cast<size_t>(index) < info_.labels.size();
+    return named ? &info_.labels[static_cast<size_t>(index)] : nullptr;
+  }
+
+  std::string_view name_class(int64_t index) const {
+    const std::string *label = find_label(index);
+    return label == nullptr ? std::string_view() : std::string_view(*label);
+  }
+
+  static Map view_map(const Tensor &map) {
+    const std::vector<int64_t> &shape = map.info().shape;
+    return {static_cast<int>(shape[0]), static_cast<int>(shape[1]), map.as<uint8_t>()};
+  }
+
+  void read_boxes(const Postprocess &own, const Rows &rows) {
+    results_.boxes.clear();
+    points_.clear();
+    for (int i = 0; i < rows.count; i++) {
+      const float *row = rows[i];
+      int index = to_int(row[5]);
+      const Point *points = points_.data() + points_.size();  // they stay there, because all have room
+      const float *values = row + BOX_COLUMNS;
+      for (int number = 0; number < own.points; number++, values += own.values)
+        points_.push_back({values[0], values[1], own.values > 2 ? values[2] : 1, number, {}});
+      results_.boxes.push_back({row[0],
+                                row[1],
+                                row[2] - row[0],
+                                row[3] - row[1],
+                                row[4],
+                                index,
+                                name_class(index),
+                                {points, static_cast<size_t>(own.points)}});
+    }
+  }
+
+  void read_classes(const Rows &rows) {
+    results_.classes.clear();
+    for (int i = 0; i < rows.count; i++) {
+      int index = to_int(rows[i][5]);
+      results_.classes.push_back({rows[i][4], index, name_class(index)});
+    }
+  }
+
+  void read_points(const Rows &rows) {
+    results_.points.clear();
+    for (int i = 0; i < rows.count; i++)
+      results_.points.push_back({rows[i][0], rows[i][1], rows[i][2], i, name_class(i)});
+  }
+
+  void read_text(const Postprocess &own, const Rows &rows) {
+    text_.clear();
+    symbols_.clear();
+    double sum = 0;
+    for (int i = 0; i < rows.count; i++) {
+      int symbol = to_int(rows[i][0]);
+      symbols_.push_back(symbol);
+      sum += rows[i][1];
+      if (const std::string *label = find_label(int64_t{symbol} - (own.blank == "first" ? 1 : 0))) {
+        text_ += *label;
+      } else {
+        Number number;
+        std::snprintf(number, sizeof(number), "<%d>", symbol);
+        text_ += number;
+      }
+    }
+    float score = rows.count == 0 ? 0 : static_cast<float>(sum / rows.count);
+    results_.text = {text_, score, {symbols_.data(), symbols_.size()}};
+  }
+
+  const Info &info_;
+  Results results_;
+  std::vector<Point> points_;  // those of all boxes
+  std::string text_;
+  std::vector<int> symbols_;
+};
+
+}  // namespace tvmbuild::detail
