@@ -10,10 +10,10 @@ from PIL import Image, ImageOps
 
 import tvmbuild
 from tvmbuild.package.drawing import draw_results
-from tvmbuild.package.preprocess import PADDING
 from tvmbuild.package.results import Box
 from tvmbuild.package.runtime.session import Session
 
+GREY = (114, 114, 114)
 MARGINS = (0, 0.5)
 """The grey margins to add on each side, over the picture's own size: this network finds an object that fills a picture
 only when it is smaller.
@@ -29,7 +29,7 @@ def find(session: Session, picture: Image.Image) -> list[Box]:
 def look(session: Session, picture: Image.Image, margin: float) -> list[Box]:
     """Return the objects in the picture with that margin around it, in the picture's own pixels."""
     across, down = (round(side * margin) for side in picture.size)
-    boxes = session.run_picture(ImageOps.expand(picture, (across, down), (PADDING,) * 3))
+    boxes = session.run_picture(ImageOps.expand(picture, (across, down), GREY))
     own = [clip(replace(box, x=box.x - across, y=box.y - down), picture) for box in boxes if isinstance(box, Box)]
     return [box for box in own if box.width and box.height]
 
