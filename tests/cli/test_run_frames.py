@@ -84,7 +84,10 @@ def test_what_cannot_be_a_frame(package: Path, picture: Path, tmp_path: Path, ca
         (("--frame", picture, "--device", "qemu:aarch64"), "--frame runs on this machine alone"),
         (("--frame", picture, "--print-time"), "--print-time does not go with --frame"),
         (("--frame", picture, "--encoding", "bgr8"), "--encoding is for the bytes in an .npy"),
-        (("--draw", tmp_path / "x.png"), "--draw, --json, --encoding, --score and --overlap belong to --frame"),
+        (
+            ("--draw", tmp_path / "x.png"),
+            "--frames belong to --frame and --camera",
+        ),
     ):
         assert run(package, *words) == 1, message
         assert message in capsys.readouterr().err
@@ -135,3 +138,38 @@ def test_results_of_every_kind(  # noqa: PLR0917 - three come from pytest
     if not can_draw:
         assert run(tmp_path / "c.tar", "--frame", picture, "--draw", drawn) == 1
         assert "a vector cannot be drawn" in capsys.readouterr().err
+
+
+def make_video(path: Path, count: int) -> None:
+    cv2 = pytest.importorskip("cv2")
+    video = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 25, (40, 24))
+    for seed in range(count):
+        video.write(np.random.default_rng(seed).integers(0, 256, (24, 40, 3), np.uint8))
+    video.release()
+
+
+def test_a_video(package: Path, tmp_path: Path, capsys: Capture) -> None:
+    make_video(tmp_path / "in.avi", 7)
+    drawn = tmp_path / "out.avi"
+    assert run(package, "--camera", tmp_path / "in.avi", "--draw", drawn) == 0
+    assert "7 frames, " in capsys.readouterr().out
+    assert drawn.stat().st_size > 0
+    assert run(package, "--camera", drawn, "--json", "--frames", "3") == 0
+    done = capsys.readouterr()
+    assert [type(json.loads(line)) for line in done.out.splitlines()] == [list] * 3
+    assert "3 frames, " in done.err
+
+
+def test_what_cannot_be_a_camera(package: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    make_video(tmp_path / "in.avi", 2)
+    for words, message in (
+        (("--camera", tmp_path / "none.mp4"), "none.mp4 cannot be opened as a camera or a video"),
+        (("--camera", tmp_path / "in.avi", "--draw", tmp_path / "x.png"), "x.png is no video"),
+        (("--camera", tmp_path / "in.avi", "--draw", tmp_path / "none" / "x.avi"), "x.avi cannot be written"),
+        (("--camera", tmp_path / "in.avi", "--device", "qemu:aarch64"), "--camera runs on this machine alone"),
+        (("--camera", tmp_path / "in.avi", "--encoding", "rgb8"), "--encoding does not go with --camera"),
+        (("--frame", tmp_path / "in.avi", "--camera", "0"), "--camera does not go with --frame"),
+        (("--frames", "3"), "belong to --frame and --camera"),
+    ):
+        assert run(package, *words) == 1, message
+        assert message in capfd.readouterr().err

@@ -14,6 +14,7 @@ from tvmbuild.base.files import write_json
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.cli.arguments import positive
+from tvmbuild.cli.run.camera import run_camera
 from tvmbuild.cli.run.frames import add_frame_arguments, run_frame
 from tvmbuild.cli.run.measure import Measurement, add_profile, choose_peak, measure_latency
 from tvmbuild.cli.run.output import print_latency, print_outputs, print_profile, print_ranking, profile_json
@@ -63,12 +64,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the package once, then do the requested measurements. Return the exit code."""
-    if args.frame is not None:
+    if args.frame is not None or args.camera is not None:
         _refuse_others(args)
-        run_frame(make_console(), _read_info(args.package), args)
+        show = run_camera if args.frame is None else run_frame
+        show(make_console(), _read_info(args.package), args)
         return 0
-    if args.draw or args.json or args.encoding or (args.score, args.overlap) != (None, None):
-        raise TvmbuildError("--draw, --json, --encoding, --score and --overlap belong to --frame", "add --frame FILE")
+    of_frames = args.draw or args.json or args.encoding or args.frames or (args.score, args.overlap) != (None, None)
+    if of_frames:
+        raise TvmbuildError(
+            "--draw, --json, --encoding, --score, --overlap and --frames belong to --frame and --camera",
+            "add --frame FILE",
+        )
     device = find_device(args.device)
     check_wishes(device, args)
     info = _read_info(args.package)
@@ -93,12 +99,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse_others(args: argparse.Namespace) -> None:
-    """Raise TvmbuildError if an option does not go with --frame."""
+    """Raise TvmbuildError if an option does not go with --frame or --camera."""
+    asked = "--camera" if args.frame is None else "--frame"
+    others = ("frames", "camera") if args.frame is not None else ("encoding",)
     given = ("inputs", "fill", "files", "output", "print_top", "print_time", "repeat", "profile", "profile_json")
-    for name in given:
+    for name in (*given, *others):
         if getattr(args, name):
             option = "--input" if name == "files" else f"--{name.replace('_', '-')}"
-            raise TvmbuildError(f"{option} does not go with --frame", f"leave {option} out")
+            raise TvmbuildError(f"{option} does not go with {asked}", f"leave {option} out")
 
 
 def _write_profile(path: Path, profile: dict[str, object]) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from tvmbuild.base.files import publish
 from tvmbuild.base.frame_specs import Encoding
+from tvmbuild.cli.arguments import positive
 from tvmbuild.cli.run.results import print_results
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.drawing import can_draw, draw_results
@@ -36,11 +37,20 @@ def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--frame", type=Path, metavar="FILE", help="a picture, or an .npy with a camera's bytes: print what is in it"
     )
+    parser.add_argument(
+        "--camera", metavar="SOURCE", help="/dev/video0 or a video file: results in each frame, and frames a second"
+    )
+    parser.add_argument("--frames", type=positive, metavar="N", help="end --camera after N frames")
     parser.add_argument("--encoding", metavar="NAME", help="the encoding of the bytes, where several frames fit them")
     parser.add_argument("--score", type=float, metavar="X", help="the score that a result must exceed")
     parser.add_argument("--overlap", type=float, metavar="X", help="the part of their union that two boxes may share")
-    parser.add_argument("--draw", type=Path, metavar="FILE.png", help="draw the results of --frame into the picture")
-    parser.add_argument("--json", action="store_true", help="print the results of --frame as JSON")
+    parser.add_argument(
+        "--draw",
+        type=Path,
+        metavar="FILE",
+        help="draw the results into a picture, or into an .avi or .mp4 for --camera",
+    )
+    parser.add_argument("--json", action="store_true", help="print the results as JSON, a line a frame")
 
 
 def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> None:
