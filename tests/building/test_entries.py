@@ -119,6 +119,17 @@ def test_names_of_inputs_and_outputs_do_not_matter(tmp_path: Path) -> None:
         assert session.make_results(outputs) == plain.make_results(plain.run({"picture": picture}))
 
 
+@pytest.mark.parametrize("kind", DEVICES)
+def test_an_array_for_the_bytes(tmp_path: Path, kind: str) -> None:
+    with build(tmp_path, make_detector(SHAPES["yolov8"], SIZE), Boxes("yolov8"), kind) as session:
+        data, own = draw_frame(FRAMES[2]), session.empty_frame(2)
+        assert (own.shape, str(own.dtype), own.ctypes.data % 64) == (FRAMES[2].shape, "uint8", 0)
+        own[...] = data
+        assert session.run_frame(own, "nv12") == session.run_frame(data, "nv12") != ()
+        with pytest.raises(TvmbuildError, match="net has no frame number 3; it has 3"):
+            session.empty_frame(3)
+
+
 def test_frames_without_a_result_give_the_outputs(tmp_path: Path) -> None:
     with build(tmp_path, make_detector([[1, 5]], SIZE), None) as session:
         data = draw_frame(FRAMES[2])
