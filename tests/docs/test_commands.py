@@ -18,7 +18,7 @@ from shown_commands import find_unseen, list_blocks, list_shown, run_shell
 
 from tvmbuild.cli import COMMANDS
 
-TUTORIAL = ("first-package", "own-model", "own-board", "ci-keeps-it")
+TUTORIAL = ("first-package", "own-model", "camera", "own-board", "ci-keeps-it")
 NOT_HERE = re.compile(r"^pip install ")
 """The commands not run here: tests/cli/test_wheel.py installs, tests/fresh_machine.sh runs README's two commands."""
 
@@ -105,7 +105,8 @@ def test_the_tutorial_and_readme_run(project_root: Path, tmp_path: Path) -> None
         text = (project_root / "docs/tutorial" / f"{name}.md").read_text(encoding="utf-8")
         shown += list_shown(text)
         script += (block for reason, block in list_blocks(text, "sh") if not reason)
-        script += (f"python - <<'END'\n{block}END\n" for _, block in list_blocks(text, "python"))
+        python = (block for reason, block in list_blocks(text, "python") if not reason)
+        script += (f"python - <<'END'\n{block}END\n" for block in python)
     readme = (project_root / "README.md").read_text(encoding="utf-8")
     used = readme[: readme.index("## Hardware")]
     script.append('cd "$CLONE"; cd ~/voice')  # where README's first block, the tutorial's too, ends
