@@ -31,6 +31,14 @@ class Section:
         except ValueError:
             raise ValueError(f"{self.place}: {key}={text} is no list of integers") from None
 
+    def decimals(self, key: str, default: str | None = None) -> list[float]:
+        """Return an option that is a list of numbers."""
+        text = self.text(key, default)
+        try:
+            return [float(part) for part in text.split(",")]
+        except ValueError:
+            raise ValueError(f"{self.place}: {key}={text} is no list of numbers") from None
+
     def number(self, key: str, default: int | None = None) -> int:
         """Return the first number of an option."""
         return self.numbers(key, None if default is None else str(default))[0]

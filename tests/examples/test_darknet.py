@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import onnxruntime
 import pytest
+from darknet_forward import convolve, pool
 
 NETWORK = """
 [net]
@@ -91,29 +92,6 @@ def draw_weights(count: int = COUNT) -> np.ndarray:
     return values
 
 
-def convolve(x: np.ndarray, kernel: np.ndarray, padding: int, stride: int) -> np.ndarray:
-    size, padded = kernel.shape[2], np.pad(x, ((0, 0), (padding, padding), (padding, padding)))
-    height, width = ((length + 2 * padding - size) // stride + 1 for length in x.shape[1:])
-    out = np.zeros((kernel.shape[0], height, width))
-    for row in range(height):
-        for column in range(width):
-            patch = padded[:, row * stride : row * stride + size, column * stride : column * stride + size]
-            out[:, row, column] = (kernel * patch).sum(axis=(1, 2, 3))
-    return out
-
-
-def pool(x: np.ndarray, size: int, stride: int) -> np.ndarray:
-    """Compute `forward_maxpool_layer` of darknet: the padding is size - 1, the offset minus half of it."""
-    offset = -((size - 1) // 2)
-    height, width = ((length + (size - 1) - size) // stride + 1 for length in x.shape[1:])
-    out = np.full((x.shape[0], height, width), -np.inf)
-    for row, column, i, j in np.ndindex(height, width, size, size):
-        y, z = offset + row * stride + i, offset + column * stride + j
-        if 0 <= y < x.shape[1] and 0 <= z < x.shape[2]:
-            out[:, row, column] = np.maximum(out[:, row, column], x[:, y, z])
-    return out
-
-
 def decode(x: np.ndarray, anchors: list[tuple[int, int]]) -> list[list[float]]:
     """Compute `get_yolo_box` of darknet, in pixels of a picture of 12 x 8."""
     _, height, width = x.shape
@@ -157,9 +135,9 @@ def test_computes_what_darknet_does(darknet: ModuleType, tmp_path: Path, header:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[upsample]\nstride=2", "[shortcut]\nfrom=-3", r"net\.cfg:40: no layer \[shortcut\] is known; known are conv"),
-        ("pad=0", "pad=0\ngroups=2", r"net\.cfg:46: \[convolutional\] has options that are not known: groups"),
-        ("activation=leaky", "activation=mish", r"net\.cfg:8: activation=mish is not known; known are leaky, linear"),
+        ("[upsample]\nstride=2", "[sam]\nfrom=-3", r"net\.cfg:40: no layer \[sam\] is known; known are conv"),
+        ("pad=0", "pad=0\ndilation=2", r"net\.cfg:46: \[convolutional\] has options that are not known: dilation"),
+        ("activation=leaky", "activation=selu", r"net\.cfg:8: activation=selu is not known; known are leaky, linear"),
         ("filters=4\n", "", r"net\.cfg:8: \[convolutional\] has no `filters`"),
         ("filters=4\n", "filters=four\n", r"net\.cfg:8: filters=four is no list of integers"),
         ("layers = -1, 0", "layers = -1, 9", r"net\.cfg:43: a route leads to a layer that is not before it"),

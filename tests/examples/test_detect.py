@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from cpp_programs import build_by_cmake, run_program
 from example_project import copy_example, run_in_example
 from PIL import Image
 
@@ -73,6 +74,27 @@ def test_finds_the_cat_and_the_person(folder: Path) -> None:
         edge = left if left > 0 else min(right, before.width - 1)
         assert changed[middle, max(edge - 1, 0) : edge + 2].any(), "no line where the box's side is"
         assert 0.001 < changed.mean() < 0.2
+
+
+@pytest.mark.nightly
+@pytest.mark.compiler
+@pytest.mark.toolchain
+def test_cpp_prints_pythons_boxes(folder: Path, tmp_path: Path) -> None:
+    build_by_cmake(tmp_path, source=FOLDER)
+    program = tmp_path / "build" / "detect"
+    picture = str(folder / "astronaut.png")
+    done = run_program(program, folder / PACKAGE, picture)
+    if "built without libpng" in done.stderr:
+        pytest.skip("neither libpng nor stb_image was found")
+    assert (done.returncode, done.stderr) == (0, "")
+    told = run_in_example(folder, "detect.py", PACKAGE, "build/found", picture).stdout
+    first, *boxes = done.stdout.splitlines()
+    assert (first, boxes) == (picture, told.splitlines()[1:])
+    assert "person" in boxes[0]
+    done = run_program(program, folder / PACKAGE, folder / "../classify/chelsea.png")
+    assert done.returncode == 1
+    known = "rgb8 [512, 512, 3] of 786432 bytes, rgb8 [1024, 1024, 3] of 3145728 bytes"
+    assert done.stderr.endswith(f"451 pixels wide; it takes {known}\n")
 
 
 @pytest.mark.nightly

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shutil
+import struct
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from cpp_programs import expect_pythons_ranking, install_programs, read_range, read_ranking, run_program
+from cpp_programs import build_by_cmake, expect_pythons_ranking, install_programs, read_range, read_ranking, run_program
 from PIL import Image
 from small_package import build_package, change_package
 
@@ -114,6 +115,86 @@ def test_every_kind_of_picture_is_read_as_pillow_does(
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     expect_pythons_ranking(done.stdout, digits_package, path)
+
+
+def save_drawing(path: Path, mode: str) -> None:
+    """Save a drawing of few colours, so that all formats hold it without a loss."""
+    drawn = np.random.default_rng(1).integers(0, 256, (6, 5, 3), np.uint8).repeat(7, axis=0).repeat(9, axis=1)
+    image = Image.fromarray(drawn).convert("P", palette=Image.Palette.ADAPTIVE).convert("RGB")
+    drawn = np.asarray(image)
+    if path.suffix == ".psd":
+        head = struct.pack(">4sH6xHIIHH", b"8BPS", 1, 3, *drawn.shape[:2], 8, 3)
+        path.write_bytes(head + bytes(14) + drawn.transpose(2, 0, 1).tobytes())
+    elif path.suffix == ".pic":
+        head = b"\x53\x80\xf6\x34" + bytes(84) + struct.pack(">4sHH8x", b"PICT", drawn.shape[1], drawn.shape[0])
+        path.write_bytes(head + b"\0\x08\0\xe0" + drawn.tobytes())
+    elif path.suffix == ".hdr":
+        head = f"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y {drawn.shape[0]} +X {drawn.shape[1]}\n".encode()
+        path.write_bytes(head + np.dstack([drawn, np.full(drawn.shape[:2], 128, np.uint8)]).tobytes())
+    else:
+        image.convert(mode).save(path, **({"compression": "tga_rle"} if path.stem == "rle" else {}))
+
+
+OTHER_FORMATS = [
+    ("p.bmp", "RGB"),
+    ("p.bmp", "RGBA"),
+    ("p.bmp", "P"),
+    ("p.bmp", "L"),
+    ("p.tga", "RGB"),
+    ("rle.tga", "RGB"),
+    ("rle.tga", "RGBA"),
+    ("p.tga", "P"),
+    ("rle.tga", "L"),
+    ("p.gif", "P"),
+    ("p.gif", "L"),
+    ("p.psd", "RGB"),
+]
+
+
+@pytest.mark.parametrize(("name", "mode"), OTHER_FORMATS)
+def test_stb_image_reads_other_formats_as_pillow_does(
+    installed: Path, digits_package: Path, tmp_path: Path, *, name: str, mode: str
+) -> None:
+    path = tmp_path / name
+    save_drawing(path, mode)
+    done = run_program(installed / "bin" / "run_model", digits_package, path)
+    if "is neither PNG, JPEG nor PPM" in done.stderr:
+        pytest.skip("stb_image.h was not found (libstb-dev)")
+    assert done.returncode == 0, done.stderr
+    expect_pythons_ranking(done.stdout, digits_package, path)
+
+
+@pytest.mark.parametrize("name", ["p.hdr", "p.pic"])
+def test_stb_image_reads_formats_that_pillow_does_not(
+    installed: Path, digits_package: Path, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    save_drawing(path, "RGB")
+    done = run_program(installed / "bin" / "run_model", digits_package, path)
+    if "is neither PNG, JPEG nor PPM" in done.stderr:
+        pytest.skip("stb_image.h was not found (libstb-dev)")
+    assert done.returncode == 0, done.stderr
+    save_drawing(tmp_path / "same.png", "RGB")
+    if name == "p.hdr":  # a byte is a share of 256 of light, and pictures have the gamma 2.2
+        light = np.asarray(Image.open(tmp_path / "same.png")).astype(np.float64) / 256
+        Image.fromarray((light ** (1 / 2.2) * 255 + 0.5).astype(np.uint8)).save(tmp_path / "same.png")
+    expect_pythons_ranking(done.stdout, digits_package, tmp_path / "same.png")
+
+
+@pytest.mark.nightly
+def test_stb_image_stands_in_for_the_other_libraries(digits_package: Path, tmp_path: Path, pictures: Path) -> None:
+    absent = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("PNG", "JPEG")]
+    program = build_by_cmake(tmp_path, *absent) / "bin" / "run_model"
+    done = run_program(program, digits_package, pictures / "chelsea.png")
+    if "built without libpng" in done.stderr:
+        pytest.skip("stb_image.h was not found (libstb-dev)")
+    expect_pythons_ranking(done.stdout, digits_package, pictures / "chelsea.png")
+    Image.open(pictures / "chelsea.png").convert("RGB").save(tmp_path / "p.jpg")
+    done = run_program(program, digits_package, tmp_path / "p.jpg")
+    assert done.returncode == 0, done.stderr
+    with Session(digits_package) as session:
+        tensor = session.preprocess(tmp_path / "p.jpg")
+    np.testing.assert_allclose(read_range(done.stdout), (tensor.min(), tensor.max()), atol=3 / 255)
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,17 @@ def test_pictures_that_are_none(package: Path, programs: Path, tmp_path: Path) -
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (90, 90, 3), np.uint8)).save(tmp_path / "good.png")
     Image.open(tmp_path / "good.png").save(tmp_path / "good.jpg")
     png, jpeg = (tmp_path / "good.png").read_bytes(), (tmp_path / "good.jpg").read_bytes()
+    for kind in ("bmp", "tga", "gif"):
+        Image.open(tmp_path / "good.png").save(tmp_path / f"good.{kind}")
+    bmp, tga, gif = ((tmp_path / f"good.{kind}").read_bytes() for kind in ("bmp", "tga", "gif"))
     cases = {
         "empty.png": (b"", "cannot be read"),
-        "text.png": (b"text" * 10, "is neither PNG, JPEG nor PPM"),
+        "text.png": (b"text" * 10, "text.png is n"),  # the words depend on whether stb_image was found
+        "half.bmp": (bmp[: len(bmp) // 2], ""),
+        "short.bmp": (bmp[:-3], ""),
+        "half.tga": (tga[: len(tga) // 2], ""),
+        "half.gif": (gif[: len(gif) // 2], ""),
+        "huge.bmp": (bmp[:18] + b"\xff\xff\xff\x00" * 2 + bmp[26:], ""),
         "half.png": (png[: len(png) // 2], ""),
         "flipped.png": (png[:200] + bytes([png[200] ^ 255]) + png[201:], ""),
         "header.jpg": (jpeg[:30], ""),

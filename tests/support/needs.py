@@ -56,6 +56,10 @@ def _explain_vulkan_headers() -> str | None:
     return None if Path("/usr/include/vulkan/vulkan.h").is_file() else "no Khronos' headers in /usr/include"
 
 
+def _explain_opencv_headers() -> str | None:
+    return None if Path("/usr/include/opencv4/opencv2/core.hpp").is_file() else "no OpenCV in /usr/include"
+
+
 def _explain_ssh() -> str | None:
     there = shutil.which("ssh") and (shutil.which("sshd") or Path("/usr/sbin/sshd").exists())
     return None if there else "no OpenSSH server"
@@ -106,6 +110,7 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "cuda": ("an NVIDIA card", _explain_cuda),
     "vulkan": ("a device that the Vulkan runtime can use", _explain_vulkan),
     "vulkan_headers": ("Khronos' headers, Debian's libvulkan-dev", _explain_vulkan_headers),
+    "opencv_headers": ("OpenCV's C++ core, Debian's libopencv-core-dev", _explain_opencv_headers),
     "ssh": ("OpenSSH's client and server", _explain_ssh),
     "root": ("root's rights", _explain_root),
     "mount": ("the right to mount", _explain_mount),

@@ -1,5 +1,6 @@
 #include "read_picture.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
@@ -15,6 +16,13 @@
 #include <csetjmp>
 // jerror.h needs jpeglib.h before it
 #include <jerror.h>
+#endif
+#ifdef TVMBUILD_WITH_STB
+#define STBI_NO_LINEAR
+#define STBI_NO_PNM
+#define STB_IMAGE_STATIC
+#define STB_IMAGE_IMPLEMENTATION
+#include <stb_image.h>
 #endif
 
 namespace tvmbuild {
@@ -150,6 +158,61 @@ Picture read_jpeg(const std::string &path) {
 }
 #endif
 
+#ifdef TVMBUILD_WITH_STB
+struct StbSource {
+  std::ifstream &stream;
+  bool cut_short = false;
+};
+
+// stb_image takes zeros for what is missing at a file's end. It fills its own buffer, or asks for as much as it needs.
+int read_for_stb(void *source, char *data, int size) {
+  auto *from = static_cast<StbSource *>(source);
+  from->stream.read(data, size);
+  auto got = static_cast<int>(from->stream.gcount());
+  if (got == 0 || (got < size && size != sizeof(stbi__context::buffer_start))) from->cut_short = true;
+  return got;
+}
+
+Picture read_by_stb(std::ifstream &stream, const std::string &path) {
+  stbi_io_callbacks calls = {
+      read_for_stb,
+      [](void *source, int count) { static_cast<StbSource *>(source)->stream.seekg(count, std::ios::cur); },
+      [](void *source) { return static_cast<int>(static_cast<StbSource *>(source)->stream.peek() == EOF); }};
+  StbSource source{stream};
+  int width = 0, height = 0, channels = 0;
+  if (stbi_info_from_callbacks(&calls, &source, &width, &height, &channels) == 0)
+    throw Error(path + " is no picture that this program reads: " + stbi_failure_reason());
+  Picture picture;
+  picture.channels = 1;
+  set_size(picture, static_cast<size_t>(width), static_cast<size_t>(height), path);  // before stb allocates
+  stream.clear();
+  stream.seekg(0);
+  source.cut_short = false;
+  std::unique_ptr<stbi_uc, void (*)(void *)> pixels(
+      stbi_load_from_callbacks(&calls, &source, &width, &height, &channels, 0), stbi_image_free);
+  if (!pixels) throw Error(path + " is damaged: " + stbi_failure_reason());
+  if (source.cut_short) throw Error(path + " is cut short");
+  picture.channels = channels < 3 ? 1 : 3;
+  set_size(picture, static_cast<size_t>(width), static_cast<size_t>(height), path);
+  const stbi_uc *from = pixels.get();
+  for (size_t at = 0; at < picture.pixels.size(); at += static_cast<size_t>(picture.channels)) {
+    std::copy_n(from, picture.channels, &picture.pixels[at]);  // without transparency
+    from += channels;
+  }
+  return picture;
+}
+#endif
+
+// Read a file that no other library of this program reads.
+Picture read_other([[maybe_unused]] std::ifstream &stream, const std::string &path,
+                   [[maybe_unused]] const std::string &reason) {
+#ifdef TVMBUILD_WITH_STB
+  return read_by_stb(stream, path);
+#else
+  throw Error(path + " is " + reason);
+#endif
+}
+
 }  // namespace
 
 Picture read_picture(const std::string &path) {
@@ -161,21 +224,17 @@ Picture read_picture(const std::string &path) {
   std::string kind(begin, 4);
   stream.seekg(0);
   if (kind[0] == 'P' && (kind[1] == '5' || kind[1] == '6')) return read_ppm(stream, path);
-  if (kind == "\x89PNG") {
 #ifdef TVMBUILD_WITH_PNG
-    return read_png(path);
-#else
-    throw Error(path + " is a PNG, and this program was built without libpng: convert it to PPM");
+  if (kind == "\x89PNG") return read_png(path);
 #endif
-  }
-  if (kind.compare(0, 2, "\xff\xd8") == 0) {
 #ifdef TVMBUILD_WITH_JPEG
-    return read_jpeg(path);
-#else
-    throw Error(path + " is a JPEG, and this program was built without libjpeg: convert it to PPM");
+  if (kind.compare(0, 2, "\xff\xd8") == 0) return read_jpeg(path);
 #endif
-  }
-  throw Error(path + " is neither PNG, JPEG nor PPM");
+  if (kind == "\x89PNG")
+    return read_other(stream, path, "a PNG, and this program was built without libpng: convert it to PPM");
+  if (kind.compare(0, 2, "\xff\xd8") == 0)
+    return read_other(stream, path, "a JPEG, and this program was built without libjpeg: convert it to PPM");
+  return read_other(stream, path, "neither PNG, JPEG nor PPM");
 }
 
 }  // namespace tvmbuild

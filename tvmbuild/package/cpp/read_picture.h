@@ -1,4 +1,5 @@
-// Reading of picture files, for the programs: PNG with libpng, JPEG with libjpeg, PPM always.
+// Reading of picture files, for the programs: PNG with libpng, JPEG with libjpeg, other formats with stb_image, which
+// also takes the place of the two libraries where they are absent; PPM always.
 #pragma once
 
 #include <string>
