@@ -13,9 +13,6 @@ import numpy as np
 from tvmbuild.devices.model_worker import Worker
 from tvmbuild.package.inputs import write_arrays
 
-PARTS = ("prepare", "network", "result")
-"""The parts of the way from a frame to the result, in their order. A package without a result lacks the last one."""
-
 
 @dataclass(frozen=True)
 class Thresholds:
@@ -30,7 +27,7 @@ class Cost:
     """The cost of calls with a frame, and the state of the machine that they ran on. None: the system does not say."""
 
     parts_ms: Mapping[str, float]
-    """Name of a part, as in PARTS → the median time of it alone."""
+    """Name of a part: `prepare`, `network`, and `result` if the package makes one → the median time of it alone."""
     cpu_ms: float
     """The CPU time of the process for one frame, over all its threads."""
     joules: float | None
@@ -49,7 +46,6 @@ class FrameWorker:
 
     def __init__(self, worker: Worker, frames: Sequence[np.ndarray]) -> None:
         self._worker = worker
-        self.pause, self.resume = worker.pause, worker.resume
         with TemporaryDirectory(prefix="tvmbuild-frames-") as folder:
             given = Path(folder, "frames.npz")
             write_arrays(given, {str(number): frame for number, frame in enumerate(frames)})
@@ -85,10 +81,18 @@ class FrameWorker:
             raise TypeError(f"a worker answered {samples!r}")
         return [float(sample) for sample in samples]
 
-    def measure_cost(self, seconds: float) -> Cost:
-        """Return the cost of calls over about ``seconds``."""
-        told: dict[str, Any] = self._worker.ask({"do": "cost_of_frames", "seconds": seconds})
+    def measure_cost(self, seconds: float, calls: int) -> Cost:
+        """Return the cost of calls over about ``seconds``, but of at least ``calls``."""
+        told: dict[str, Any] = self._worker.ask({"do": "cost_of_frames", "seconds": seconds, "calls": calls})
         return Cost(**told)
+
+    def pause(self) -> None:
+        """Stop the process, so that it takes no CPU time."""
+        self._worker.pause()
+
+    def resume(self) -> None:
+        """Let the stopped process continue."""
+        self._worker.resume()
 
     def _ask(self, what: str, number: int, thresholds: Thresholds) -> dict[str, object]:
         asked = {"score": thresholds.score, "overlap": thresholds.overlap}

@@ -18,9 +18,6 @@ Command = Mapping[str, Any]
 Beat = Callable[[], None]
 Found = list[dict[str, Any]]
 """Results, each as a map of its fields."""
-LEAST_CALLS = 5
-PART_CALLS = 5
-"""The calls of one part before the next part's turn."""
 
 
 class Frames(Protocol):
@@ -114,12 +111,12 @@ class FrameCommands:
 
     def cost_of_frames(self, command: Command, beat: Beat) -> dict[str, object]:
         """Return the fields of a `Cost`."""
-        seconds = float(command["seconds"])
-        parts = _time_parts(self.frames.list_parts(), seconds / 2, beat)
+        seconds, least = float(command["seconds"]) / 2, int(command["calls"])
+        parts = _time_parts(self.frames.list_parts(), seconds, least, beat)
         warm_up(self.frames.call, 0, beat)
         heat, meter = HeatWatch(), EnergyMeter(card=self.frames.on_card)
         start, cpu, calls = time.monotonic(), time.process_time(), 0
-        while calls < LEAST_CALLS or time.monotonic() - start < seconds / 2:
+        while calls < least or time.monotonic() - start < seconds:
             time_calls(self.frames.call, 1, 1, beat)
             calls += 1
         cpu_ms, joules = (time.process_time() - cpu) * 1000 / calls, meter.read()
@@ -132,16 +129,17 @@ class FrameCommands:
         }
 
 
-def _time_parts(parts: Mapping[str, Callable[[], object]], seconds: float, beat: Beat) -> dict[str, float]:
-    """Return the median time of each part in ms. The parts take turns, and the first call of each turn is not counted.
+def _time_parts(parts: Mapping[str, Callable[[], object]], seconds: float, calls: int, beat: Beat) -> dict[str, float]:
+    """Return the median time of each part in ms. The parts take turns of ``calls`` calls.
 
-    Each call of a turn finds the caches as the call before has left them, as in a way that does one part alone.
+    If there are several calls in a turn, the first one is not counted, because it finds another part's caches.
     """
     taken: dict[str, list[float]] = {name: [] for name in parts}
     end = time.monotonic() + seconds
     while not all(taken.values()) or time.monotonic() < end:
         for name, part in parts.items():
-            taken[name] += time_calls(part, 1, 1 + PART_CALLS, beat)[1:]
+            samples = time_calls(part, 1, calls, beat)
+            taken[name] += samples[1:] or samples
     return {name: statistics.median(samples) for name, samples in taken.items()}
 
 

@@ -57,9 +57,7 @@ class TvmFrames:
     def _prepare(self, number: int) -> np.ndarray:
         return self._session.prepare_frame(self._frames[number], self._session.info.frames[number].encoding)
 
-    def _run(
-        self, number: int, score: float | None, overlap: float | None
-    ) -> Results | dict[str, np.ndarray]:
+    def _run(self, number: int, score: float | None, overlap: float | None) -> Results | dict[str, np.ndarray]:
         encoding = self._session.info.frames[number].encoding
         return self._session.run_frame(self._frames[number], encoding, score=score, overlap=overlap)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def _match(
         # A box that is cut at the frame's edge may have the place of another one, with another score.
         room = PIXEL_ROOM + SIDE_ROOM * np.abs(corners).max()
         best = int(np.argmin(apart / room + scores / allow_score(box.score)))
-        told = None
+        told = ""
         if apart[best] > room:
             x, y, right, bottom = mapped[same[best]]
             told = (
@@ -81,7 +82,7 @@ def _match(
         elif labels is not None and 0 <= box.index < len(labels) and box.label != labels[box.index]:
             told = f"box {number}, {_describe(box)}, must have the label {labels[box.index]}"
         score_error, place_error = max(score_error, float(scores[best])), max(place_error, float(apart[best]))
-        if told is not None:
+        if told:
             return matches, ResultCheck(len(boxes), score_error, place_error, told)
         free[same[best]] = False
         matches.append(int(same[best]))
@@ -109,7 +110,7 @@ class _Suppression:
         chosen, scores = np.array(matches, int), self.candidates.scores
         if len(chosen) > self.asked.most:
             yield f"there are {len(chosen)} boxes, at most {self.asked.most} are asked for"
-        for number, (one, other) in enumerate(zip(chosen, chosen[1:], strict=False)):
+        for number, (one, other) in enumerate(pairwise(chosen)):
             if scores[other] - scores[one] > allow_score(scores[one]):
                 yield f"box {number + 1} has a higher score than box {number}: {scores[other]:.7g}, {scores[one]:.7g}"
         for number, place in enumerate(chosen):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -87,6 +88,7 @@ def _find_places(form: BoxForm, places: np.ndarray, chosen: np.ndarray, size: tu
     return np.concatenate([places[:, :2] - halves, places[:, :2] + halves], axis=1)
 
 
+@lru_cache(maxsize=8)
 def _list_cells(strides: tuple[int, ...], size: tuple[int, int]) -> np.ndarray:
     """Return column, row and stride of the cell of each candidate."""
     grids = []

@@ -1,4 +1,7 @@
-"""The colours of a frame's pixels in float64, from the definitions of the encodings."""
+"""The colours of a frame's pixels by plain NumPy, from the definitions of the encodings.
+
+The weights of colours are whole numbers, as OpenCV and Pillow define them, so that the bytes are exact.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,33 @@ from tvmbuild.base.frame_specs import Frame
 
 _ORDERS = {"rgb8": (0, 1, 2), "bgr8": (2, 1, 0), "rgba8": (0, 1, 2), "bgra8": (2, 1, 0)}
 """Encoding → the places of red, green and blue."""
-_FROM_YUV = np.array([[1.164, 0.0, 1.596], [1.164, -0.391, -0.813], [1.164, 2.018, 0.0]])
-"""The rows are red, green and blue of BT.601; the columns are luma and the two differences of colour, U and V."""
-_TO_GRAY = np.array([0.299, 0.587, 0.114])
+_FROM_YUV = np.array([[1220542, 0, 1673527], [1220542, -409993, -852492], [1220542, 2116026, 0]])
+"""The rows are red, green and blue of BT.601; the columns are luma and the two differences of colour, U and V.
+
+They are OpenCV's weights, with 20 bits of fraction.
+"""
+_TO_GRAY = np.array([19595, 38470, 7471])
+"""Pillow's weights of red, green and blue, with 16 bits of fraction."""
 
 
 def read_colors(frame: Frame, data: np.ndarray, color: str) -> np.ndarray:
-    """Return a frame's pixels [height, width, channels] as whole numbers, in a colour order: rgb, bgr or gray."""
+    """Return a frame's pixels as whole numbers [height, width, channels], in a colour order: rgb, bgr or gray."""
     if frame.encoding == "mono8":
-        return np.repeat(data[:, :, None], 1 if color == "gray" else 3, axis=2).astype(np.float64)
+        return np.repeat(data[:, :, None], 1 if color == "gray" else 3, axis=2).astype(np.int64)
     if frame.encoding in _ORDERS:
-        rgb = data[:, :, _ORDERS[frame.encoding]].astype(np.float64)
+        rgb = data[:, :, _ORDERS[frame.encoding]].astype(np.int64)
     else:
-        luma, blue, red = (each.astype(np.float64) for each in _split(frame, data))
+        luma, blue, red = (each.astype(np.int64) for each in _split(frame, data))
         yuv = np.stack([np.maximum(luma - 16, 0), blue - 128, red - 128], axis=-1)
-        rgb = np.clip(round_half_up(yuv @ _FROM_YUV.T), 0, 255)
+        rgb = np.clip(_round(yuv @ _FROM_YUV.T, 20), 0, 255)
     if color == "gray":
-        return round_half_up(rgb @ _TO_GRAY)[:, :, None]
+        return _round(rgb @ _TO_GRAY, 16)[:, :, None]
     return rgb[:, :, ::-1] if color == "bgr" else rgb
 
 
-def round_half_up(values: np.ndarray) -> np.ndarray:
-    """Return the nearest whole numbers, the larger one of two equally near."""
-    rounded: np.ndarray = np.floor(values + 0.5)
+def _round(values: np.ndarray, bits: int) -> np.ndarray:
+    """Return the nearest whole numbers of values with ``bits`` bits of fraction, the larger one of two equally near."""
+    rounded: np.ndarray = (values + (1 << (bits - 1))) >> bits
     return rounded
 
 

@@ -54,7 +54,7 @@ def choose_thresholds(decoding: Decoding, outputs: Outputs) -> Thresholds:
     reference = find_reference(decoding)
     if reference is None or not reference.by_threshold:
         return Thresholds()
-    scores = np.sort(reference.list_scores(decoding, widen(outputs)))[::-1]
+    scores = np.sort(reference.list_scores(decoding, outputs))[::-1]
     own = int(np.count_nonzero(scores > decoding.asked.score))
     if FEWEST <= own <= MANY or len(scores) < 2:
         return Thresholds()

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.estimates import Estimate, Latency, read_estimate, read_latency
 from tvmbuild.benchmarking.plain_fields import read_fields
+
+PARTS = ("prepare", "network", "result")
+"""The parts of the way from a frame to the result, in their order. A package without a result lacks the last one."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +24,20 @@ class FrameCheck:
     """The number of results that were compared."""
     largest_steps: float
     """The largest difference of a prepared frame, in steps of a byte."""
-    unlike: float
-    """The largest share of a frame's elements that differ from the reference by a step."""
     score_error: float
     """The largest difference of a score."""
     place_error: float | None
     """The largest difference of a coordinate, in pixels. None: the results have no place."""
+
+    def describe(self) -> str:
+        """Return what was compared, and how far it was off."""
+        parts = (
+            [f"{count(self.frames, 'frame')} within {self.largest_steps:.2g} steps of a byte"] if self.frames else []
+        )
+        if self.results:
+            place = "" if self.place_error is None else f" and {self.place_error:.1e} pixels"
+            parts.append(f"{count(self.results, 'result')} within a score of {self.score_error:.1e}{place}")
+        return ", ".join(parts) or "nothing compared"
 
 
 @dataclass(frozen=True)
@@ -36,7 +48,7 @@ class FrameTimes:
     p99: float
     """The 99th percentile of the calls, in ms."""
     parts_ms: Mapping[str, float]
-    """Name of a part → its median time, measured alone. The parts are `prepare`, `network` and `result`."""
+    """Name of a part, in the order of PARTS → its median time, measured alone."""
     cpu_ms: float
     """The CPU time of the process for one frame, over all its threads."""
     joules: float | None = None
@@ -120,7 +132,7 @@ def read_times(data: Mapping[str, Any]) -> FrameTimes:
     return FrameTimes(
         latency=read_latency(data["latency_ms"]),
         p99=float(data["p99_ms"]),
-        parts_ms={str(name): float(value) for name, value in data["parts_ms"].items()},
+        parts_ms={name: float(data["parts_ms"][name]) for name in PARTS if name in data["parts_ms"]},
         cpu_ms=float(data["cpu_ms"]),
         joules=_read_number(data["joules"]),
     )
