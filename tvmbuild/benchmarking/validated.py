@@ -27,7 +27,7 @@ class Validated:
     unjudged: str | None = None
     """The outputs with elements that rounding moves so far that their numbers prove nothing; None if none has."""
     frames: str | None = None
-    """What of the package's frames and results was compared. None: it has neither, or no device ran it."""
+    """The comparison of the package's frames and results. None: it has neither, or no device ran it."""
 
     def to_json(self) -> dict[str, object]:
         """Return the value of `validated.json`."""

@@ -52,7 +52,7 @@ class FrameWorker:
             worker.ask({"do": "bind_frames", "inputs": str(given)})
 
     def compute(self, number: int) -> dict[str, np.ndarray]:
-        """Return what becomes of a frame: `input`, and `output:<name>` that the network makes of this input.
+        """Return the arrays of a frame: `input`, and `output:<name>` that the network makes of this input.
 
         A package without a result also has `frame:<name>`, the outputs of the call that takes the frame.
         """

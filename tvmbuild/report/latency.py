@@ -11,7 +11,13 @@ from tvmbuild.benchmarking.history import Entry
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.report.cells import CellReport
 
-NAMES = {"tvm": "TVM", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tvm-untuned": "TVM untuned"}
+NAMES = {
+    "tvm": "TVM",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "tvm-untuned": "TVM untuned",
+    "opencv": "OpenCV + ONNX Runtime",
+}
 """The names of contenders in headings. A package, which is not here, is named by its path."""
 OPERATOR_COLUMNS = ("operator", "calls", "us", "share", "GFLOP/s", "record")
 TOP_OPERATORS = 5

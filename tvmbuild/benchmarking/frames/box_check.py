@@ -106,7 +106,7 @@ class _Suppression:
     candidates: Candidates
 
     def list_problems(self, matches: Sequence[int]) -> Iterator[str]:
-        """Yield what is wrong with the choice of the candidates ``matches``, in their order."""
+        """Yield the faults of a choice of candidates, ``matches``, in their order."""
         chosen, scores = np.array(matches, int), self.candidates.scores
         if len(chosen) > self.asked.most:
             yield f"there are {len(chosen)} boxes, at most {self.asked.most} are asked for"

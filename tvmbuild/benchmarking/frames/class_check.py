@@ -49,7 +49,7 @@ def check_classes(
 
 
 def _find_problem(decoding: Decoding, classes: Sequence[Class], scores: np.ndarray) -> str | None:
-    """Return what is wrong with a class that was found."""
+    """Return the first fault of the classes that were found, or None."""
     labels, known = decoding.labels, set()
     for number, each in enumerate(classes):
         told = f"class {each.index} with the score {each.score:.7g}, result {number},"
@@ -69,7 +69,7 @@ def _find_problem(decoding: Decoding, classes: Sequence[Class], scores: np.ndarr
 
 
 def _find_missing(places: Sequence[int], scores: np.ndarray, least: float, most: int) -> str | None:
-    """Return which class is missing or too much."""
+    """Return the first class that is missing or too much, or None."""
     if len(places) > most:
         return f"there are {len(places)} classes, at most {most} are asked for"
     for place in places:

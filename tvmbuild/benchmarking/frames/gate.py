@@ -46,7 +46,7 @@ class Checked:
 
     check: FrameCheck
     notes: tuple[str, ...] = ()
-    """What was not compared, with the reason."""
+    """The parts that were not compared, each with the reason."""
     worker: FrameWorker | None = None
     """The worker with the frames that were drawn. None: the package takes none, or the device cannot run them."""
     thresholds: Thresholds = OWN

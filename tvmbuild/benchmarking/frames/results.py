@@ -30,7 +30,7 @@ class FrameCheck:
     """The largest difference of a coordinate, in pixels. None: the results have no place."""
 
     def describe(self) -> str:
-        """Return what was compared, and how far it was off."""
+        """Return the numbers of frames and results, and the largest differences."""
         parts = (
             [f"{count(self.frames, 'frame')} within {self.largest_steps:.2g} steps of a byte"] if self.frames else []
         )
