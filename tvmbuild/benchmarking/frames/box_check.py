@@ -45,6 +45,10 @@ def check_boxes(
     candidates = decode_boxes(decoding, outputs, score - 2 * allow_score(score))
     suppression = _Suppression(asked, score, overlap, candidates)
     mapped = map_to_frame(candidates.boxes, decoding.geometry)
+    for number, box in enumerate(boxes):
+        if score - box.score > allow_score(score):
+            told = f"box {number}, {_describe(box)}, has a score that does not exceed {score:g}"
+            return ResultCheck(len(boxes), 0.0, 0.0, told)
     matches, check = _match(boxes, candidates, mapped, decoding.labels)
     if check.problem is not None:
         return check
@@ -113,9 +117,6 @@ class _Suppression:
         for number, (one, other) in enumerate(pairwise(chosen)):
             if scores[other] - scores[one] > allow_score(scores[one]):
                 yield f"box {number + 1} has a higher score than box {number}: {scores[other]:.7g}, {scores[one]:.7g}"
-        for number, place in enumerate(chosen):
-            if self.score - scores[place] > allow_score(self.score):
-                yield f"box {number} has the score {scores[place]:.7g}, which does not exceed {self.score:g}"
         yield from self._list_overlaps(chosen)
         yield from self._list_missing(chosen)
 
