@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from detector_nets import make_detector
 from frame_cells import FRAMES, SIZE, frame_step, make_cell
+from rpc_boards import board, count_free, tracker, wait_until
 from small_package import change_package
+from ssh_board import ssh_board
 
+from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, RpcDevice, SshDevice
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.postprocess_specs import Boxes, Classes
 from tvmbuild.base.specs import Preprocess
@@ -41,8 +44,8 @@ def cell(built: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def measure(folder: Path, *baselines: str) -> FrameResult:
-    step = frame_step(folder, baselines)
+def measure(folder: Path, *baselines: str, device: DeviceSpec | None = None) -> FrameResult:
+    step = frame_step(folder, baselines, device or LocalDevice())
     benchmark.run(step)
     result = read_result(json.loads(step.output("result").read_text()))
     assert result is not None
@@ -137,3 +140,28 @@ def test_boxes_that_suppress_other_classes_fail_the_cell(cell: Path) -> None:
     message = refuse(cell, postprocess=Boxes("yolov8", score=0.3, overlap=0.3, most=40, agnostic=True))
     assert "the package makes wrong results (bgr8 [50, 80, 3], bilinear, score 0.3): boxes " in message
     assert " of their union, over 0.3" in message
+
+
+@pytest.mark.nightly
+@pytest.mark.ssh
+@pytest.mark.timeout(1200)
+def test_a_board_without_python_says_that_frames_are_not_measured(cell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cell / "ssh").mkdir()
+    with ssh_board(cell / "ssh") as found_board:
+        monkeypatch.setenv("PATH", found_board.path)
+        found = measure(cell, device=SshDevice("board"))
+    assert (found.times, found.check.frames, found.check.results) == (None, 0, 0)
+    assert found.notes == (
+        "frames and results are not measured on this device: the program on a board without Python calls `main` alone",
+    )
+
+
+def test_frames_are_compared_and_timed_on_a_board(cell: Path) -> None:
+    with tracker(cell) as address, board(address, "pc", cell):
+        wait_until(lambda: count_free(address, "pc") == 1)
+        found = measure(cell, device=RpcDevice(address, "pc", timeout_s=30.0))
+    assert found.times is not None
+    assert list(found.times.parts_ms) == ["prepare", "network", "result"]
+    assert found.check.frames == 2
+    assert found.check.results > 0
+    assert (found.rivals, found.absent) == ((), ())

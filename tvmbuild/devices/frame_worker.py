@@ -58,7 +58,7 @@ class FrameWorker:
         """
         with TemporaryDirectory(prefix="tvmbuild-frames-") as folder:
             path = Path(folder, "arrays.npz")
-            self._worker.ask({"do": "compute_frame", "number": number, "path": str(path)})
+            self._worker.ask({"do": "compute_frame", "frame": number, "path": str(path)})
             with np.load(path, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
 
@@ -96,7 +96,7 @@ class FrameWorker:
 
     def _ask(self, what: str, number: int, thresholds: Thresholds) -> dict[str, object]:
         asked = {"score": thresholds.score, "overlap": thresholds.overlap}
-        return self._worker.ask({"do": what, "number": number, **asked})
+        return self._worker.ask({"do": what, "frame": number, **asked})
 
 
 def find_results(worker: Worker, thresholds: Thresholds) -> list[dict[str, Any]]:

@@ -82,13 +82,13 @@ class FrameCommands:
 
     def compute_frame(self, command: Command, _beat: Beat) -> dict[str, object]:
         """Write the arrays that become of a frame to an .npz."""
-        arrays: dict[str, Any] = self.frames.compute(int(command["number"]))
+        arrays: dict[str, Any] = self.frames.compute(int(command["frame"]))
         np.savez(str(command["path"]), **arrays)
         return {}
 
     def find_in_frame(self, command: Command, _beat: Beat) -> dict[str, object]:
         """Return the results in a frame."""
-        return {"results": self.frames.find(int(command["number"]), command["score"], command["overlap"])}
+        return {"results": self.frames.find(int(command["frame"]), command["score"], command["overlap"])}
 
     def find_in_outputs(self, command: Command, _beat: Beat) -> dict[str, object]:
         """Return the results in the outputs for the bound inputs."""
@@ -98,7 +98,7 @@ class FrameCommands:
 
     def choose_frame(self, command: Command, _beat: Beat) -> dict[str, object]:
         """Choose the frame and the thresholds of the following calls."""
-        self.frames.choose(int(command["number"]), command["score"], command["overlap"])
+        self.frames.choose(int(command["frame"]), command["score"], command["overlap"])
         return {}
 
     def warm_up_frames(self, command: Command, beat: Beat) -> dict[str, object]:
