@@ -10,20 +10,26 @@ from typing import Any
 
 import pytest
 from detector_nets import make_detector
+from device_kinds import attributes_of
 from frame_cells import FRAMES, SIZE, frame_step, make_cell
 from rpc_boards import board, count_free, tracker, wait_until
 from small_package import change_package
 from ssh_board import ssh_board
 
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, RpcDevice, SshDevice
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.postprocess_specs import Boxes, Classes
 from tvmbuild.base.specs import Preprocess
+from tvmbuild.benchmarking.emulated import run_emulated
 from tvmbuild.benchmarking.frames import contest, gate
 from tvmbuild.benchmarking.frames.results import FrameResult
 from tvmbuild.benchmarking.history import read_history
 from tvmbuild.benchmarking.results import read_result
+from tvmbuild.benchmarking.stand_in import run_package
+from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.stages import benchmark
 
 pytestmark = pytest.mark.compiler
@@ -165,3 +171,27 @@ def test_frames_are_compared_and_timed_on_a_board(cell: Path) -> None:
     assert found.check.frames == 2
     assert found.check.results > 0
     assert (found.rivals, found.absent) == ((), ())
+
+
+def test_frames_are_compared_on_an_emulated_board(cell: Path) -> None:
+    trial = replace(benchmark.make_trial(frame_step(cell)), device=replace(LOCAL, emulated=True))
+    found = run_emulated(trial).frames
+    assert found is not None
+    assert (found.times, found.notes, found.check.frames) == (None, (), 2)
+    assert found.check.results > 0
+    package = cell / "net-here.tar"
+    change_package(package, package, preprocess=Preprocess(resize="letterbox", color="bgr"))
+    with pytest.raises(TvmbuildError, match="the package prepares a frame wrongly"):
+        run_emulated(trial)
+
+
+@pytest.mark.vulkan
+def test_frames_are_compared_on_a_device_in_place_of_the_targets(tmp_path: Path) -> None:
+    target = PackageTarget("here", "vulkan", attributes_of("vulkan"), FrozenMap({"mcpu": "x86-64"}))
+    cell = make_cell(tmp_path, target=target)
+    trial = benchmark.make_trial(frame_step(cell))
+    assert str(run_package(trial).frames).startswith("2 frames within ")
+    package = cell / "net-here.tar"
+    change_package(package, package, preprocess=Preprocess(resize="letterbox", color="bgr"))
+    with pytest.raises(TvmbuildError, match="validate:net@here: the package prepares a frame wrongly"):
+        run_package(trial)

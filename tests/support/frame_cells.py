@@ -25,7 +25,10 @@ SIZE = (64, 96)
 FRAMES = (Frame(50, 80, "bgr8", "bilinear"), Frame(50, 80, "nv12"))
 
 
-def make_cell(folder: Path, model: onnx.ModelProto | None = None, **more: Any) -> Path:
+HERE = PackageTarget("here", "llvm", ANY_X86)
+
+
+def make_cell(folder: Path, model: onnx.ModelProto | None = None, target: PackageTarget = HERE, **more: Any) -> Path:
     """Write model.onnx, reference.npz and net-here.tar of a small detector, or of ``model``, to the folder."""
     onnx.save(model or make_detector([[1, 7, 200]], SIZE), str(folder / "source.onnx"))
     simplified = simplify(folder / "source.onnx", name="net")
@@ -37,7 +40,6 @@ def make_cell(folder: Path, model: onnx.ModelProto | None = None, **more: Any) -
         "postprocess": Boxes("yolov8", score=0.3, overlap=0.3, most=40),
     }
     options = BuildOptions("net", **{**default, **more})
-    target = PackageTarget("here", "llvm", ANY_X86)
     write_package(folder / "net-here.tar", build_package(simplified.model, target, options=options))
     return folder
 

@@ -22,7 +22,7 @@ def draw_frames(name: str, found: FrameResult | None) -> Html:
     if found.times is not None:
         rows = [(row[1], *row[3:]) for row in list_ways(name, found)]
         table = make_table(f"{TITLE}, in ms", (COLUMNS[1], *COLUMNS[3:]), rows)
-        parts += [tag("div", tag("div", _draw_bars(found), _draw_legend()), tag("div", table), class_="charts")]
+        parts += [tag("div", tag("div", _draw_bars(found), _draw_legend()), class_="charts"), table]
         parts.append(tag("p", MEANING, class_="dim-small"))
     parts.append(tag("ul", *(tag("li", mark_code(remark)) for remark in list_frame_remarks(found))))
     return join(parts)

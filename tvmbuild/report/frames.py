@@ -63,6 +63,7 @@ def list_frame_remarks(found: FrameResult) -> Iterator[str]:
     for name, reason in found.absent:
         yield f"{NAMES.get(name, name)}: not measured: {reason}"
     yield from found.notes
+    yield from (f"doubtful: {warning}" for warning in found.warnings)
     if found.times is not None and found.found is not None:
         yield f"the frame is drawn; the thresholds let {found.found} results through"
     if found.throttled:

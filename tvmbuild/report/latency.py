@@ -106,8 +106,13 @@ def list_machines(cells: Sequence[CellReport]) -> list[str]:
 
 
 def list_doubts(cells: Sequence[CellReport]) -> list[str]:
-    """Return one line for each reason to doubt a cell's latency."""
-    return [f"{cell.name}: {warning}" for cell in cells if cell.result for warning in cell.result.warnings]
+    """Return one line for each reason to doubt a cell's latency, or its time from a frame to the result."""
+    return [
+        f"{cell.name}: {warning}"
+        for cell in cells
+        if cell.result
+        for warning in (*cell.result.warnings, *(cell.result.frames.warnings if cell.result.frames else ()))
+    ]
 
 
 def describe_machine(machine: MachineState) -> str:

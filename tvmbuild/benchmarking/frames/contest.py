@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import packages_distributions, version
@@ -168,7 +168,8 @@ def finish_frames(found: FrameField, repeat: int) -> FrameResult:
             for name, (_, _, version_, told) in found.others.items()
         ),
         absent=tuple(found.absent),
-        notes=(*checked.notes, *_list_doubts(measured)),
+        notes=checked.notes,
+        warnings=tuple(_list_doubts(measured)),
         found=checked.found,
         temperature_c=measured.machine.temperature_c,
         throttled=sum(throttled) if throttled else None,
@@ -218,6 +219,8 @@ def find_percentile(samples: Sequence[float], share: float) -> float:
     return sorted(samples)[max(0, math.ceil(share * len(samples)) - 1)]
 
 
-def _list_doubts(measured: Measured) -> tuple[str, ...]:
-    unsteady = (f"the calls of {name} with a frame did not become steady" for name in measured.unsteady)
-    return (*((measured.machine.busy,) if measured.machine.busy else ()), *unsteady)
+def _list_doubts(measured: Measured) -> Iterator[str]:
+    if measured.machine.busy:
+        yield f"while frames were timed, {measured.machine.busy}"
+    for name in measured.unsteady:
+        yield f"the calls of {name} with a frame did not become steady"

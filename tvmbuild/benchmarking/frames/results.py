@@ -93,6 +93,8 @@ class FrameResult:
     absent: tuple[tuple[str, str], ...] = ()
     """Each way that was not timed, with the reason."""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """The reasons to doubt the times."""
     found: int | None = None
     """The number of results in the frame that was timed."""
     temperature_c: float | None = None
@@ -120,6 +122,7 @@ class FrameResult:
             **({} if self.times is None else self.times.to_json()),
             "baselines": [*rivals, *({"name": name, "missing": reason} for name, reason in self.absent)],
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
             "found": self.found,
             "temperature_c": self.temperature_c,
             "throttled": self.throttled,
@@ -148,6 +151,7 @@ def read_frames(data: Mapping[str, Any]) -> FrameResult:
         rivals=tuple(_read_rival(each) for each in data["baselines"] if "missing" not in each),
         absent=tuple((str(each["name"]), str(each["missing"])) for each in data["baselines"] if "missing" in each),
         notes=tuple(str(note) for note in data["notes"]),
+        warnings=tuple(str(warning) for warning in data["warnings"]),
         found=None if found is None else int(found),
         temperature_c=_read_number(data["temperature_c"]),
         throttled=None if throttled is None else int(throttled),
