@@ -48,13 +48,13 @@ def decode_boxes(decoding: Decoding, outputs: Outputs, score: float) -> Candidat
     arrays = find_boxes(asked, decoding.outputs, outputs)
     rows = arrays[0].T if form.layout == "columns" else arrays[0]
     places = arrays[1] if form.split else rows[:, :4]
-    scores, classes = _find_scores(form, rows)
+    # The repositories leave boxes of no object out first.
+    chosen = np.flatnonzero(rows[:, 4] > score) if form.objectness else np.arange(len(rows))
+    scores, classes = _find_scores(form, rows[chosen] if form.objectness else rows)
     likely = scores > score
-    if form.objectness:  # the repositories leave boxes of no object out first
-        likely &= rows[:, 4] > score
-    chosen = np.flatnonzero(likely)
+    chosen = chosen[likely]
     boxes = _find_places(form, places[chosen], chosen, (decoding.height, decoding.width))
-    return Candidates(boxes, scores[chosen], classes[chosen])
+    return Candidates(boxes, scores[likely], classes[likely])
 
 
 def _find_scores(form: BoxForm, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
