@@ -16,11 +16,12 @@ from small_package import ANY_X86
 from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, Frame, Interpolation
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes
 from tvmbuild.base.specs import Preprocess
+from tvmbuild.benchmarking.frames import unknown
 from tvmbuild.benchmarking.frames.box_check import check_boxes
 from tvmbuild.benchmarking.frames.class_check import check_classes
 from tvmbuild.benchmarking.frames.drawing import draw_frame
 from tvmbuild.benchmarking.frames.gate import Checked, check_frames
-from tvmbuild.benchmarking.frames.references import choose_thresholds, widen
+from tvmbuild.benchmarking.frames.references import choose_thresholds, explain_lack, find_reference, widen
 from tvmbuild.benchmarking.frames.way import Decoding
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.devices.frame_worker import Thresholds
@@ -272,3 +273,16 @@ def test_a_drawn_frame_is_the_same_each_time() -> None:
         assert first.dtype == np.uint8
         np.testing.assert_array_equal(first, draw_frame(frame))
         assert first.std() > 30
+
+
+def test_what_the_reference_does_not_know_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoding = Decoding(Boxes("yolov8", agnostic=True), ("out",), HEIGHT, WIDTH, FAR)
+    assert find_reference(decoding) is not None
+    monkeypatch.setattr(unknown, "_KNOWN_OF_FORMS", ("layout",))
+    assert find_reference(decoding) is not None  # the rest has its default
+    monkeypatch.setattr(unknown, "_KNOWN_OF_FORMS", ())
+    assert find_reference(decoding) is None
+    told = "results of the kind `boxes` with layout are not compared: they have no reference yet"
+    assert explain_lack(decoding) == told
+    monkeypatch.setattr(unknown, "_KNOWN_OF_BOXES", ("form", "outputs", "score", "overlap", "most"))
+    assert "with agnostic, layout are not" in explain_lack(decoding)

@@ -22,7 +22,7 @@ from tvmbuild.base.layout import Layout
 from tvmbuild.base.postprocess_specs import Boxes, Classes
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.benchmarking.emulated import run_emulated
-from tvmbuild.benchmarking.frames import contest, gate
+from tvmbuild.benchmarking.frames import contest, references
 from tvmbuild.benchmarking.frames.results import FrameResult
 from tvmbuild.benchmarking.history import read_history
 from tvmbuild.benchmarking.results import read_result
@@ -101,7 +101,7 @@ def test_without_opencv_a_line_says_so(cell: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_results_of_an_unknown_kind_are_said_and_frames_timed(cell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "find_reference", lambda _: None)
+    monkeypatch.setattr(references, "REFERENCES", {})
     found = measure(cell)
     assert found.times is not None
     assert (found.check.frames, found.check.results, found.found) == (2, 0, None)

@@ -16,9 +16,10 @@ import onnxruntime
 from PIL import Image
 
 from tvmbuild.base.frame_specs import Encoding, Frame
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Postprocess
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes
 from tvmbuild.benchmarking.frames.boxes import Candidates, decode_boxes, map_to_frame
 from tvmbuild.benchmarking.frames.class_check import find_probabilities
+from tvmbuild.benchmarking.frames.references import find_reference
 from tvmbuild.benchmarking.frames.way import Decoding, Input, find_decoding, find_input, find_kind
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
@@ -149,7 +150,7 @@ class OpenCvWay:
         self.session = open_network(setup.model, setup.threads)
         self.names = [each.name for each in self.session.get_outputs()]
         self.decodings = [find_decoding(self.info, frame) for frame in self.info.frames]
-        self.finder = None if self.info.postprocess is None else _find_finder(self.info.postprocess)
+        self.finder = None if self.decodings[0] is None else _find_finder(self.decodings[0])
         self.chosen: tuple[int, float | None, float | None] = (0, None, None)
 
     def choose(self, number: int, score: float | None, overlap: float | None) -> None:
@@ -203,10 +204,10 @@ class OpenCvWay:
         return self.finder(decoding, outputs, least, own if overlap is None else overlap)
 
 
-def _find_finder(asked: Postprocess) -> Finder:
-    kind = find_kind(asked)
-    if kind not in FINDERS:
-        raise TvmbuildError(f"there is no usual code yet that makes results of the kind `{kind}`")
+def _find_finder(decoding: Decoding) -> Finder:
+    kind = find_kind(decoding.asked)
+    if kind not in FINDERS or find_reference(decoding) is None:
+        raise TvmbuildError(f"there is no usual code yet that makes these results of the kind `{kind}`")
     return FINDERS[kind]
 
 

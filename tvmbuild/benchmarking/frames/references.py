@@ -11,6 +11,7 @@ import numpy as np
 from tvmbuild.benchmarking.frames.box_check import check_boxes, list_box_scores
 from tvmbuild.benchmarking.frames.checks import ResultCheck
 from tvmbuild.benchmarking.frames.class_check import check_classes, find_probabilities
+from tvmbuild.benchmarking.frames.unknown import list_unknown_boxes, list_unknown_classes
 from tvmbuild.benchmarking.frames.way import Decoding, find_kind
 from tvmbuild.devices.frame_worker import Thresholds
 
@@ -28,25 +29,31 @@ class ResultReference:
     """Returns the scores of all candidates in a network's outputs."""
     check: Callable[[Decoding, Outputs, Thresholds, Sequence[dict[str, Any]]], ResultCheck]
     """Compares the results of a package, maps of their fields, with the outputs that it made them of."""
+    list_unknown: Callable[[Any], list[str]]
+    """Returns what an asked result has that the reference does not know: then nothing is compared."""
     by_threshold: bool
     """Whether all candidates above the threshold are results, so that another threshold makes a better test."""
 
 
 REFERENCES: dict[str, ResultReference] = {
-    "boxes": ResultReference(list_box_scores, check_boxes, by_threshold=True),
-    "classes": ResultReference(find_probabilities, check_classes, by_threshold=False),
+    "boxes": ResultReference(list_box_scores, check_boxes, list_unknown_boxes, by_threshold=True),
+    "classes": ResultReference(find_probabilities, check_classes, list_unknown_classes, by_threshold=False),
 }
 """Kind of result, as models.yaml has it → its reference. Results of a kind that is not here are not compared."""
 
 
 def find_reference(decoding: Decoding) -> ResultReference | None:
-    """Return the reference of the kind of result, or None if there is none yet."""
-    return REFERENCES.get(find_kind(decoding.asked))
+    """Return the reference of the kind of result, or None if there is none yet, or none for this form of it."""
+    found = REFERENCES.get(find_kind(decoding.asked))
+    return None if found is None or found.list_unknown(decoding.asked) else found
 
 
 def explain_lack(decoding: Decoding) -> str:
     """Return the note that results of this kind are not compared."""
-    return f"results of the kind `{find_kind(decoding.asked)}` are not compared: they have no reference yet"
+    kind = find_kind(decoding.asked)
+    found = REFERENCES.get(kind)
+    with_ = f" with {', '.join(found.list_unknown(decoding.asked))}" if found is not None else ""
+    return f"results of the kind `{kind}`{with_} are not compared: they have no reference yet"
 
 
 def choose_thresholds(decoding: Decoding, outputs: Outputs) -> Thresholds:
