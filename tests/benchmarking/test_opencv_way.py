@@ -33,7 +33,7 @@ RAW = Preprocess(resize="stretch", color="bgr", scale=1.0)
     [
         ([[1, 7, 200]], Boxes("yolov8", score=0.5, overlap=0.3), PLAIN, "bilinear"),
         ([[1, 7, 200]], Boxes("yolov8", score=0.5, overlap=0.3, agnostic=True), RAW, "nearest"),
-        ([[1, CELLS, 8]], Boxes("yolox", score=0.5, overlap=0.3, most=30), RAW, "bilinear"),
+        ([[1, CELLS, 8]], Boxes("yolox", score=0.5, overlap=0.3, most=30), PLAIN, "bilinear"),
         ([[1, 30, 4], [1, 30, 4]], Boxes("detr", score=0.3), SCALED, "antialias"),
         ([[1, 1000]], Classes(most=4), SCALED, "antialias"),
     ],

@@ -79,7 +79,8 @@ def _find_places(form: BoxForm, places: np.ndarray, chosen: np.ndarray, size: tu
     if form.strides:
         cells = _list_cells(form.strides, size)[chosen].astype(places.dtype)
         centers = (places[:, :2] + cells[:, :2]) * cells[:, 2:]
-        places = np.concatenate([centers, np.exp(places[:, 2:]) * cells[:, 2:]], axis=1)
+        with np.errstate(over="ignore"):  # a drawn frame can make boxes without end
+            places = np.concatenate([centers, np.exp(places[:, 2:]) * cells[:, 2:]], axis=1)
     if form.normalised:
         places = places * np.array([width, height, width, height], places.dtype)
     if form.corners:
