@@ -197,6 +197,16 @@ def test_boxes_of_almost_equal_scores_may_come_in_either_order() -> None:
     assert "boxes 0 and 1 share" in str(check_boxes(decoding, widen(outputs), Thresholds(), both).problem)
 
 
+def test_boxes_without_end_do_not_count() -> None:
+    rows = [[50, 50, 50], [50, 50, 50], [1e20, 1e20, 10], [1e20, 1e20, 10], [0.9, 0.8, 0.7]]
+    outputs = {"out": np.array(rows, np.float32)[None]}
+    decoding = Decoding(Boxes("yolov8"), ("out",), HEIGHT, WIDTH, np.array([0, 0, 1, 1, WIDTH, HEIGHT]))
+    ends = [Box(0, 0, WIDTH, HEIGHT, score, 0).as_dict() for score in (0.9, 0.8)]
+    last = Box(45, 45, 10, 10, 0.7, 0).as_dict()
+    for found in ([*ends, last], [ends[0], last]):
+        assert check_boxes(decoding, widen(outputs), Thresholds(), found).problem is None
+
+
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid", "none"])
 def test_classes_are_compared(activation: Any) -> None:
     scores = np.random.default_rng(0).normal(0, 2, 50).astype(np.float32)

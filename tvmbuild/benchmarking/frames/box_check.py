@@ -22,6 +22,8 @@ from tvmbuild.package.results import Box
 
 OVERLAP_ROOM = 1e-4
 """The difference of an overlap from its threshold that rounding can make."""
+HUGE = 1e18
+"""Boxes with larger coordinates have areas beyond float32, so that suppression among them is of no meaning."""
 PIXEL_ROOM, SIDE_ROOM = 0.01, 1e-5
 """The difference of a coordinate that rounding can make: in pixels, and as a share of the coordinate."""
 
@@ -130,7 +132,7 @@ class _Suppression:
         """Yield the likely candidates that are neither chosen nor overlap a better one that is."""
         scores = self.candidates.scores
         room = allow_score(self.score)
-        likely = scores > self.score + room
+        likely = (scores > self.score + room) & (np.abs(self.candidates.boxes) < HUGE).all(axis=1)
         likely[chosen] = False
         if len(chosen) == self.asked.most:
             last = scores[chosen].min()
@@ -155,6 +157,8 @@ class _Suppression:
         """Return the overlaps of candidates of which only one may be a result, else -1."""
         boxes, classes = self.candidates.boxes, self.candidates.classes
         overlaps = find_overlaps(boxes[some], boxes[others])
+        endless = (np.abs(boxes) >= HUGE).any(axis=1)
+        overlaps[endless[some][:, None] | endless[others][None, :]] = -1.0
         if not BOX_FORMS[self.asked.form].suppress:
             return np.full_like(overlaps, -1.0)
         if self.asked.agnostic:
