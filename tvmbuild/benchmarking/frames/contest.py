@@ -26,6 +26,7 @@ from tvmbuild.benchmarking.measure import Measured, measure_in_turns
 from tvmbuild.benchmarking.statistics import Samples, estimate_ratio, summarize
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.frame_worker import Cost, FrameWorker
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Load, Worker
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
@@ -35,6 +36,8 @@ LEAST_SAMPLES = 200
 """The number of calls that are timed, so that a hundredth of them is more than one."""
 COST_S, COST_ROUNDS = 0.6, 4
 """The time in seconds of one measurement of the cost, and the number of these, in turns."""
+APART, CALL_MS = 0.3, 0.2
+"""The difference of the parts' sum from the whole that needs a warning: a share, and the ms of the calls themselves."""
 SLOW_MS, COST_CALLS = 50.0, 5
 """Calls that take longer are made less than COST_CALLS times in a turn."""
 
@@ -151,17 +154,18 @@ def finish_frames(found: FrameField, repeat: int) -> FrameResult:
     watch = found.task.device.watch((found.ours, *(each[0] for each in found.others.values())))
     measured = measure_in_turns(workers, 1, max(repeat, LEAST_SAMPLES), watch)
     costs = _measure_costs(workers, measured)
-    mine = costs[OURS]
+    mine, machine = costs[OURS], watch.read()
+    times = {name: _summarize(measured.samples[name], costs[name]) for name in workers}
     throttled = [cost.throttled for cost in mine if cost.throttled is not None]
     return FrameResult(
         frame=describe_frame(info.frames[0]),
         check=checked.check,
-        times=_summarize(measured.samples[OURS], mine),
+        times=times[OURS],
         rivals=tuple(
             FrameRival(
                 name,
                 version_,
-                _summarize(measured.samples[name], costs[name]),
+                times[name],
                 estimate_ratio(measured.samples[OURS], measured.samples[name]),
                 told,
             )
@@ -169,9 +173,9 @@ def finish_frames(found: FrameField, repeat: int) -> FrameResult:
         ),
         absent=tuple(found.absent),
         notes=checked.notes,
-        warnings=tuple(_list_doubts(measured)),
+        warnings=tuple(_list_doubts(measured, machine, {} if info.target.on_gpu else times)),
         found=checked.found,
-        temperature_c=measured.machine.temperature_c,
+        temperature_c=machine.temperature_c,
         throttled=sum(throttled) if throttled else None,
         clock=mine[-1].clock,
     )
@@ -219,8 +223,13 @@ def find_percentile(samples: Sequence[float], share: float) -> float:
     return sorted(samples)[max(0, math.ceil(share * len(samples)) - 1)]
 
 
-def _list_doubts(measured: Measured) -> Iterator[str]:
-    if measured.machine.busy:
-        yield f"while frames were timed, {measured.machine.busy}"
+def _list_doubts(measured: Measured, machine: MachineState, times: Mapping[str, FrameTimes]) -> Iterator[str]:
+    """Yield the reasons to doubt the times. The parts of ``times`` must add up to about the whole."""
+    if machine.busy:
+        yield f"while frames were timed, {machine.busy}"
     for name in measured.unsteady:
         yield f"the calls of {name} with a frame did not become steady"
+    for name, each in times.items():
+        total, whole = sum(each.parts_ms.values()), each.latency.median.value
+        if abs(total - whole) > APART * whole + CALL_MS:
+            yield f"the parts of {name} add up to {total:.3g} ms, timed after the whole way's {whole:.3g} ms"
