@@ -4,9 +4,9 @@ python benchmarks/frames.py [--picture FILE] [--size 1080 1920] [--threads 2 1] 
 
 Both ways take the same bytes of a frame in five encodings, letterbox it bilinearly, run the network (tvmbuild's by
 rule, without records) and return boxes in the frame's pixels; one process times them in turns. The peer's steps are
-those of the networks' own repositories: `cv2.cvtColor`, `cv2.resize`, `cv2.copyMakeBorder`, the layout and the decoding
-in NumPy, suppression by `cv2.dnn.NMSBoxes`, class by class. Prints milliseconds, the three parts of each way, ratios,
-and how far the boxes are apart.
+those of the networks' own repositories (`tvmbuild/benchmarking/frames/opencv.py`): `cv2.cvtColor`, `cv2.resize`,
+`cv2.copyMakeBorder`, the layout and the decoding in NumPy, suppression by `cv2.dnn.NMSBoxes`, class by class.
+Prints milliseconds, the three parts of each way, ratios, and how far the boxes are apart.
 """
 
 from __future__ import annotations
