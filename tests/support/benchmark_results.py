@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.benchmarking.estimates import Estimate, Latency
+from tvmbuild.benchmarking.frames.results import PARTS, FrameCheck, FrameResult, FrameRival, FrameTimes
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
 from tvmbuild.devices.machine_state import MachineState
@@ -51,3 +52,29 @@ def make_result(cell: str = "net@cpu", ms: float = 2.0, onnxruntime_ms: float = 
 def make_entry(time: int, result: Result, **schedules: str) -> Entry:
     """Return a line of the history; ``schedules``: Task key → digest."""
     return Entry(time, replace(result, operators=()), FrozenMap(sorted(schedules.items())))
+
+
+def make_framed(ms: float = 4.8, opencv_ms: float = 6.0) -> FrameResult:
+    """Return times from a frame to boxes beside OpenCV's way."""
+    parts, others = (
+        {name: round(share * whole, 3) for name, share in zip(PARTS, shares, strict=True)}
+        for whole, shares in ((ms, (0.1, 0.8, 0.05)), (opencv_ms, (0.15, 0.75, 0.1)))
+    )
+    agreement = "the same 12 boxes, scores within 2.0e-06, overlaps from 1.000"
+    rival = FrameRival(
+        "opencv",
+        "4.10",
+        FrameTimes(latency(opencv_ms), round(1.4 * opencv_ms, 3), others, round(2.1 * opencv_ms, 3), 0.09),
+        around(ms / opencv_ms),
+        agreement,
+    )
+    return FrameResult(
+        frame="bgr8 [1080, 1920, 3], bilinear",
+        check=FrameCheck(2, 40, 1.0, 2e-6, 1e-4),
+        times=FrameTimes(latency(ms), round(1.3 * ms, 3), parts, round(1.8 * ms, 3), 0.07),
+        rivals=(rival,),
+        found=12,
+        temperature_c=61.0,
+        throttled=0,
+        clock=0.97,
+    )

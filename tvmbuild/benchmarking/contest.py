@@ -14,6 +14,7 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import BenchmarkOptions, Tolerance
 from tvmbuild.benchmarking.accuracy import Judge
 from tvmbuild.benchmarking.baselines import Contender, Contest, prepare_baseline, prepare_package
+from tvmbuild.benchmarking.frames.contest import FrameTask, finish_frames, prepare_frames
 from tvmbuild.benchmarking.measure import Measured, measure_in_turns
 from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
 from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
@@ -61,6 +62,11 @@ class Trial:
         """Return the baselines that can be timed in turns with the package: only on this machine."""
         return self.options.baselines if self.model is not None and self.device.takes_baselines else ()
 
+    def describe_frames(self, info: PackageInfo, stage: str = "benchmark") -> FrameTask:
+        """Return the task of the package's frames. The usual way is timed where ONNX Runtime is a baseline."""
+        model = self.model if "onnxruntime" in self.baselines else None
+        return FrameTask(f"{stage}:{self.subject}", info, self.package, model, self.reference, self.device)
+
 
 @dataclass
 class _Field:
@@ -103,6 +109,7 @@ def _run_once(trial: Trial) -> Result:
             ours = stack.enter_context(device.start(contest.load))
             comparison = check_numbers(trial, ours)
             agreement = trial.judge(ours.run) if trial.judge else None
+            frames = prepare_frames(trial.describe_frames(info), ours, stack, folder)
             ours.pause()  # it may wait long, and must not disturb the timing of others
             _start_others(trial, field, stack)
         with device.hold(exclusive=True):
@@ -113,6 +120,7 @@ def _run_once(trial: Trial) -> Result:
             ours.resume()
             memory = ours.peak_memory_mb()
             profile = _profile(ours, latency.median.value) if device.profiles else NOT_PROFILED
+            framed = None if frames is None else finish_frames(frames, options.repeat)
     return Result(
         cell=trial.subject,
         product=describe_product(trial.package, info),
@@ -127,6 +135,7 @@ def _run_once(trial: Trial) -> Result:
         warnings=(*comparison.list_warnings(), *_list_warnings(field, measured), *profile.remarks),
         operators=profile.rows,
         accuracy=agreement,
+        frames=framed,
     )
 
 

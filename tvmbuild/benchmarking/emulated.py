@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvmbuild.base.progress import report_progress
 from tvmbuild.benchmarking.contest import Trial, check_numbers, describe_product
+from tvmbuild.benchmarking.frames.contest import check_task, describe_untimed
 from tvmbuild.benchmarking.results import EmulatedResult
 from tvmbuild.devices.model_worker import Load
 from tvmbuild.package.archive import read_metadata
@@ -17,6 +18,7 @@ def run_emulated(trial: Trial) -> EmulatedResult:
     with device.hold(exclusive=False), device.start(load) as worker:
         comparison = check_numbers(trial, worker)
         agreement = trial.judge(worker.run) if trial.judge else None
+        checked = check_task(trial.describe_frames(info), worker)
         machine = device.watch((worker,)).read()
     return EmulatedResult(
         cell=trial.subject,
@@ -26,4 +28,5 @@ def run_emulated(trial: Trial) -> EmulatedResult:
         max_abs_error=comparison.max_abs_error,
         max_rel_error=comparison.max_rel_error,
         accuracy=agreement,
+        frames=None if checked is None else describe_untimed(info, checked),
     )

@@ -7,13 +7,13 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tvmbuild.base.pace import Pace
 from tvmbuild.base.progress import report_progress
 from tvmbuild.benchmarking.statistics import Samples
 from tvmbuild.devices.device import Watching
 from tvmbuild.devices.machine_state import MachineState
-from tvmbuild.devices.model_worker import Worker
 
 BUDGET_S = 20.0
 """The time for all samples of one contender, in seconds. A slow contender takes fewer, but at least MIN_SAMPLES."""
@@ -31,6 +31,22 @@ REWARM_S = 0.02
 """The duration of uncounted calls after a pause, in seconds, because caches are cold then and threads sleep."""
 SLOW_MS = 50.0
 """A contender whose calls take longer, in ms, makes no uncounted calls: cold caches hardly change its times."""
+
+
+class Timed(Protocol):
+    """A process whose calls can be timed: a `Worker`, or a `FrameWorker`, whose calls take a frame."""
+
+    def warm_up(self, seconds: float) -> float:
+        """Make calls for about ``seconds`` and return the time of the last one in ms."""
+
+    def time(self, number: int, repeat: int) -> list[float]:
+        """Return ``repeat`` samples in ms, each the mean time of ``number`` calls."""
+
+    def pause(self) -> None:
+        """Stop the process, so that it takes no CPU time."""
+
+    def resume(self) -> None:
+        """Let the stopped process continue."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ class Measured:
     machine: MachineState
 
 
-def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int, watch: Watching) -> Measured:
+def measure_in_turns(workers: Mapping[str, Timed], number: int, repeat: int, watch: Watching) -> Measured:
     """Time the workers in ROUNDS rounds, in turns within each round.
 
     A worker takes about ``repeat`` samples of ``number`` calls each, fewer if its calls are slow. All workers must be
@@ -99,7 +115,7 @@ def list_turns(turns: Mapping[str, Turns], index: int) -> list[str]:
     return names[:: 1 if (index // slowest) % 2 == 0 else -1]
 
 
-def _time_round(worker: Worker, number: int, samples: int, *, rewarm: bool) -> tuple[float, ...]:
+def _time_round(worker: Timed, number: int, samples: int, *, rewarm: bool) -> tuple[float, ...]:
     worker.resume()
     if rewarm:
         worker.warm_up(REWARM_S)
@@ -108,7 +124,7 @@ def _time_round(worker: Worker, number: int, samples: int, *, rewarm: bool) -> t
     return times
 
 
-def warm_up(worker: Worker) -> WarmUp:
+def warm_up(worker: Timed) -> WarmUp:
     """Run the worker's model until the times of the calls are steady, or for about WARM_UP_LIMIT_S seconds."""
     end = time.monotonic() + WARM_UP_LIMIT_S
     first = worker.warm_up(WARM_UP_S)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from tvmbuild.benchmarking.agreement import Agreement, read_agreement
 from tvmbuild.benchmarking.estimates import Estimate, Latency, read_estimate, read_latency
+from tvmbuild.benchmarking.frames.results import FrameResult, read_frames
 from tvmbuild.benchmarking.plain_fields import read_fields
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.package.profile import OperatorRow
@@ -74,6 +75,8 @@ class Result:
     """The times of the operators in one run, the longest first. Empty if no profile was made."""
     accuracy: Agreement | None = None
     """The agreement with the original model on real inputs. None if the model's `accuracy:` names no real inputs."""
+    frames: FrameResult | None = None
+    """The benchmark from a frame to the result. None: the package takes no frames and makes no results."""
 
     def to_json(self) -> dict[str, object]:
         """Return the result as the JSON value of result.json. `read_result` is the inverse."""
@@ -100,6 +103,7 @@ class Result:
             "warnings": list(self.warnings),
             "operators": [row.to_json() for row in self.operators],
             **({} if self.accuracy is None else {"accuracy": self.accuracy.to_json()}),
+            **({} if self.frames is None else {"frames": self.frames.to_json()}),
         }
 
 
@@ -114,6 +118,7 @@ class EmulatedResult:
     max_abs_error: float
     max_rel_error: float
     accuracy: Agreement | None = None
+    frames: FrameResult | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the result as the JSON value of result.json. `read_emulated` is the inverse."""
@@ -128,6 +133,7 @@ class EmulatedResult:
             "max_abs_error": self.max_abs_error,
             "max_rel_error": self.max_rel_error,
             **({} if self.accuracy is None else {"accuracy": self.accuracy.to_json()}),
+            **({} if self.frames is None else {"frames": self.frames.to_json()}),
         }
 
 
@@ -159,6 +165,7 @@ def _read_emulated(data: Mapping[str, Any]) -> EmulatedResult:
         max_abs_error=float(data["max_abs_error"]),
         max_rel_error=float(data["max_rel_error"]),
         accuracy=read_agreement(data["accuracy"]) if "accuracy" in data else None,
+        frames=read_frames(data["frames"]) if "frames" in data else None,
     )
 
 
@@ -180,6 +187,7 @@ def _read(data: Mapping[str, Any]) -> Result:
         warnings=tuple(str(warning) for warning in data["warnings"]),
         operators=tuple(read_fields(OperatorRow, row) for row in data["operators"]),
         accuracy=read_agreement(data["accuracy"]) if "accuracy" in data else None,
+        frames=read_frames(data["frames"]) if "frames" in data else None,
     )
 
 

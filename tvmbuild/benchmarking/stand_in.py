@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 from tvmbuild.base.progress import report_progress
 from tvmbuild.benchmarking.contest import Trial, check_numbers
+from tvmbuild.benchmarking.frames.contest import check_task
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.devices.model_worker import Load
@@ -32,7 +33,13 @@ def run_package(trial: Trial) -> Validated:
             raise CannotRunError(error.message, error.hint) from error
         comparison = check_numbers(trial, worker, "validate")
         accuracy = trial.judge(worker.run) if trial.judge else None
-    name = target_kind(read_metadata(trial.package).target.kind).find_device_class()
+        info = read_metadata(trial.package)
+        frames = check_task(trial.describe_frames(info, "validate"), worker)
     return Validated(
-        comparison.max_abs_error, comparison.max_rel_error, name, accuracy=accuracy, unjudged=comparison.unjudged
+        comparison.max_abs_error,
+        comparison.max_rel_error,
+        target_kind(info.target.kind).find_device_class(),
+        accuracy=accuracy,
+        unjudged=comparison.unjudged,
+        frames=None if frames is None else "; ".join((frames.check.describe(), *frames.notes)),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvmbuild.benchmarking.agreement import Agreement, read_agreement
 
 FORMAT = 1
-_TEXTS = ("device", "note", "unjudged")
+_TEXTS = ("device", "note", "unjudged", "frames")
 """The optional fields with a text."""
 
 
@@ -26,6 +26,8 @@ class Validated:
     """None: the model names no real inputs."""
     unjudged: str | None = None
     """The outputs with elements that rounding moves so far that their numbers prove nothing; None if none has."""
+    frames: str | None = None
+    """The comparison of the package's frames and results. None: it has neither, or no device ran it."""
 
     def to_json(self) -> dict[str, object]:
         """Return the value of `validated.json`."""
@@ -42,16 +44,17 @@ class Validated:
         absolute, relative = value.get("max_abs_error"), value.get("max_rel_error")
         if not isinstance(absolute, float) or not isinstance(relative, float):
             return None
-        device, note, unjudged = (text if isinstance(text := value.get(name), str) else None for name in _TEXTS)
+        device, note, unjudged, frames = (text if isinstance(text := value.get(name), str) else None for name in _TEXTS)
         try:
             accuracy = read_agreement(value["accuracy"]) if "accuracy" in value else None
         except (KeyError, TypeError):
             return None
-        return cls(absolute, relative, device, note, accuracy, unjudged)
+        return cls(absolute, relative, device, note, accuracy, unjudged, frames)
 
     def describe(self) -> str:
         """Return the place where the numbers were checked."""
-        left = "" if self.unjudged is None else f", but for {self.unjudged}, which rounding alone changes"
+        left = "" if self.frames is None else f", frames too: {self.frames}"
+        left += "" if self.unjudged is None else f", but for {self.unjudged}, which rounding alone changes"
         if self.device is not None:
             return f"numbers checked on {self.device}{left}"
         return f"numbers checked on the CPU{left}" + ("" if self.note is None else f", for {self.note}")

@@ -35,6 +35,8 @@ class Device:
     """Whether the device is emulated, so that times on it mean nothing."""
     profiles: bool = True
     """Whether the device can time each operator of a package."""
+    lacks_frames: str | None = None
+    """The reason why the device cannot run a package's functions for frames, or None if it can."""
 
     @property
     def takes_baselines(self) -> bool:

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +20,8 @@ import numpy as np
 
 from tvmbuild.base.processes import die_with_parent
 from tvmbuild.devices.machine_state import find_peak_mb
+from tvmbuild.devices.serve_frames import COMMANDS as FRAME_COMMANDS
+from tvmbuild.devices.serve_frames import FrameCommands
 from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import Profile
@@ -79,7 +81,8 @@ def load_openvino(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -
     return OpenVinoRunner(model, inputs, threads)
 
 
-RUNTIMES: dict[str, Callable[[Path, Mapping[str, np.ndarray], int], Runner]] = {
+Loader = Callable[[Path, Mapping[str, np.ndarray], int], Runner]
+RUNTIMES: dict[str, Loader] = {
     "tvm": load_tvm,
     "onnxruntime": load_onnxruntime,
     "openvino": load_openvino,
@@ -90,6 +93,10 @@ RUNTIMES: dict[str, Callable[[Path, Mapping[str, np.ndarray], int], Runner]] = {
 class _Holder:
     runner: Runner
     watch: Watch | None = None
+    frames: FrameCommands = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.frames = FrameCommands(self.runner)
 
 
 def peak_memory_mb() -> float | None:
@@ -103,7 +110,7 @@ def peak_memory_mb() -> float | None:
         return None
 
 
-def serve(arguments: list[str]) -> None:
+def serve(arguments: list[str], runtimes: Mapping[str, Loader] = RUNTIMES) -> None:
     """Load the model that the ``arguments`` of the program name, then answer commands until stdin ends."""
     die_with_parent()
     # All output of libraries goes to stderr; the answers keep the real stdout.
@@ -118,11 +125,11 @@ def serve(arguments: list[str]) -> None:
         runtime, model, reference, threads = arguments
         with np.load(reference, allow_pickle=False) as arrays:
             inputs = {n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")}
-        holder = _Holder(RUNTIMES[runtime](Path(model), inputs, int(threads)))
+        holder = _Holder(runtimes[runtime](Path(model), inputs, int(threads)))
         answer({"threads": holder.runner.threads()})
         for line in sys.stdin:
             command = json.loads(line)
-            answer(COMMANDS[command["do"]](holder, command, _heart(answer, float(command["beat_s"]))))
+            answer(_obey(holder, command, _heart(answer, float(command["beat_s"]))))
     except TvmbuildError as error:
         answer({"error": error.message, "hint": error.hint})
         sys.exit(1)
@@ -144,6 +151,13 @@ def _heart(answer: Callable[[Mapping[str, object]], None], every_s: float) -> Ca
 
 Command = Mapping[str, Any]
 Beat = Callable[[], None]
+
+
+def _obey(holder: _Holder, command: Command, beat: Beat) -> dict[str, object]:
+    name = command["do"]
+    if name in FRAME_COMMANDS:
+        return FRAME_COMMANDS[name](holder.frames, command, beat)
+    return COMMANDS[name](holder, command, beat)
 
 
 def _outputs(holder: _Holder, command: Command, _beat: Beat) -> dict[str, object]:
@@ -199,7 +213,7 @@ COMMANDS: dict[str, Callable[[_Holder, Command, Beat], dict[str, object]]] = {
     "machine": _read_watch,
     "memory": _memory,
 }
-"""The commands of a worker, by the value of the command's key `do`."""
+"""The commands of a worker, by the value of the command's key `do`, without those about frames."""
 
 
 def _save_outputs(path: str, outputs: Mapping[str, np.ndarray]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tvmbuild.devices.tvm_frames import TvmFrames, list_fields
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import Profile
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
@@ -51,6 +53,15 @@ class TvmRunner:
         """
         with EXPLAINED_ERRORS:
             return profile_operators(self._session, self._inputs, repeat, beat)
+
+    def bind_frames(self, frames: Sequence[np.ndarray]) -> TvmFrames:
+        """Return the way from these frames, one for each frame of the package, to their results."""
+        return TvmFrames(self._session, frames)
+
+    def find_in_outputs(self, score: float | None, overlap: float | None) -> list[dict[str, Any]]:
+        """Return the results in the outputs for the bound inputs, each as a map of its fields."""
+        found = self._session.make_results(self._session.run(self._inputs), score=score, overlap=overlap)
+        return list_fields(found)
 
     def threads(self) -> int:
         """Return the number of threads of the runtime's pool."""

@@ -10,7 +10,16 @@ from collections.abc import Iterable
 
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.charts import describe_regression, draw_history, draw_latencies, list_regressions
-from tvmbuild.report.facts import RUN_COLUMNS, Fact, list_facts, list_run, name_ratio
+from tvmbuild.report.facts import (
+    FRAME_LATENCY,
+    RUN_COLUMNS,
+    Fact,
+    has_frame_times,
+    list_facts,
+    list_run,
+    name_ratio,
+)
+from tvmbuild.report.frame_chart import draw_frames
 from tvmbuild.report.html_parts import NOTHING, Html, cell_id, join, make_table, mark_code, tag, wrap_name
 from tvmbuild.report.latency import describe_history, describe_operators_sum
 from tvmbuild.report.limits import Limits
@@ -26,6 +35,7 @@ def draw_cell(cell: CellReport, limits: Limits) -> Html:
         head,
         _draw_failure(cell),
         tag("div", _draw_facts(list_facts(cell)), tag("div", _draw_latency(cell), history), class_="charts"),
+        draw_frames(cell.name, cell.checked.frames if cell.checked else None),
         draw_operators(cell, limits.operators),
         draw_tuning(cell),
         _draw_runs(cell, limits.runs),
@@ -92,8 +102,9 @@ def _draw_runs(cell: CellReport, limit: int) -> Html:
     if len(cell.history) < 2:
         return NOTHING
     baselines = tuple(dict.fromkeys(rival.name for entry in cell.history[-limit:] for rival in entry.result.rivals))
-    rows = [list_run(entry, baselines) for entry in reversed(cell.history[-limit:])]
-    heads = (*RUN_COLUMNS, *(name_ratio(name) for name in baselines))
+    framed = has_frame_times(cell.history[-limit:])
+    rows = [list_run(entry, baselines, framed=framed) for entry in reversed(cell.history[-limit:])]
+    heads = (*RUN_COLUMNS, *(name_ratio(name) for name in baselines), *([FRAME_LATENCY] if framed else []))
     title = f"The latest {len(rows)} of {len(cell.history)} runs"
     return tag("details", tag("summary", title), make_table(title, heads, rows, "runs"))
 

@@ -64,6 +64,8 @@ class CellReport:
     """The benchmarks that are comparable with the last one, the newest last."""
     validated: Validated | None = None
     """The comparison of the package's numbers if no device ran it."""
+    takes_frames: bool = False
+    """Whether the package takes frames or makes results."""
     package_bytes: int | None = None
     built_for: PackageTarget | None = None
     """The target as the package records it."""
@@ -176,6 +178,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
         result=result,
         emulated=emulated,
         validated=validated,
+        takes_frames=info is not None and (bool(info.frames) or info.postprocess is not None),
         built_for=info.target if info else None,
         package_bytes=package.stat().st_size if info else None,
         notes=(*prepared_notes, *(_list_notes(info) if info else ())),

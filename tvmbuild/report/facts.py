@@ -6,7 +6,7 @@ They are the first part of the cell's section, and the page compares two cells o
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tvmbuild.base.wording import count
@@ -16,6 +16,7 @@ from tvmbuild.report.cells import CellReport
 from tvmbuild.report.latency import NAMES, describe_state, format_bytes, format_ratio, format_spread
 
 LATENCY = "median latency, ms"
+FRAME_LATENCY = "frame → result, ms"
 COVERED = "Tasks with a record"
 MEASURED = "measured"
 RUN_COLUMNS = (MEASURED, LATENCY, "package", COVERED)
@@ -55,6 +56,7 @@ def _list_known(cell: CellReport) -> Iterator[Fact]:
             yield Fact(name_ratio(rival.name), text, rival.ratio)
     else:
         yield Fact(LATENCY, "none: emulated boards have no times" if cell.emulated else "none: not benchmarked")
+    yield from _list_frame_facts(cell)
     yield Fact(COVERED, "not known" if cell.tasks is None else f"{cell.covered} of {cell.tasks}")
     if checked:
         yield Fact("largest error", f"{checked.max_abs_error:.1e} absolute, {checked.max_rel_error:.1e} relative")
@@ -80,19 +82,47 @@ def _list_known(cell: CellReport) -> Iterator[Fact]:
         yield Fact(MEASURED, format_time(own[-1]))
 
 
+def _list_frame_facts(cell: CellReport) -> Iterator[Fact]:
+    """Yield the time from the frame to the result, or the reason why a package that takes frames has none."""
+    found = cell.checked.frames if cell.checked else None
+    if found is None:
+        if cell.takes_frames:
+            yield Fact(FRAME_LATENCY, "none: no benchmark of this version ran the package")
+        return
+    if found.times is None:
+        yield Fact(FRAME_LATENCY, f"none: {'; '.join(found.notes) or 'emulated boards have no times'}")
+        return
+    median = found.times.latency.median
+    yield Fact(FRAME_LATENCY, format_spread(median), median)
+    yield Fact("CPU time of a frame, ms", f"{found.times.cpu_ms:.4g}")
+    for rival in found.rivals:
+        text = f"{format_ratio(rival.ratio)}, {describe_ratio(rival.ratio)}"
+        yield Fact(name_ratio(rival.name), text, rival.ratio)
+
+
 def format_time(seconds: int) -> str:
     """Return seconds since the epoch as a date and a time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(seconds))
 
 
-def list_run(entry: Entry, baselines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return one run's texts for RUN_COLUMNS, then its ratios to the baselines."""
+def has_frame_times(entries: Sequence[Entry]) -> bool:
+    """Return whether a run has a time from the frame to the result."""
+    return any(entry.result.frames and entry.result.frames.times for entry in entries)
+
+
+def list_run(entry: Entry, baselines: tuple[str, ...], *, framed: bool = False) -> tuple[str, ...]:
+    """Return one run's texts for RUN_COLUMNS, then its ratios to the baselines.
+
+    With ``framed``, the time from the frame to the result follows.
+    """
     result = entry.result
     ratios = {rival.name: rival.ratio for rival in result.rivals}
+    times = result.frames.times if result.frames else None
     return (
         format_time(entry.time),
         format_spread(result.latency.median),
         result.product.sha256[:12],
         f"{result.product.covered} of {result.product.tasks}",
         *(format_ratio(ratios[name]) if name in ratios else "-" for name in baselines),
+        *([format_spread(times.latency.median) if times else "-"] if framed else []),
     )

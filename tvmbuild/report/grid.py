@@ -43,6 +43,7 @@ def _draw_cell(cell: CellReport | None) -> Html:
     parts = [tag("b", tag("i", face.sign, aria_hidden="true"), " ", face.main)]
     parts += [tag("span", face.ratio)] if face.ratio else []
     parts += [tag("small", face.coverage)] if face.coverage else []
+    parts += [tag("span", f"{face.framed} ms", class_="framed")] if face.framed else []
     link = tag(
         "a",
         *parts,
@@ -75,4 +76,5 @@ def draw_legend(matrix: Matrix, baseline: str) -> Html:
         chip = tag("span", DOUBTFUL, class_="chip", aria_hidden="true")
         items.append(tag("li", chip, " doubtful: the machine or the calls were not quiet"))
     says = f"In a cell: the median latency, TVM's time over {baseline}'s, and how many of its Tasks have a record."
+    says += " The arrow has the time from the frame to the result." if any(face.framed for face in faces) else ""
     return join([tag("ul", *items, class_="legend"), tag("p", says, class_="dim")]) if items else NOTHING

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tvmbuild.report.cell_page import draw_cell
 from tvmbuild.report.cells import CellReport
+from tvmbuild.report.frames import list_unmeasured
 from tvmbuild.report.grid import draw_grid, draw_legend
 from tvmbuild.report.html_parts import NOTHING, Html, join, make_list, make_table, tag
 from tvmbuild.report.latency import INTERVALS, list_absent, list_doubts, list_machines, name_baseline
@@ -73,6 +74,7 @@ def _list_body(cells: Sequence[CellReport]) -> Iterator[Html]:
         make_list("Measured on", list_machines(cells)),
         make_list("Warnings: doubtful latencies", list_doubts(cells)),
         make_list("Baselines not measured", list_absent(cells)),
+        make_list("Frames and results not measured", list_unmeasured(cells)),
         tag("p", INTERVALS, class_="dim-small") if any(cell.rival for cell in cells) else NOTHING,
     ]
     limits = choose_limits(len(cells))

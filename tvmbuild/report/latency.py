@@ -11,7 +11,13 @@ from tvmbuild.benchmarking.history import Entry
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.report.cells import CellReport
 
-NAMES = {"tvm": "TVM", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tvm-untuned": "TVM untuned"}
+NAMES = {
+    "tvm": "TVM",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "tvm-untuned": "TVM untuned",
+    "opencv": "OpenCV + ONNX Runtime",
+}
 """The names of contenders in headings. A package, which is not here, is named by its path."""
 OPERATOR_COLUMNS = ("operator", "calls", "us", "share", "GFLOP/s", "record")
 TOP_OPERATORS = 5
@@ -100,8 +106,13 @@ def list_machines(cells: Sequence[CellReport]) -> list[str]:
 
 
 def list_doubts(cells: Sequence[CellReport]) -> list[str]:
-    """Return one line for each reason to doubt a cell's latency."""
-    return [f"{cell.name}: {warning}" for cell in cells if cell.result for warning in cell.result.warnings]
+    """Return one line for each reason to doubt a cell's latency, or its time from a frame to the result."""
+    return [
+        f"{cell.name}: {warning}"
+        for cell in cells
+        if cell.result
+        for warning in (*cell.result.warnings, *(cell.result.frames.warnings if cell.result.frames else ()))
+    ]
 
 
 def describe_machine(machine: MachineState) -> str:

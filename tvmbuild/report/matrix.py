@@ -9,6 +9,7 @@ from typing import Literal
 
 from tvmbuild.benchmarking.estimates import describe_ratio, judge
 from tvmbuild.report.cells import CellReport
+from tvmbuild.report.frames import format_time
 from tvmbuild.report.latency import NAMES, format_ms, shorten_ratio
 
 Kind = Literal["faster", "slower", "same", "timed", "emulated", "built", "failed", "unavailable", "not-built"]
@@ -44,6 +45,8 @@ class Face:
     """The ratio to the baseline, ``0.50x``, or an empty text without one."""
     coverage: str
     """The number of Tasks with a record, ``9/10``, or an empty text if it is not known."""
+    framed: str
+    """The time from the frame to the result in ms, ``→4.80``, or an empty text without one."""
     sentence: str
 
 
@@ -75,6 +78,8 @@ def describe_face(cell: CellReport) -> Face:
     doubtful = bool(timed and cell.result and cell.result.warnings)
     parts = [main if timed else SIGNS[kind][1]]
     parts += [f"{describe_ratio(rival.ratio)} against {NAMES.get(rival.name, rival.name)}"] if rival else []
+    framed = format_time(cell, "")
+    parts += [f"{framed} ms from the frame to the result"] if framed and timed else []
     parts += [f"{coverage} Tasks have a record"] if coverage else []
     parts += ["doubtful: the machine or the calls were not quiet"] if doubtful else []
     return Face(
@@ -84,6 +89,7 @@ def describe_face(cell: CellReport) -> Face:
         main="ok" if kind == "emulated" else main,
         ratio=shorten_ratio(rival.ratio) if rival else "",
         coverage=coverage,
+        framed=f"→{framed}" if framed and timed else "",
         sentence=", ".join(parts),
     )
 

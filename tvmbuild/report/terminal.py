@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tvmbuild.package.metadata import BUG, SLOW
 from tvmbuild.report.cells import CellReport
+from tvmbuild.report.frames import has_times, list_unmeasured
 from tvmbuild.report.latency import list_absent, list_doubts, name_baseline
 from tvmbuild.report.matrix import DOUBTFUL, SIGNS, Face, Kind, arrange, describe_face
 from tvmbuild.report.precisions import describe_precisions
@@ -82,7 +83,7 @@ def _make_grid(cells: Sequence[CellReport]) -> Table | None:
 def _describe(face: Face) -> tuple[str, str]:
     """Return the text of a cell in the grid, and its style."""
     doubtful = face.sign != SIGNS[face.kind][0]
-    text = " ".join(part for part in (face.sign, face.main.removesuffix(" ms"), face.ratio) if part)
+    text = " ".join(part for part in (face.sign, face.main.removesuffix(" ms"), face.ratio, face.framed) if part)
     return text, LOOK if doubtful else _KIND_STYLES[face.kind]
 
 
@@ -92,7 +93,8 @@ def _explain(cells: Sequence[CellReport]) -> str:
     short = {sign: says.removesuffix(_THAN) for kind, (sign, says) in SIGNS.items() if kind in found}
     signs = ", ".join(f"{sign} {says}" for sign, says in short.items())
     ratio = f" and TVM's time over {name_baseline(cells)}'s" if any(cell.rival for cell in cells) else ""
-    timed = f"median ms{ratio}; " if any(cell.result for cell in cells) else ""
+    framed = ", → ms from the frame to the result" if has_times(cells) else ""
+    timed = f"median ms{ratio}{framed}; " if any(cell.result for cell in cells) else ""
     doubt = f", {DOUBTFUL} doubtful" if any(cell.result and cell.result.warnings for cell in cells) else ""
     return f"{timed}{signs}{doubt}; all columns: tvmbuild report -v"
 
@@ -105,13 +107,15 @@ def make_table(cells: Sequence[CellReport]) -> Table:
 
     # The first columns of `columns` in report/text.py; the others would not fit a terminal of 80 columns.
     baseline = f"{_SHORT[name_baseline(cells)]} ms"
-    heads = ("model", "target", "status", "tasks", "TVM ms", baseline, "ratio", "error", "size")
+    framed = int(has_times(cells))
+    heads = ("model", "target", "status", "tasks", "TVM ms", baseline, "ratio", "error", "size", *(("→ ms",) * framed))
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     for index, name in enumerate(heads):
         longest = max((len(cell_values(cell)[index]) for cell in cells), default=0) if index < 2 else None
         table.add_column(name, justify="right" if index > 2 else "left", no_wrap=True, min_width=longest)
     for cell in cells:
-        texts = [Text(value) for value in cell_values(cell)[: len(heads)]]
+        values = cell_values(cell)
+        texts = [Text(value) for value in (*values[: len(heads) - framed], *values[len(values) - framed :])]
         texts[2].stylize(_STATUS_STYLES[cell.status])
         if cell.uncovered:
             texts[3].stylize(LOOK)
@@ -131,6 +135,7 @@ def _list_remarks(cells: Sequence[CellReport]) -> Iterator[str]:
     yield from list_doubts(cells)
     yield from list_unused(cells)
     yield from (f"not measured: {each}" for each in list_absent(cells))
+    yield from (f"frames: {each}" for each in list_unmeasured(cells))
     yield from (f"{cell.name}: {note}" for cell in cells for note in cell.notes if note.startswith((SLOW, BUG)))
     yield from count_uncovered(cells)
     yield from (f"{cell.name}: records in quarantine: {len(cell.quarantined)}" for cell in cells if cell.quarantined)

@@ -7,6 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from tvmbuild.base.wording import name_some
 from tvmbuild.report.cells import CellReport
+from tvmbuild.report.frames import COLUMNS as FRAME_COLUMNS
+from tvmbuild.report.frames import HEADING, format_time, has_times, list_frame_remarks, list_framed, list_ways
+from tvmbuild.report.frames import MEANING as MEANING_OF_FRAMES
+from tvmbuild.report.frames import TITLE as FRAMES
 from tvmbuild.report.latency import COLUMNS as LATENCY_COLUMNS
 from tvmbuild.report.latency import (
     INTERVALS,
@@ -38,11 +42,11 @@ MEMORY = "The memory is the peak of the process that ran the package, with Pytho
 def columns(cells: Sequence[CellReport]) -> tuple[str, ...]:
     """Return the headings of the table of cells, with the name of the baseline."""
     first = ("model", "target", "status", "tasks covered", "TVM ms", f"{name_baseline(cells)} ms")
-    return (*first, "ratio", "max error", "package", "memory")
+    return (*first, "ratio", "max error", "package", "memory", *([HEADING] if has_times(cells) else []))
 
 
 def cell_values(cell: CellReport) -> tuple[str, ...]:
-    """Return the texts of a cell's row, in the order of `columns`."""
+    """Return the texts of a cell's row, in the order of `columns`. The last one is for that of frames."""
     result, rival, checked = cell.result, cell.rival, cell.checked
     unmeasured = MEANINGLESS if cell.emulated else UNKNOWN
     return (
@@ -56,6 +60,7 @@ def cell_values(cell: CellReport) -> tuple[str, ...]:
         UNKNOWN if checked is None else f"{checked.max_abs_error:.1e}",
         UNKNOWN if cell.package_bytes is None else format_bytes(cell.package_bytes),
         unmeasured if result is None or result.peak_memory_mb is None else f"{result.peak_memory_mb:.0f} MiB",
+        format_time(cell, MEANINGLESS if cell.emulated and cell.takes_frames else UNKNOWN),
     )
 
 
@@ -130,11 +135,19 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
     """Return the whole report as Markdown."""
     lines = ["# tvmbuild report", "", f"{summarize_cells(cells)}.", ""]
     heads = columns(cells)
-    lines += _table(heads, [cell_values(cell) for cell in cells], left=3)
+    lines += _table(heads, [cell_values(cell)[: len(heads)] for cell in cells], left=3)
     lines += ["", MEMORY]
     latencies = list_latencies(cells)
     if latencies:
         lines += ["", "## Latency", "", *_table(LATENCY_COLUMNS, latencies, left=2), "", INTERVALS]
+    framed = list_framed(cells)
+    if framed:
+        ways = [way for cell, found in framed for way in list_ways(cell.name, found)]
+        lines += ["", f"## {FRAMES}", ""]
+        lines += [*_table(FRAME_COLUMNS, ways, left=3), "", MEANING_OF_FRAMES, ""] if ways else []
+        lines += [
+            f"- {_escape(f'{cell.name}: {each}')}" for cell, found in framed for each in list_frame_remarks(found)
+        ]
     precisions = list_precisions(cells)
     if precisions:
         lines += ["", f"## {PRECISIONS}", "", *_table(PRECISION_COLUMNS, precisions, left=3), "", MEANING]

@@ -72,7 +72,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="validate",
-        version=4,
+        version=5,
         scope="cell",
         inputs=("model", "reference", "schedule"),
         outputs=FrozenMap({"validated": "validated.json"}),
@@ -80,7 +80,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="benchmark",
-        version=2,
+        version=3,
         scope="cell",
         inputs=("package", "model", "reference"),
         outputs=FrozenMap({"result": "result.json"}),

@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from tvmbuild.base.console import make_console
 from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
+from tvmbuild.benchmarking.frames.results import FrameResult
 from tvmbuild.benchmarking.results import Result
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.report.frames import COLUMNS, list_frame_remarks, list_ways
 from tvmbuild.report.latency import describe_machine, format_interval, format_ms
 
 HEADS = ("", "median ms", "95 % interval", "ratio", "95 % interval", "ours is")
@@ -31,9 +34,25 @@ def print_result(result: Result) -> None:
         console.print(told, markup=False, highlight=False, soft_wrap=True)
     for each in result.absent:
         console.print(f"{each.name} not measured: {each.reason}", markup=False, highlight=False, soft_wrap=True)
+    if result.frames is not None:
+        _print_frames(console, result.cell, result.frames)
     for warning in result.warnings:
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False, soft_wrap=True)
     console.print(describe_machine(result.machine), style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_frames(console: Console, cell: str, found: FrameResult) -> None:
+    """Print the way from a frame to the result: a table if it was timed, and remarks."""
+    rows = list(list_ways(cell, found))
+    if rows:
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        for index, head in enumerate((COLUMNS[1], *COLUMNS[3:])):
+            table.add_column(head, justify="right" if index else "left", overflow="fold")
+        for row in rows:
+            table.add_row(escape(row[1]), *row[3:])
+        console.print(table)
+    for remark in list_frame_remarks(found):
+        console.print(f"frames: {remark}", markup=False, highlight=False, soft_wrap=True)
 
 
 def make_table(result: Result) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-PROTOCOL = 2
+PROTOCOL = 3
 """The version of the protocol. Both ends must have the same."""
 PREFIX = "tvmbuild.board."
 """The beginning of the names of the protocol's functions in TVM's registry on the board."""

@@ -23,7 +23,14 @@ from tvmbuild.package.archive import read_metadata
 
 def open_ssh(spec: SshDevice) -> Device:
     """Return the board that ``spec`` describes as a device. No connection is opened yet."""
-    return Device(spec.host, partial(start_by_ssh, spec.host), BoardWatch, here=False, profiles=False)
+    return Device(
+        spec.host,
+        partial(start_by_ssh, spec.host),
+        BoardWatch,
+        here=False,
+        profiles=False,
+        lacks_frames="the program on a board without Python calls `main` alone",
+    )
 
 
 @contextmanager

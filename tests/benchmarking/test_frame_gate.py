@@ -1,0 +1,298 @@
+"""The gate of frames and results: what plain NumPy makes is accepted, and planted faults are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from detector_nets import decode, draw_outputs, make_detector, select
+from frame_cells import SIZE
+from small_package import ANY_X86
+
+from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, Frame, Interpolation
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes
+from tvmbuild.base.specs import Preprocess
+from tvmbuild.benchmarking.frames import unknown
+from tvmbuild.benchmarking.frames.box_check import check_boxes
+from tvmbuild.benchmarking.frames.class_check import check_classes
+from tvmbuild.benchmarking.frames.drawing import draw_frame
+from tvmbuild.benchmarking.frames.gate import Checked, check_frames
+from tvmbuild.benchmarking.frames.references import choose_thresholds, explain_lack, find_reference, widen
+from tvmbuild.benchmarking.frames.way import Decoding
+from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.devices.frame_worker import Thresholds
+from tvmbuild.devices.model_worker import Worker
+from tvmbuild.devices.serve_frames import COMMANDS, FrameCommands
+from tvmbuild.devices.tvm_frames import TvmFrames
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.results import Box
+from tvmbuild.package.runtime.session import Session
+
+HEIGHT, WIDTH = 480, 640
+FAR = np.array([0, 0, 1, 1, 1e9, 1e9])
+Fields = list[dict[str, Any]]
+
+
+def leave(_found: Fields) -> None:
+    """Leave results as they are."""
+
+
+class LocalWorker:
+    """A worker whose package runs in this process. ``distort`` may change a command's results."""
+
+    def __init__(self, session: Session, distort: Callable[[Fields], object] = leave) -> None:
+        self.session, self.distort = session, distort
+        self.commands = FrameCommands(self)
+
+    def bind_frames(self, frames: Sequence[np.ndarray]) -> TvmFrames:
+        """Return the session's way from frames to results."""
+        return TvmFrames(self.session, frames)
+
+    def ask(self, command: Mapping[str, Any], calls: int = 1) -> dict[str, object]:
+        """Obey a command as the process of a worker does."""
+        assert calls == 1
+        answer = COMMANDS[command["do"]](self.commands, command, lambda: None)
+        if "results" in answer:
+            self.distort(cast("Fields", answer["results"]))
+        return answer
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A detector whose boxes are crowded; its labels are `cat`, `dog` and `cow`."""
+    path = tmp_path_factory.mktemp("gate") / "net.tar"
+    options = BuildOptions(
+        "net",
+        preprocess=Preprocess(resize="letterbox"),
+        frames=(Frame(50, 80, "bgr8"),),
+        postprocess=Boxes("yolov8", score=0.3, overlap=0.3, most=40),
+        labels=("cat", "dog", "cow"),
+    )
+    model = make_detector([[1, 7, 200]], SIZE).SerializeToString()
+    write_package(path, build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
+    with Session(path) as opened:
+        yield opened
+
+
+def check(session: Session, distort: Callable[[Fields], object] = leave) -> Checked:
+    worker = cast("Worker", LocalWorker(session, distort))
+    found = check_frames(session.info, worker, "benchmark:net@here")
+    assert found is not None
+    return found
+
+
+def refuse(session: Session, distort: Callable[[Fields], object] = leave) -> str:
+    with pytest.raises(TvmbuildError) as caught:
+        check(session, distort)
+    assert caught.value.message.startswith("benchmark:net@here: the package makes wrong results (bgr8 [50, 80, 3], ")
+    return caught.value.message
+
+
+def change(name: str, by: Callable[[Any], Any]) -> Callable[[Fields], None]:
+    """Return a distortion that changes a field of the third result."""
+
+    def distort(found: Fields) -> None:
+        found[2][name] = by(found[2][name])
+
+    return distort
+
+
+@pytest.mark.compiler
+def test_a_right_package_is_accepted(session: Session) -> None:
+    found = check(session)
+    assert found.notes == ()
+    assert found.check.frames == 1
+    assert found.check.results > 20
+    assert found.check.place_error is not None
+    assert found.check.place_error < 1e-3
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("distort", "message"),
+    [
+        (change("x", lambda x: x + 1), "is off by 1 pixels, where 0.01"),
+        (change("y", lambda y: y - 0.5), "is off by 0.5 pixels"),
+        (change("width", lambda width: width + 1), "is off by 1 pixels"),
+        (change("score", lambda score: score * 1.01), "must have the score"),
+        (change("index", lambda index: (index + 1) % 3), "box 2, class"),
+        (change("label", lambda _: "mouse"), "must have the label"),
+        (lambda found: found.pop(3), "a box is missing, class"),
+        (lambda found: found.append(dict(found[0])), "box 40, class "),
+        (lambda found: found.reverse(), "has a higher score than box 0"),
+        (lambda found: found.clear(), "a box is missing, class"),
+    ],
+)
+def test_distorted_boxes_are_refused(session: Session, distort: Callable[[Fields], object], message: str) -> None:
+    assert message in refuse(session, distort)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"overlap": 0.31}, "of their union, over 0.3"),
+        ({"overlap": 0.29}, "a box is missing, class"),
+        ({"score": 0.31}, "a box is missing, class"),
+        ({"score": 0.29}, "has a score that does not exceed 0.3"),
+    ],
+)
+def test_wrong_thresholds_are_refused(wrong: dict[str, Any], message: str) -> None:
+    asked = Boxes("yolov8", score=0.3, overlap=0.3, most=1000)
+    decoding = Decoding(asked, ("out",), HEIGHT, WIDTH, FAR)
+    outputs = {"out": draw_outputs("yolov8", 2000, 3, np.random.default_rng(0))[0]}
+    own, other = (suppress(each, list(outputs.values())) for each in (asked, replace(asked, **wrong)))
+    assert check_boxes(decoding, widen(outputs), Thresholds(), own).problem is None
+    problem = check_boxes(decoding, widen(outputs), Thresholds(), other).problem
+    assert problem is not None
+    assert message in problem
+
+
+def suppress(asked: Boxes, outputs: Sequence[np.ndarray]) -> Fields:
+    """Return the fields of the boxes that textbook code finds, rounded to float32."""
+    found = select(asked, decode(BOX_FORMS[asked.form], outputs, (HEIGHT, WIDTH)))
+    boxes = []
+    for score, index, corners in found:
+        left, top, right, bottom = np.clip(np.array(corners, np.float32), 0, None).tolist()
+        boxes.append(Box(left, top, right - left, bottom - top, float(np.float32(score)), index).as_dict())
+    return boxes
+
+
+@pytest.mark.parametrize("form", sorted(BOX_FORMS))
+@pytest.mark.parametrize("most", [300, 7])
+@pytest.mark.parametrize("agnostic", [False, True])
+def test_textbook_boxes_are_accepted(form: str, most: int, agnostic: bool) -> None:
+    count = sum((HEIGHT // stride) * (WIDTH // stride) for stride in BOX_FORMS[form].strides) or 400
+    outputs = draw_outputs(form, count, 4, np.random.default_rng(1))
+    asked = Boxes(form, score=0.3, overlap=0.4, most=most, agnostic=agnostic)
+    named = {f"out{number}": value for number, value in enumerate(outputs)}
+    decoding = Decoding(asked, tuple(named), HEIGHT, WIDTH, FAR)
+    found = suppress(asked, outputs)
+    assert found
+    got = check_boxes(decoding, widen(named), Thresholds(), found)
+    assert (got.count, got.problem) == (len(found), None)
+    if len(found) < most:
+        assert check_boxes(decoding, widen(named), Thresholds(), found[1:]).problem is not None
+
+
+def test_boxes_of_almost_equal_scores_may_come_in_either_order() -> None:
+    rows = np.zeros((1, 6, 4), np.float32)
+    rows[0, :4] = np.array([[20, 25, 100, 300], [20, 20, 100, 300], [10, 10, 30, 30], [10, 10, 30, 30]])
+    rows[0, 4] = [0.9, 0.9 + 1e-6, 0.8, 0.8 + 1e-6]
+    outputs = {"out": rows}
+    asked = Boxes("yolov8", score=0.3, overlap=0.3)
+    decoding = Decoding(asked, ("out",), HEIGHT, WIDTH, FAR)
+    boxes = [Box(15, 15, 10, 10, 0.9, 0), Box(20, 15, 10, 10, 0.9, 0), Box(85, 85, 30, 30, 0.8, 0)]
+    boxes.append(Box(285, 285, 30, 30, 0.8, 0))
+    for first in boxes[:2]:
+        for rest in (boxes[2:], boxes[:1:-1]):
+            found = [each.as_dict() for each in (first, *rest)]
+            assert check_boxes(decoding, widen(outputs), Thresholds(), found).problem is None
+    both = [each.as_dict() for each in boxes]
+    assert "boxes 0 and 1 share" in str(check_boxes(decoding, widen(outputs), Thresholds(), both).problem)
+
+
+def test_boxes_without_end_do_not_count() -> None:
+    rows = [[50, 50, 50], [50, 50, 50], [1e20, 1e20, 10], [1e20, 1e20, 10], [0.9, 0.8, 0.7]]
+    outputs = {"out": np.array(rows, np.float32)[None]}
+    decoding = Decoding(Boxes("yolov8"), ("out",), HEIGHT, WIDTH, np.array([0, 0, 1, 1, WIDTH, HEIGHT]))
+    ends = [Box(0, 0, WIDTH, HEIGHT, score, 0).as_dict() for score in (0.9, 0.8)]
+    last = Box(45, 45, 10, 10, 0.7, 0).as_dict()
+    for found in ([*ends, last], [ends[0], last]):
+        assert check_boxes(decoding, widen(outputs), Thresholds(), found).problem is None
+
+
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid", "none"])
+def test_classes_are_compared(activation: Any) -> None:
+    scores = np.random.default_rng(0).normal(0, 2, 50).astype(np.float32)
+    exact = scores.astype(np.float64)
+    values = {
+        "softmax": np.exp(exact) / np.exp(exact).sum(),
+        "sigmoid": 1 / (1 + np.exp(-exact)),
+        "none": exact,
+    }[activation]
+    decoding = Decoding(Classes((), activation, score=-9.0, most=4), ("out",), 0, 0, FAR, tuple("abc"))
+    best = np.argsort(-values)[:6]
+    fields: Fields = [
+        {"score": float(values[at]), "index": int(at), "label": "abc"[at] if at < 3 else None} for at in best
+    ]
+    outputs = {"out": exact[None]}
+
+    def judge(found: Fields) -> str | None:
+        return check_classes(decoding, outputs, Thresholds(), found).problem
+
+    assert judge(fields[:4]) is None
+    assert "at most 4 are asked for" in str(judge(fields[:5]))
+    assert "is missing" in str(judge(fields[:3]))
+    assert f"class {best[0]} with the score" in str(judge(fields[1:5]))
+    assert "comes after a lower score" in str(judge(fields[3::-1]))
+    assert "was found before" in str(judge([fields[0], fields[0]]))
+    assert "must have the score" in str(judge([{**fields[0], "score": 0.4321}]))
+    assert "must have the label" in str(judge([{**each, "label": "d"} for each in fields[:4]])) or min(best[:4]) > 2
+    assert "does not exist: there are 50" in str(judge([{**fields[0], "index": 50}]))
+    assert check_classes(decoding, outputs, Thresholds(score=9.5), []).problem is None
+    assert "does not exceed 9.5" in str(check_classes(decoding, outputs, Thresholds(score=9.5), fields[:1]).problem)
+
+
+def test_thresholds_let_results_through() -> None:
+    outputs = {"out": draw_outputs("yolov8", 2000, 3, np.random.default_rng(0))[0]}
+    for score, kept in ((0.99999, False), (0.85, True), (0.001, False)):
+        decoding = Decoding(Boxes("yolov8", score=score), ("out",), HEIGHT, WIDTH, FAR)
+        chosen = choose_thresholds(decoding, widen(outputs))
+        assert (chosen == Thresholds()) == kept, score
+        if chosen.score is not None:
+            assert np.count_nonzero(outputs["out"][0, 4:].max(axis=0) > chosen.score) == 50
+
+
+BOXED = Preprocess(resize="letterbox", mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("rules", "interpolation"),
+    [
+        *((BOXED, interpolation) for interpolation in INTERPOLATIONS),
+        (Preprocess(resize="crop", color="bgr", scale=1.0), "antialias"),
+        (Preprocess(resize="stretch"), "bilinear"),
+    ],
+)
+def test_all_frames_are_prepared_as_the_reference_does(
+    tmp_path: Path, rules: Preprocess, interpolation: Interpolation
+) -> None:
+    frames = [Frame(90, 146, encoding, interpolation) for encoding in ENCODINGS]
+    frames += [Frame(40, 52, encoding, interpolation) for encoding in ("rgb8", "uyvy")]
+    options = BuildOptions("net", preprocess=rules, frames=tuple(frames))
+    model = make_detector([[1, 4]], SIZE).SerializeToString()
+    write_package(tmp_path / "net.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
+    with Session(tmp_path / "net.tar") as session:
+        found = check(session)
+    assert found.check.frames == len(frames)
+    assert found.check.largest_steps <= (1e-3 if interpolation == "nearest" else 1.25)
+
+
+def test_a_drawn_frame_is_the_same_each_time() -> None:
+    for encoding in ENCODINGS:
+        frame = Frame(50, 80, encoding)
+        first = draw_frame(frame)
+        assert first.shape == frame.shape
+        assert first.dtype == np.uint8
+        np.testing.assert_array_equal(first, draw_frame(frame))
+        assert first.std() > 30
+
+
+def test_what_the_reference_does_not_know_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoding = Decoding(Boxes("yolov8", agnostic=True), ("out",), HEIGHT, WIDTH, FAR)
+    assert find_reference(decoding) is not None
+    monkeypatch.setattr(unknown, "_KNOWN_OF_FORMS", ("layout",))
+    assert find_reference(decoding) is not None  # the rest has its default
+    monkeypatch.setattr(unknown, "_KNOWN_OF_FORMS", ())
+    assert find_reference(decoding) is None
+    told = "results of the kind `boxes` with layout are not compared: they have no reference yet"
+    assert explain_lack(decoding) == told
+    monkeypatch.setattr(unknown, "_KNOWN_OF_BOXES", ("form", "outputs", "score", "overlap", "most"))
+    assert "with agnostic, layout are not" in explain_lack(decoding)

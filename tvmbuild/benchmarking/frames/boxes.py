@@ -1,0 +1,117 @@
+"""The boxes in a detector's outputs by plain NumPy, as the networks' own repositories compute them.
+
+It computes in the type of the arrays that it gets: the gate gives float64, the timed baseline float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm
+from tvmbuild.benchmarking.frames.way import Decoding
+
+Outputs = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The boxes that a network found, before overlapping ones are dropped."""
+
+    boxes: np.ndarray
+    """Left, top, right and bottom in the input's pixels [n, 4]."""
+    scores: np.ndarray
+    """[n]"""
+    classes: np.ndarray
+    """[n], whole numbers."""
+
+    def keep(self, chosen: np.ndarray) -> Candidates:
+        """Return the candidates at these places."""
+        return Candidates(self.boxes[chosen], self.scores[chosen], self.classes[chosen])
+
+
+def find_boxes(asked: Boxes, names: tuple[str, ...], outputs: Outputs) -> list[np.ndarray]:
+    """Return the outputs that hold the boxes, without the batch: those that the model names, or the first ones."""
+    count = 2 if BOX_FORMS[asked.form].split else 1
+    return [outputs[name][0] for name in (asked.outputs or names)[:count]]
+
+
+def decode_boxes(decoding: Decoding, outputs: Outputs, score: float) -> Candidates:
+    """Return the candidates whose score exceeds ``score``, in the order of the outputs."""
+    asked = decoding.asked
+    if not isinstance(asked, Boxes):
+        raise TypeError(f"{asked} asks for no boxes")
+    form = BOX_FORMS[asked.form]
+    arrays = find_boxes(asked, decoding.outputs, outputs)
+    rows = arrays[0].T if form.layout == "columns" else arrays[0]
+    places = arrays[1] if form.split else rows[:, :4]
+    # The repositories leave boxes of no object out first.
+    chosen = np.flatnonzero(rows[:, 4] > score) if form.objectness else np.arange(len(rows))
+    scores, classes = _find_scores(form, rows[chosen] if form.objectness else rows)
+    likely = scores > score
+    chosen = chosen[likely]
+    boxes = _find_places(form, places[chosen], chosen, (decoding.height, decoding.width))
+    return Candidates(boxes, scores[likely], classes[likely])
+
+
+def _find_scores(form: BoxForm, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probability of each candidate's likeliest class, and this class."""
+    if form.ready:
+        return rows[:, 4], rows[:, 5].astype(int)
+    raw = rows[:, form.begin :]
+    known = raw[:, :-1] if form.background else raw
+    classes = known.argmax(axis=1)
+    best = known[np.arange(len(known)), classes]
+    if form.activation == "sigmoid":
+        best = 1 / (1 + np.exp(-best))
+    elif form.activation == "softmax":
+        highest = raw.max(axis=1)
+        best = np.exp(best - highest) / np.exp(raw - highest[:, None]).sum(axis=1)
+    return (best * rows[:, 4] if form.objectness else best), classes
+
+
+def _find_places(form: BoxForm, places: np.ndarray, chosen: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return left, top, right and bottom of candidates in the input's pixels."""
+    height, width = size
+    if form.strides:
+        cells = _list_cells(form.strides, size)[chosen].astype(places.dtype)
+        centers = (places[:, :2] + cells[:, :2]) * cells[:, 2:]
+        with np.errstate(over="ignore"):  # a drawn frame can make boxes without end
+            places = np.concatenate([centers, np.exp(places[:, 2:]) * cells[:, 2:]], axis=1)
+    if form.normalised:
+        places = places * np.array([width, height, width, height], places.dtype)
+    if form.corners:
+        return places
+    halves = places[:, 2:] / 2
+    return np.concatenate([places[:, :2] - halves, places[:, :2] + halves], axis=1)
+
+
+@lru_cache(maxsize=8)
+def _list_cells(strides: tuple[int, ...], size: tuple[int, int]) -> np.ndarray:
+    """Return column, row and stride of the cell of each candidate."""
+    grids = []
+    for stride in strides:
+        rows, columns = np.mgrid[: size[0] // stride, : size[1] // stride]
+        grids.append(np.stack([columns.ravel(), rows.ravel(), np.full(rows.size, stride)], axis=1))
+    return np.concatenate(grids)
+
+
+def map_to_frame(boxes: np.ndarray, geometry: np.ndarray) -> np.ndarray:
+    """Return boxes in the frame's pixels, cut at its edges (`package.frames.find_geometry`)."""
+    left, top, across, down, width, height = geometry.astype(boxes.dtype)
+    moved = (boxes - np.array([left, top, left, top])) * np.array([across, down, across, down])
+    cut: np.ndarray = np.clip(moved, 0, np.array([width, height, width, height]))
+    return cut
+
+
+def find_overlaps(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the parts of their unions that boxes share, [len(some), len(others)]."""
+    one, other = some[:, None, :], others[None, :, :]
+    sides = np.minimum(one[..., 2:], other[..., 2:]) - np.maximum(one[..., :2], other[..., :2])
+    shared = np.prod(np.maximum(sides, 0), axis=-1)
+    areas = np.prod(one[..., 2:] - one[..., :2], axis=-1) + np.prod(other[..., 2:] - other[..., :2], axis=-1)
+    overlaps: np.ndarray = shared / np.maximum(areas - shared, 1e-9)
+    return overlaps

@@ -1,0 +1,28 @@
+"""The comparison of a package's results with its outputs, in a form that all kinds of results share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+SCORE_ROOM, SCORE_SHARE = 1e-5, 1e-4
+"""The difference of a score that rounding can make: absolute, and as a share of the score."""
+
+
+@dataclass(frozen=True)
+class ResultCheck:
+    """The comparison of results with the reference."""
+
+    count: int
+    """The number of results."""
+    score_error: float
+    """The largest difference of a score."""
+    place_error: float | None
+    """The largest difference of a coordinate in pixels. None: the results have no place."""
+    problem: str | None
+    """The first fault; None if all is right."""
+
+
+def allow_score(score: Any) -> Any:
+    """Return the difference that a score, or each score of an array, may have."""
+    return SCORE_ROOM + SCORE_SHARE * abs(score)

@@ -1,0 +1,220 @@
+"""The usual way from a frame to the result: OpenCV, ONNX Runtime and NumPy, as the networks' own repositories do it.
+
+It needs `cv2`, which is no dependency of tvmbuild.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import onnxruntime
+from PIL import Image
+
+from tvmbuild.base.frame_specs import Encoding, Frame
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes
+from tvmbuild.benchmarking.frames.boxes import Candidates, decode_boxes, map_to_frame
+from tvmbuild.benchmarking.frames.class_check import find_probabilities
+from tvmbuild.benchmarking.frames.references import find_reference
+from tvmbuild.benchmarking.frames.way import Decoding, Input, find_decoding, find_input, find_kind
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.preprocess import PADDING
+from tvmbuild.package.results import Box, Class
+
+CONVERSIONS: dict[Encoding, tuple[int | None, int | None, int | None]] = {
+    "bgr8": (None, cv2.COLOR_BGR2RGB, cv2.COLOR_BGR2GRAY),
+    "rgb8": (cv2.COLOR_RGB2BGR, None, cv2.COLOR_RGB2GRAY),
+    "bgra8": (cv2.COLOR_BGRA2BGR, cv2.COLOR_BGRA2RGB, cv2.COLOR_BGRA2GRAY),
+    "rgba8": (cv2.COLOR_RGBA2BGR, cv2.COLOR_RGBA2RGB, cv2.COLOR_RGBA2GRAY),
+    "mono8": (cv2.COLOR_GRAY2BGR, cv2.COLOR_GRAY2RGB, None),
+    "yuyv": (cv2.COLOR_YUV2BGR_YUYV, cv2.COLOR_YUV2RGB_YUYV, cv2.COLOR_YUV2GRAY_YUYV),
+    "uyvy": (cv2.COLOR_YUV2BGR_UYVY, cv2.COLOR_YUV2RGB_UYVY, cv2.COLOR_YUV2GRAY_UYVY),
+    "nv12": (cv2.COLOR_YUV2BGR_NV12, cv2.COLOR_YUV2RGB_NV12, cv2.COLOR_YUV2GRAY_NV12),
+    "nv21": (cv2.COLOR_YUV2BGR_NV21, cv2.COLOR_YUV2RGB_NV21, cv2.COLOR_YUV2GRAY_NV21),
+    "i420": (cv2.COLOR_YUV2BGR_I420, cv2.COLOR_YUV2RGB_I420, cv2.COLOR_YUV2GRAY_I420),
+}
+"""Encoding → OpenCV's conversions to BGR, RGB and grey. None: no conversion is needed."""
+_COLORS = ("bgr", "rgb", "gray")
+_INTERPOLATIONS = {"bilinear": cv2.INTER_LINEAR, "nearest": cv2.INTER_NEAREST}
+Outputs = Mapping[str, np.ndarray]
+Found = tuple[Box, ...] | tuple[Class, ...]
+
+
+def prepare(frame: Frame, data: np.ndarray, into: Input) -> np.ndarray:
+    """Return the network's input.
+
+    Frames with ``antialias`` are resized by Pillow, as torchvision and timm do it, because OpenCV has no such filter.
+    """
+    rules, fit = into.rules, into.find_fit(frame)
+    code = CONVERSIONS[frame.encoding][_COLORS.index(rules.color)]
+    picture = data if code is None else cv2.cvtColor(data, code)
+    picture = _resize(picture, (fit.width, fit.height), frame)
+    if rules.resize == "crop":
+        picture = picture[-fit.top : into.height - fit.top, -fit.left : into.width - fit.left]
+    elif rules.resize == "letterbox":
+        below, right = into.height - fit.height - fit.top, into.width - fit.width - fit.left
+        borders = (fit.top, below, fit.left, right)
+        picture = cv2.copyMakeBorder(picture, *borders, cv2.BORDER_CONSTANT, value=(PADDING,) * 3)
+    picture = picture.reshape(into.height, into.width, into.channels)
+    dtype = np.dtype(into.tensor.dtype)
+    ordered = picture.transpose(2, 0, 1) if rules.layout == "NCHW" else picture
+    values = np.ascontiguousarray(ordered, np.float32)
+    shape = (-1, 1, 1) if rules.layout == "NCHW" else (-1,)
+    if rules.scale != 1:
+        values *= np.float32(rules.scale)
+    if rules.mean:
+        values -= np.array(rules.mean, np.float32).reshape(shape)
+    if rules.std:
+        values /= np.array(rules.std, np.float32).reshape(shape)
+    if dtype.kind in "iu":
+        values = np.rint(values)
+    return values.astype(dtype, copy=False).reshape(into.tensor.shape)
+
+
+def _resize(picture: np.ndarray, size: tuple[int, int], frame: Frame) -> np.ndarray:
+    if frame.interpolation == "antialias":
+        return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BILINEAR))
+    return np.asarray(cv2.resize(picture, size, interpolation=_INTERPOLATIONS[frame.interpolation]))
+
+
+def find_boxes(decoding: Decoding, outputs: Outputs, score: float, overlap: float) -> tuple[Box, ...]:
+    """Return the boxes in a detector's outputs, the best first. OpenCV suppresses overlapping ones."""
+    asked = decoding.asked
+    if not isinstance(asked, Boxes):
+        raise TypeError(f"{asked} asks for no boxes")
+    found = decode_boxes(decoding, outputs, score)
+    if BOX_FORMS[asked.form].suppress and len(found.scores):
+        found = found.keep(_suppress(found, score, overlap, agnostic=asked.agnostic))
+    found = found.keep(np.argsort(-found.scores, kind="stable")[: asked.most])
+    corners = map_to_frame(found.boxes, decoding.geometry)
+    return tuple(
+        Box(left, top, right - left, bottom - top, value, number, _name(decoding, number))
+        for (left, top, right, bottom), value, number in zip(
+            corners.tolist(), found.scores.tolist(), found.classes.tolist(), strict=True
+        )
+    )
+
+
+def _suppress(found: Candidates, score: float, overlap: float, *, agnostic: bool) -> np.ndarray:
+    sides = np.concatenate([found.boxes[:, :2], found.boxes[:, 2:] - found.boxes[:, :2]], axis=1)
+    if agnostic:
+        kept = cv2.dnn.NMSBoxes(sides.tolist(), found.scores.tolist(), score, overlap)
+    else:
+        classes = found.classes.tolist()
+        kept = cv2.dnn.NMSBoxesBatched(sides.tolist(), found.scores.tolist(), classes, score, overlap)
+    return np.asarray(kept, int).ravel()
+
+
+def find_classes(decoding: Decoding, outputs: Outputs, score: float, _overlap: float) -> tuple[Class, ...]:
+    """Return the likeliest classes in a classifier's output."""
+    scores = find_probabilities(decoding, outputs)
+    best = np.argsort(-scores, kind="stable")[: decoding.asked.most]
+    chosen = [(float(scores[at]), int(at)) for at in best if scores[at] > score]
+    return tuple(Class(value, number, _name(decoding, number)) for value, number in chosen)
+
+
+def _name(decoding: Decoding, number: int) -> str | None:
+    labels = decoding.labels
+    return labels[number] if labels is not None and 0 <= number < len(labels) else None
+
+
+Finder = Callable[[Decoding, Outputs, float, float], Found]
+FINDERS: dict[str, Finder] = {"boxes": find_boxes, "classes": find_classes}
+"""Kind of result → the usual code that makes it. Other kinds have no such baseline yet."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The usual way for one package: its network, and what becomes of a frame and of the outputs."""
+
+    info: PackageInfo
+    model: Path
+    """The ONNX file."""
+    threads: int
+
+
+class OpenCvWay:
+    """The usual way, with frames that are bound to it. It is called as `TvmFrames` is."""
+
+    on_card = False
+
+    def __init__(self, setup: Setup, frames: Sequence[np.ndarray]) -> None:
+        cv2.setNumThreads(setup.threads)
+        self.info, self.frames = setup.info, list(frames)
+        self.input = find_input(setup.info)
+        self.session = open_network(setup.model, setup.threads)
+        self.names = [each.name for each in self.session.get_outputs()]
+        self.decodings = [find_decoding(self.info, frame) for frame in self.info.frames]
+        self.finder = None if self.decodings[0] is None else _find_finder(self.decodings[0])
+        self.chosen: tuple[int, float | None, float | None] = (0, None, None)
+
+    def choose(self, number: int, score: float | None, overlap: float | None) -> None:
+        """Choose the frame and the thresholds of `call` and `list_parts`."""
+        self.chosen = (number, score, overlap)
+
+    def compute(self, number: int) -> dict[str, np.ndarray]:
+        """Return the input that becomes of a frame, and the network's outputs for it."""
+        prepared = self.prepare(number)
+        return {"input": prepared, **{f"output:{name}": value for name, value in self.run(prepared).items()}}
+
+    def find(self, number: int, score: float | None, overlap: float | None) -> list[dict[str, Any]]:
+        """Return the results in a frame, each as a map of its fields."""
+        return [each.as_dict() for each in self.decode(number, self.run(self.prepare(number)), score, overlap)]
+
+    def call(self) -> object:
+        """Make the result of the chosen frame."""
+        number, score, overlap = self.chosen
+        outputs = self.run(self.prepare(number))
+        return outputs if self.info.postprocess is None else self.decode(number, outputs, score, overlap)
+
+    def list_parts(self) -> Mapping[str, Callable[[], object]]:
+        """Return name of a part → a function that does this part alone."""
+        number, score, overlap = self.chosen
+        prepared = self.prepare(number)
+        parts: dict[str, Callable[[], object]] = {
+            "prepare": lambda: self.prepare(number),
+            "network": lambda: self.run(prepared),
+        }
+        if self.info.postprocess is not None:
+            outputs = self.run(prepared)
+            parts["result"] = lambda: self.decode(number, outputs, score, overlap)
+        return parts
+
+    def prepare(self, number: int) -> np.ndarray:
+        """Return the network's input for a frame."""
+        return prepare(self.info.frames[number], self.frames[number], self.input)
+
+    def run(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the network's outputs."""
+        return dict(zip(self.names, self.session.run(None, {self.input.tensor.name: prepared}), strict=True))
+
+    def decode(self, number: int, outputs: Outputs, score: float | None, overlap: float | None) -> Found:
+        """Return the results in outputs."""
+        decoding = self.decodings[number]
+        if decoding is None or self.finder is None:
+            return ()
+        asked = decoding.asked
+        least = asked.score if score is None else score
+        own = asked.overlap if isinstance(asked, Boxes) else 1.0
+        return self.finder(decoding, outputs, least, own if overlap is None else overlap)
+
+
+def _find_finder(decoding: Decoding) -> Finder:
+    kind = find_kind(decoding.asked)
+    if kind not in FINDERS or find_reference(decoding) is None:
+        raise TvmbuildError(f"there is no usual code yet that makes these results of the kind `{kind}`")
+    return FINDERS[kind]
+
+
+def open_network(model: Path, threads: int) -> onnxruntime.InferenceSession:
+    """Return the ONNX file in ONNX Runtime, as its baseline is timed (`devices.onnxruntime_runner`)."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,74 @@
+"""The kinds of results that are compared, one row each: plain NumPy that tells right results from wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvmbuild.benchmarking.frames.box_check import check_boxes, list_box_scores
+from tvmbuild.benchmarking.frames.checks import ResultCheck
+from tvmbuild.benchmarking.frames.class_check import check_classes, find_probabilities
+from tvmbuild.benchmarking.frames.unknown import list_unknown_boxes, list_unknown_classes
+from tvmbuild.benchmarking.frames.way import Decoding, find_kind
+from tvmbuild.devices.frame_worker import Thresholds
+
+Outputs = Mapping[str, np.ndarray]
+FEWEST, MANY, CHOSEN = 20, 300, 50
+"""A drawn frame has few objects or none. If fewer or more candidates than these exceed the package's threshold of
+scores, another threshold is asked for, which so many exceed."""
+
+
+@dataclass(frozen=True)
+class ResultReference:
+    """The plain NumPy of a kind of result."""
+
+    list_scores: Callable[[Decoding, Outputs], np.ndarray]
+    """Returns the scores of all candidates in a network's outputs."""
+    check: Callable[[Decoding, Outputs, Thresholds, Sequence[dict[str, Any]]], ResultCheck]
+    """Compares the results of a package, maps of their fields, with the outputs that it made them of."""
+    list_unknown: Callable[[Any], list[str]]
+    """Returns what an asked result has that the reference does not know: then nothing is compared."""
+    by_threshold: bool
+    """Whether all candidates above the threshold are results, so that another threshold makes a better test."""
+
+
+REFERENCES: dict[str, ResultReference] = {
+    "boxes": ResultReference(list_box_scores, check_boxes, list_unknown_boxes, by_threshold=True),
+    "classes": ResultReference(find_probabilities, check_classes, list_unknown_classes, by_threshold=False),
+}
+"""Kind of result, as models.yaml has it → its reference. Results of a kind that is not here are not compared."""
+
+
+def find_reference(decoding: Decoding) -> ResultReference | None:
+    """Return the reference of the kind of result, or None if there is none yet, or none for this form of it."""
+    found = REFERENCES.get(find_kind(decoding.asked))
+    return None if found is None or found.list_unknown(decoding.asked) else found
+
+
+def explain_lack(decoding: Decoding) -> str:
+    """Return the note that results of this kind are not compared."""
+    kind = find_kind(decoding.asked)
+    found = REFERENCES.get(kind)
+    with_ = f" with {', '.join(found.list_unknown(decoding.asked))}" if found is not None else ""
+    return f"results of the kind `{kind}`{with_} are not compared: they have no reference yet"
+
+
+def choose_thresholds(decoding: Decoding, outputs: Outputs) -> Thresholds:
+    """Return thresholds with which a drawn frame has results: the package's own ones if they do."""
+    reference = find_reference(decoding)
+    if reference is None or not reference.by_threshold:
+        return Thresholds()
+    scores = np.sort(reference.list_scores(decoding, outputs))[::-1]
+    own = int(np.count_nonzero(scores > decoding.asked.score))
+    if FEWEST <= own <= MANY or len(scores) < 2:
+        return Thresholds()
+    at = min(CHOSEN, len(scores) - 1)
+    return Thresholds(float(np.float32((scores[at - 1] + scores[at]) / 2)))
+
+
+def widen(outputs: Outputs) -> dict[str, np.ndarray]:
+    """Return the outputs in float64."""
+    return {name: np.asarray(value, np.float64) for name, value in outputs.items()}

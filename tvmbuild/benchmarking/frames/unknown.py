@@ -1,0 +1,33 @@
+"""The properties of results that the references do not know, so that a new one is not compared by the wrong rules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields
+from typing import Any
+
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes
+
+_KNOWN_OF_BOXES = ("form", "outputs", "score", "overlap", "most", "agnostic")
+_KNOWN_OF_CLASSES = ("outputs", "activation", "score", "most")
+_KNOWN_OF_FORMS = (
+    *("layout", "corners", "objectness", "ready", "split", "activation", "background", "normalised", "strides"),
+    "suppress",
+)
+"""The fields of a form of boxes that `boxes` and `box_check` know."""
+
+
+def list_unknown_boxes(asked: Boxes) -> list[str]:
+    """Return the properties of asked boxes, and of their form, that `boxes` does not know."""
+    form = BOX_FORMS[asked.form]
+    return [*find_unknown(asked, _KNOWN_OF_BOXES), *find_unknown(form, _KNOWN_OF_FORMS)]
+
+
+def list_unknown_classes(asked: Classes) -> list[str]:
+    """Return the properties of asked classes that `class_check` does not know."""
+    return find_unknown(asked, _KNOWN_OF_CLASSES)
+
+
+def find_unknown(value: Any, known: Collection[str]) -> list[str]:
+    """Return the names of the fields of a dataclass that are not known and do not have their default."""
+    return [each.name for each in fields(value) if each.name not in known and getattr(value, each.name) != each.default]
