@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
 import onnx
 
+from tvmbuild.compiler.importing.bounds.indexing import take
 from tvmbuild.compiler.importing.bounds.lengths import (
     Length,
     Number,
@@ -69,8 +69,7 @@ def _slice(tracker: Tracker, name: str, axis: int, bounds: tuple[Number, Number,
         return tracker.give(result, lengths)
     bound = max(1, min(find_high(new), -(-size // abs(step))))
     places = tracker.emit("Add", tracker.integers(range(0, bound * step, step)), tracker.scalar(start))
-    places = tracker.emit("Max", tracker.emit("Min", places, tracker.constant(np.array(size - 1))), tracker.scalar(0))
-    return tracker.give(tracker.emit("Gather", name, places, axis=axis), lengths)
+    return tracker.give(take(tracker, name, places, axis), lengths)
 
 
 def split(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:

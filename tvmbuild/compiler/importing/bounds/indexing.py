@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
-from tvmbuild.compiler.importing.bounds.lengths import Number, add
+from tvmbuild.compiler.importing.bounds.lengths import Number
+from tvmbuild.compiler.importing.bounds.names import INSIDE
 from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow
 
 
@@ -17,11 +18,16 @@ def gather(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     rank = len(tracker.shape(data))
     axis = attribute_of(node, "axis", 0) % rank
     given, more = tracker.lengths(data), tracker.lengths(indices)
-    places = _place(tracker, indices, data, axis)
+    places = _count_from_front(tracker, indices, tracker.true_shape(data)[axis])
     width = len(tracker.shape(indices))
     lengths = {(each if each < axis else each + width - 1): length for each, length in given.items() if each != axis}
     lengths |= {axis + each: length for each, length in more.items()}
-    return [tracker.give(tracker.emit("Gather", data, places, axis=axis), lengths)]
+    return [tracker.give(take(tracker, data, places, axis), lengths)]
+
+
+def take(tracker: Tracker, data: str, places: str, axis: int) -> str:
+    """Return the elements at places, which are not negative; a place behind the end is that of the last element."""
+    return tracker.emit("Gather", data, places, axis=axis, **{INSIDE: 1})
 
 
 def gather_elements(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
@@ -44,11 +50,10 @@ def gather_nd(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     last = len(shape) - 1
     lengths = {last + axis - depth: length for axis, length in tracker.lengths(data).items() if axis >= depth}
     lengths |= tracker.lengths(indices)
-    places = _place_all(tracker, indices, data)
-    if depth == 1:  # TVM has a faster Gather
-        flat = tracker.reshape(places, shape[:-1])
-        return [tracker.give(tracker.emit("Gather", data, flat, axis=0), lengths)]
-    return [tracker.give(tracker.emit("GatherND", data, places), lengths)]
+    if depth == 1:
+        flat = _count_from_front(tracker, tracker.reshape(indices, shape[:-1]), tracker.true_shape(data)[0])
+        return [tracker.give(take(tracker, data, flat, 0), lengths)]
+    return [tracker.give(tracker.emit("GatherND", data, _place_all(tracker, indices, data)), lengths)]
 
 
 def scatter_nd(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
@@ -122,12 +127,18 @@ def _place_all(tracker: Tracker, indices: str, data: str) -> str:
 
 
 def _in_range(tracker: Tracker, places: str, length: Number, size: int) -> str:
-    constant = tracker.scope.constant(places)
-    if constant is not None and (constant >= 0).all():
-        return places if (constant < size).all() else tracker.constant(np.minimum(constant, size - 1))
-    zero = tracker.number_like(places, 0)
-    end = tracker.emit("Cast", tracker.scalar(add(length, 0)), to=tracker.kind(places))
-    places = tracker.emit("Where", tracker.emit("Less", places, zero), tracker.emit("Add", places, end), places)
-    places = tracker.emit("Where", tracker.emit("Less", places, zero), zero, places)
-    last = tracker.number_like(places, size - 1)
-    return tracker.emit("Where", tracker.emit("Less", places, last), places, last)
+    places = _count_from_front(tracker, places, length)
+    constant = tracker.constant_of(places)
+    if constant is not None and (constant < size).all():
+        return places
+    inside = tracker.emit("Max", places, tracker.number_like(places, 0))
+    return tracker.emit("Min", inside, tracker.number_like(places, size - 1))
+
+
+def _count_from_front(tracker: Tracker, places: str, length: Number) -> str:
+    """Return places of which negative ones have been counted from the real end."""
+    if tracker.is_natural(places):
+        return places
+    end = tracker.emit("Cast", tracker.scalar(length), to=tracker.kind(places))
+    is_behind = tracker.emit("Less", places, tracker.number_like(places, 0))
+    return tracker.emit("Where", is_behind, tracker.emit("Add", places, end), places)

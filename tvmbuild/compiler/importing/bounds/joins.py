@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from tvmbuild.compiler.importing.bounds.indexing import take
 from tvmbuild.compiler.importing.bounds.lengths import Number, add, choose, name_value
 from tvmbuild.compiler.importing.bounds.producers import find_true
 from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow
@@ -33,7 +34,7 @@ def concat(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     if any(axis in tracker.lengths(name) for name in names[:-1]):
         live = [tracker.live(part, tracker.shape(name)[axis]) for part, name in zip(parts, names, strict=True)]
         positions, _ = find_true(tracker, tracker.emit("Concat", *live, axis=0))
-        joined = tracker.emit("Gather", joined, positions, axis=axis)
+        joined = take(tracker, joined, positions, axis)
     return [tracker.give(joined, lengths)]
 
 

@@ -10,6 +10,7 @@ import onnx
 from onnx import TensorProto
 
 from tvmbuild.compiler.importing.bounds.lengths import Length, Number, find_high, least, most, name_value
+from tvmbuild.compiler.importing.bounds.indexing import take
 from tvmbuild.compiler.importing.bounds.names import POSITIONS, SUPPRESSION
 from tvmbuild.compiler.importing.bounds.reshape import reshape_to
 from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow
@@ -22,7 +23,7 @@ _INPUTS = 5
 def find_true(tracker: Tracker, flags: str) -> tuple[str, Number]:
     """Return the positions of the true elements of a vector of booleans, and their number."""
     (size,) = tracker.shape(flags)
-    constant = tracker.scope.constant(flags)
+    constant = tracker.constant_of(flags)
     if constant is not None:
         kept = np.flatnonzero(constant)
         padded = np.zeros(max(1, len(kept)), np.int64)
@@ -64,7 +65,7 @@ def compress(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     axis %= len(tracker.shape(name))
     condition = tracker.mask(condition, 0)
     positions, count = find_true(tracker, tracker.cut(condition, 0, tracker.shape(name)[axis]))
-    return [tracker.give(tracker.emit("Gather", name, positions, axis=axis), {**tracker.lengths(name), axis: count})]
+    return [tracker.give(take(tracker, name, positions, axis), {**tracker.lengths(name), axis: count})]
 
 
 def non_max_suppression(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
@@ -110,7 +111,7 @@ def _list_kept(tracker: Tracker, found: tuple[str, str], sizes: tuple[int, int, 
     positions, length = find_true(tracker, tracker.reshape(flags, [rows * kept]))
     row = tracker.emit("Div", positions, tracker.constant(np.array(kept)))
     batch = tracker.emit("Div", row, tracker.constant(np.array(classes)))
-    box = tracker.emit("Gather", tracker.reshape(places, [rows * kept]), positions, axis=0)
+    box = take(tracker, tracker.reshape(places, [rows * kept]), positions, 0)
     columns = [tracker.reshape(each, [rows * kept, 1]) for each in (batch, _modulo(tracker, row, classes), box)]
     return tracker.give(tracker.emit("Concat", *columns, axis=1), {0: length})
 

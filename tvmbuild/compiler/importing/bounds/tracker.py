@@ -29,6 +29,14 @@ _OPERATORS: Mapping[str, str] = {
     "least": "Min",
     "most": "Max",
 }
+_MOVING: Mapping[str, Sequence[int]] = {
+    **dict.fromkeys(("Cast", "Gather", "GatherND", "Identity", "Reshape", "Slice", "Split", "Squeeze"), (0,)),
+    **dict.fromkeys(("Expand", "Tile", "Transpose", "Unsqueeze"), (0,)),
+    **dict.fromkeys(("Add", "Div", "Max", "Min", "Mul"), (0, 1)),
+    "Concat": range(1 << 10),
+    "Where": (1, 2),
+}
+"""Operators → their inputs; if none of them is negative, no result is."""
 Numbers: TypeAlias = "np.ndarray[Any, Any]"
 """An array of `Number`, the elements of a small tensor."""
 
@@ -47,6 +55,9 @@ class Tracker:
         """The function that takes a node of the old graph over; the driver sets it."""
         self._lengths: dict[str, dict[int, Number]] = {}
         self._numbers: dict[str, Numbers] = {}
+        self._origins: dict[str, str] = {}
+        """The value that a node reads, by the names that other lengths gave to it."""
+        self._natural: set[str] = set()
         self._made: dict[object, Any] = {}
 
     def kind(self, name: str) -> int:
@@ -78,24 +89,29 @@ class Tracker:
         return [lengths.get(axis, size) for axis, size in enumerate(self.shape(name))]
 
     def give(self, name: str, lengths: Mapping[int, Number]) -> str:
-        """Set the lengths of a value's padded axes, and return its name; it may be a copy if the value has others."""
+        """Return a name of the value with these lengths of its padded axes."""
         shape = self.shape(name)
         wanted = {axis: length for axis, length in lengths.items() if length != shape[axis]}
         found = self._lengths.get(name)
         if found == wanted or (found is None and not wanted):
             return name
-        if found is None and name in self._made.get("own", ()):
-            self._lengths[name] = wanted
-            return name
-        key = ("copy", name, tuple(sorted(wanted.items())))
+        key = ("alias", self.value(name), tuple(sorted(wanted.items())))
         if key not in self._made:
-            copy = self.scope.fresh(_HINT)
-            self.nodes.append(helper.make_node("Identity", [self.value(name)], [copy]))
-            self.scope.set_type(copy, self.kind(name), shape)
+            alias = self._made[key] = self.scope.fresh(_HINT)
+            self._origins[alias] = self.value(name)
+            self.scope.set_type(alias, self.kind(name), shape)
             if wanted:
-                self._lengths[copy] = wanted
-            self._made[key] = copy
+                self._lengths[alias] = wanted
         return str(self._made[key])
+
+    def constant_of(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Return the array of a constant, or None for other values."""
+        return self.scope.constant(self._origins.get(name, name))
+
+    def is_natural(self, name: str) -> bool:
+        """Return whether no element of a value is negative, as far as is known."""
+        array = self.constant_of(name)
+        return self._origins.get(name, name) in self._natural or (array is not None and bool((array >= 0).all()))
 
     # Small tensors of whole numbers, whose elements are followed one by one.
 
@@ -103,7 +119,7 @@ class Tracker:
         """Return the elements of a small tensor of whole numbers, or None if they are not followed."""
         if name in self._numbers:
             return self._numbers[name]
-        array = self.scope.constant(name)
+        array = self.constant_of(name)
         if array is None or array.dtype.kind not in "iub" or array.size > MOST_NUMBERS:
             return None
         return array.astype(object) if array.dtype.kind != "b" else array.astype(np.int64).astype(object)
@@ -139,7 +155,7 @@ class Tracker:
         """Return the name of a value that a node can read; a tensor of numbers is written now."""
         numbers = self._numbers.get(name)
         if numbers is None:
-            return name
+            return self._origins.get(name, name)
         parts = [self.emit("Reshape", self.scalar(each), self.integers([1])) for each in numbers.flat]
         joined = parts[0] if len(parts) == 1 else self.emit("Concat", *parts, axis=0)
         shaped = joined if numbers.shape == (len(parts),) else self.emit("Reshape", joined, self.integers(numbers.shape))
@@ -211,7 +227,8 @@ class Tracker:
             values = [self.value(each) for each in inputs]
             self.nodes.append(helper.make_node(operator, values, outputs, domain=OWN, **attributes))
             for name, (kind, shape) in zip(outputs, forms, strict=True):
-                self._set_type(name, kind, shape)
+                self.scope.set_type(name, kind, shape)
+            self._natural.update(outputs)
             self._made[key] = outputs
         return list(self._made[key])
 
@@ -231,12 +248,13 @@ class Tracker:
             raise refuse(said, "its result may be too large for a memory", "limit how many elements it can find")
         self.nodes.append(node)
         for name, (kind, shape) in zip(node.output, types, strict=True):
-            self._set_type(name, kind, shape)
+            self.scope.set_type(name, kind, shape)
+        if node.op_type == "TopK":
+            self._natural.add(node.output[1])
+        places = _MOVING.get(node.op_type, ())
+        if places and all(self.is_natural(node.input[place]) for place in places if place < len(node.input)):
+            self._natural.update(node.output)
         return list(node.output)
-
-    def _set_type(self, name: str, kind: int, shape: Sequence[int]) -> None:
-        self.scope.set_type(name, kind, shape)
-        self._made.setdefault("own", set()).add(name)
 
     def _infer(self, node: onnx.NodeProto, constants: Sequence[str]) -> list[tuple[int, tuple[int, ...]]] | None:
         values, tensors = [], []

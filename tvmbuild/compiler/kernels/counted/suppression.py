@@ -97,7 +97,7 @@ class _Row:
         self.step = 1 if thread is None else THREADS
         self.first = int64(0) if thread is None else thread
         self.live, self.best = local(1, "int32"), local(1, "int32")
-        self.highest = local(1)
+        self.highest, self.corners, self.sizes = local(1), local(2 * _SIDES), local(_SIDES + 2)
         if thread is not None:
             self.shared_scores, self.shared_places = (
                 T.alloc_buffer([THREADS], each, scope="shared", layout=None) for each in ("float32", "int32")
@@ -205,27 +205,32 @@ class _Row:
             T.buffer_store(self.highest, tirx.Select(better, score, own), [0])
 
     def _overlaps(self, one: Any, other: Any) -> Any:
-        """Return whether two boxes share more than the allowed part of their union."""
-        a, b = self._read_box(one), self._read_box(other)
-        across = T.Bind(tirx.Min(a[2], b[2]) - tirx.Max(a[0], b[0]))
-        down = T.Bind(tirx.Min(a[3], b[3]) - tirx.Max(a[1], b[1]))
-        shared = T.Bind(across * down)
-        first, second = (T.Bind((box[2] - box[0]) * (box[3] - box[1])) for box in (a, b))
-        union = T.Bind(first + second - shared)
-        zero = float32(0)
+        """Return whether two boxes share more than the allowed part of their union.
+
+        Values are kept in registers: TVM repeats a bound expression at each use, and then takes minutes to simplify it.
+        """
+        self._read_box(one, 0)
+        self._read_box(other, _SIDES)
+        a, b = ([self.corners[place] for place in range(start, start + _SIDES)] for start in (0, _SIDES))
+        T.buffer_store(self.sizes, tirx.Min(a[2], b[2]) - tirx.Max(a[0], b[0]), [0])
+        T.buffer_store(self.sizes, tirx.Min(a[3], b[3]) - tirx.Max(a[1], b[1]), [1])
+        T.buffer_store(self.sizes, (a[2] - a[0]) * (a[3] - a[1]), [2])
+        T.buffer_store(self.sizes, (b[2] - b[0]) * (b[3] - b[1]), [3])
+        across, down, first, second = (self.sizes[place] for place in range(_SIDES))
+        T.buffer_store(self.sizes, across * down, [4])
+        shared = self.sizes[4]
+        T.buffer_store(self.sizes, first + second - shared, [5])
+        union, zero = self.sizes[5], float32(0)
         there = tirx.all(across > zero, down > zero, shared > zero, first > zero, second > zero, union > zero)
         return tirx.all(there, shared / union > self.thresholds[0])
 
-    def _read_box(self, box: Any) -> list[Any]:
-        """Return the smaller and the larger corner of a box."""
+    def _read_box(self, box: Any, into: int) -> None:
+        """Keep the smaller and the larger corner of a box."""
         start = (self.row // self.form.classes * self.form.boxes + box) * _SIDES
-        values = [T.Bind(self.boxes[start + place]) for place in range(_SIDES)]
-        if self.form.center:
-            halves = [T.Bind(values[place] / float32(2)) for place in (2, 3)]
-            centre = values[:2]
-            low = [at - half for at, half in zip(centre, halves, strict=True)]
-            high = [at + half for at, half in zip(centre, halves, strict=True)]
-        else:
-            low = [tirx.Min(values[place], values[place + 2]) for place in range(2)]
-            high = [tirx.Max(values[place], values[place + 2]) for place in range(2)]
-        return [T.Bind(each) for each in (*low, *high)]
+        values = [self.boxes[start + place] for place in range(_SIDES)]
+        for place in range(2):
+            one, other = values[place], values[place + 2]
+            half = other / float32(2)
+            low, high = (one - half, one + half) if self.form.center else (tirx.Min(one, other), tirx.Max(one, other))
+            T.buffer_store(self.corners, low, [into + place])
+            T.buffer_store(self.corners, high, [into + place + 2])
