@@ -106,6 +106,7 @@ class _Walk:
     def _write(self, node: onnx.NodeProto) -> None:
         tracker = self.tracker
         if all(tracker.scope.is_constant(name) for name in node.input if name) and not fold_nodes([node], tracker.scope):
+            self._set(node, node.output)
             return
         followed = compute_numbers(node, tracker) if node.domain in ONNX else None
         if followed is not None:

@@ -89,14 +89,20 @@ def _gather(node: onnx.NodeProto, arrays: _Arrays) -> Numbers:
 
 
 def _slice(node: onnx.NodeProto, arrays: _Arrays) -> Numbers:
-    data, *bounds = arrays
-    if data.ndim != 1:
-        raise ValueError
-    if not bounds:
-        return data[attribute_of(node, "starts", [0])[0] : attribute_of(node, "ends", [0])[0]]
-    start, end = (int(each.reshape(-1)[0]) for each in bounds[:2])
-    step = int(bounds[3].reshape(-1)[0]) if len(bounds) > 3 else 1  # noqa: PLR2004 - the fifth input
-    return data[start:end:step]
+    data, *given = arrays
+    if not given:
+        names = [attribute_of(node, each, None) for each in ("starts", "ends", "axes")]
+        given = [np.asarray(each) for each in names if each is not None]
+    starts, ends, *more = (each.reshape(-1).astype(np.int64).tolist() for each in given)
+    axes, steps = [*more, *[None] * 2][:2]
+    places = [slice(None)] * data.ndim
+    for start, end, axis, step in zip(
+        starts, ends, axes or range(len(starts)), steps or [1] * len(starts), strict=True
+    ):
+        # Before the first element is where a walk backwards ends.
+        before = step < 0 and end < -data.shape[axis]
+        places[axis] = slice(start, None if before else end, step)
+    return data[tuple(places)]
 
 
 def _concat(node: onnx.NodeProto, arrays: _Arrays) -> Numbers:
@@ -143,6 +149,7 @@ _RULES: Mapping[str, Callable[[onnx.NodeProto, _Arrays], Any]] = {
     "Slice": _slice,
     "Concat": _concat,
     "Squeeze": _squeeze,
+    "Transpose": lambda node, arrays: np.transpose(arrays[0], attribute_of(node, "perm", None)),
     "Unsqueeze": _unsqueeze,
     "Reshape": _reshape,
     "ReduceProd": _reduce(multiply),
