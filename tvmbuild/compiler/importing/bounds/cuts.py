@@ -56,7 +56,6 @@ def _slice(tracker: Tracker, name: str, axis: int, bounds: tuple[Number, Number,
         least(most(choose(is_less(each, 0), add(each, length), each), 0 if step > 0 else side), high)
         for each, side in ((start, 0), (end, low))
     )
-    start = most(start, 0)
     distance = subtract(end, start) if step > 0 else subtract(start, end)
     new = divide(most(0, add(distance, abs(step) - 1)), abs(step))
     lengths = {**tracker.lengths(name), axis: new}

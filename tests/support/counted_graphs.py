@@ -1,0 +1,271 @@
+"""Graphs whose lengths depend on data: drawn chains of operators behind each operator that finds elements or boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from tvmbuild.compiler.evaluate import build_here
+from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.importing.reading import tidy
+from tvmbuild.compiler.machine.target import host_target
+from tvmbuild.compiler.pipeline import lower
+
+OPSET = 17
+ROWS, COLUMNS = 12, 4
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass
+class Graph:
+    """A graph that is written node by node."""
+
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+    inputs: list[onnx.ValueInfoProto] = field(default_factory=list)
+
+    def add(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        """Write a node, and return the name of its output, or the names."""
+        names = [f"v{len(self.nodes)}_{place}" for place in range(outputs)]
+        self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def constant(self, values: Any, dtype: Any = np.int64) -> str:
+        """Write a constant, and return its name."""
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.array(values, dtype), name))
+        return name
+
+    def take(self, name: str, shape: list[int], kind: int = TensorProto.FLOAT) -> str:
+        """Declare an input, and return its name."""
+        self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
+        return name
+
+    def finish(self, outputs: Mapping[str, int]) -> onnx.ModelProto:
+        """Return the model with these outputs and their types."""
+        values = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
+        graph = helper.make_graph(self.nodes, "counted", self.inputs, values, self.constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
+
+
+def expect(model: onnx.ModelProto, feed: Arrays) -> dict[str, np.ndarray]:
+    """Return what ONNX Runtime returns."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return dict(zip([value.name for value in model.graph.output], session.run(None, dict(feed)), strict=True))
+
+
+def build(model: onnx.ModelProto, target: Any = None) -> Callable[[Arrays], dict[str, np.ndarray]]:
+    """Return the function that computes the model here."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    tidy(copy)
+    target = target or host_target(threads=1)
+    imported = import_model(copy, "counted", for_gpu=str(target.kind.name) != "llvm")
+    return build_here(lower(imported, target), target)
+
+
+def check(model: onnx.ModelProto, feeds: list[Arrays], target: Any = None) -> None:
+    """Compare the model with ONNX Runtime on inputs."""
+    compute = build(model, target)
+    for feed in feeds:
+        got, want = compute(feed), expect(model, feed)
+        for name, value in want.items():
+            assert got[name].shape == value.shape, (name, got[name].shape, value.shape)
+            assert got[name].dtype == value.dtype
+            np.testing.assert_allclose(got[name], value, rtol=1e-5, atol=3e-5)
+
+
+# Each way takes a graph and a float value [n, COLUMNS] whose rows are counted, and returns such a value.
+
+
+def _elementwise(graph: Graph, value: str) -> str:
+    return str(graph.add("Mul", graph.add("Add", value, graph.constant(1.5, np.float32)), value))
+
+
+def _sorted(graph: Graph, value: str) -> str:
+    column = graph.add("Gather", value, graph.constant(1), axis=1)
+    length = graph.add("Gather", graph.add("Shape", value), graph.constant([0]), axis=0)
+    k = graph.add("Min", length, graph.constant([5]))
+    _, places = graph.add("TopK", column, k, outputs=2, axis=0)
+    return str(graph.add("Gather", value, places, axis=0))
+
+
+def _cut(graph: Graph, value: str) -> str:
+    bounds = [graph.constant([each]) for each in (1, 7, 0, 1)]
+    return str(graph.add("Slice", value, *bounds))
+
+
+def _last(graph: Graph, value: str) -> str:
+    bounds = [graph.constant([each]) for each in (-3, 1 << 40, 0, 1)]
+    return str(graph.add("Slice", value, *bounds))
+
+
+def _backwards(graph: Graph, value: str) -> str:
+    bounds = [graph.constant([each]) for each in (-1, -(1 << 40), 0, -1)]
+    return str(graph.add("Slice", value, *bounds))
+
+
+def _twice(graph: Graph, value: str) -> str:
+    return str(graph.add("Concat", value, graph.add("Neg", value), axis=0))
+
+
+def _kept(graph: Graph, value: str) -> str:
+    column = graph.add("Gather", value, graph.constant(0), axis=1)
+    flags = graph.add("Greater", column, graph.constant(0.1, np.float32))
+    return str(graph.add("Compress", value, flags, axis=0))
+
+
+def _found(graph: Graph, value: str) -> str:
+    column = graph.add("Gather", value, graph.constant(2), axis=1)
+    found = graph.add("NonZero", graph.add("Less", column, graph.constant(0.6, np.float32)))
+    return str(graph.add("GatherND", value, graph.add("Transpose", found, perm=[1, 0])))
+
+
+def _reshaped(graph: Graph, value: str) -> str:
+    flat = graph.add("Reshape", value, graph.constant([-1]))
+    return str(graph.add("Reshape", flat, graph.constant([-1, COLUMNS])))
+
+
+def _turned(graph: Graph, value: str) -> str:
+    turned = graph.add("Transpose", value, perm=[1, 0])
+    flat = graph.add("Reshape", turned, graph.constant([-1]))
+    return str(graph.add("Reshape", flat, graph.constant([-1, COLUMNS])))
+
+
+def _centred(graph: Graph, value: str) -> str:
+    total = graph.add("ReduceSum", value, graph.constant([0]), keepdims=1)
+    return str(graph.add("Sub", value, total))
+
+
+def _multiplied(graph: Graph, value: str) -> str:
+    weights = graph.constant(np.linspace(-1, 1, COLUMNS * COLUMNS).reshape(COLUMNS, COLUMNS), np.float32)
+    return str(graph.add("MatMul", value, weights))
+
+
+def _expanded(graph: Graph, value: str) -> str:
+    column = graph.add("Slice", value, *[graph.constant([each]) for each in (0, 1, 1)])
+    shape = graph.add("Shape", value)
+    return str(graph.add("Expand", column, shape))
+
+
+def _filled(graph: Graph, value: str) -> str:
+    ones = graph.add("ConstantOfShape", graph.add("Shape", value), value=helper.make_tensor("", 1, [1], [2.0]))
+    return str(graph.add("Div", value, ones))
+
+
+def _numbered(graph: Graph, value: str) -> str:
+    length = graph.add("Gather", graph.add("Shape", value), graph.constant(0), axis=0)
+    numbers = graph.add("Range", graph.constant(0), length, graph.constant(1))
+    floats = graph.add("Cast", numbers, to=TensorProto.FLOAT)
+    return str(graph.add("Add", value, graph.add("Unsqueeze", floats, graph.constant([1]))))
+
+
+def _written(graph: Graph, value: str) -> str:
+    summed = graph.add("CumSum", value, graph.constant(0), reverse=1)
+    return str(graph.add("Softmax", summed, axis=0))
+
+
+def _parts(graph: Graph, value: str) -> str:
+    first, second = graph.add("Split", value, graph.constant([1, 3]), outputs=2, axis=1)
+    return str(graph.add("Concat", second, first, axis=1))
+
+
+def _chosen(graph: Graph, value: str) -> str:
+    size = graph.add("Size", value)
+    condition = graph.add("Equal", size, graph.constant(0))
+    empty = numpy_helper.from_array(np.zeros((0, COLUMNS), np.float32), "e")
+    name = f"b{len(graph.nodes)}"
+    kinds = (TensorProto.FLOAT, None)
+    then = helper.make_graph(
+        [helper.make_node("Constant", [], [f"{name}_e"], value=empty)],
+        "then", [], [helper.make_tensor_value_info(f"{name}_e", *kinds)],
+    )  # fmt: skip
+    other = helper.make_graph(
+        [
+            helper.make_node("ReduceMax", [value], [f"{name}_m"], keepdims=0),
+            helper.make_node("Sub", [value, f"{name}_m"], [f"{name}_s"]),
+        ],
+        "other", [], [helper.make_tensor_value_info(f"{name}_s", *kinds)],
+    )  # fmt: skip
+    return str(graph.add("If", condition, then_branch=then, else_branch=other))
+
+
+WAYS: Mapping[str, Callable[[Graph, str], str]] = {
+    "elementwise": _elementwise,
+    "sorted": _sorted,
+    "cut": _cut,
+    "last": _last,
+    "backwards": _backwards,
+    "twice": _twice,
+    "kept": _kept,
+    "found": _found,
+    "reshaped": _reshaped,
+    "turned": _turned,
+    "centred": _centred,
+    "multiplied": _multiplied,
+    "expanded": _expanded,
+    "filled": _filled,
+    "numbered": _numbered,
+    "written": _written,
+    "parts": _parts,
+    "chosen": _chosen,
+}
+
+
+def _by_mask(graph: Graph, data: str) -> str:
+    column = graph.add("Gather", data, graph.constant(3), axis=1)
+    found = graph.add("NonZero", graph.add("Greater", column, graph.constant(0.5, np.float32)))
+    return str(graph.add("Gather", data, graph.add("Squeeze", found, graph.constant([0])), axis=0))
+
+
+def _by_condition(graph: Graph, data: str) -> str:
+    column = graph.add("Gather", data, graph.constant(3), axis=1)
+    return str(graph.add("Compress", data, graph.add("Greater", column, graph.constant(0.5, np.float32)), axis=0))
+
+
+def _by_boxes(graph: Graph, data: str) -> str:
+    boxes = graph.add("Unsqueeze", data, graph.constant([0]))
+    column = graph.add("Gather", data, graph.constant(3), axis=1)
+    scores = graph.add("Unsqueeze", column, graph.constant([0, 1]))
+    limits = [graph.constant([8]), graph.constant([0.4], np.float32), graph.constant([0.5], np.float32)]
+    found = graph.add("NonMaxSuppression", boxes, scores, *limits)
+    return str(graph.add("Gather", data, graph.add("Gather", found, graph.constant(2), axis=1), axis=0))
+
+
+PRODUCERS: Mapping[str, Callable[[Graph, str], str]] = {
+    "mask": _by_mask,
+    "condition": _by_condition,
+    "boxes": _by_boxes,
+}
+
+
+def chain(producer: str, ways: list[str]) -> onnx.ModelProto:
+    """Return the model of ways behind a producer, with the last value and its sum as outputs."""
+    graph = Graph()
+    value = PRODUCERS[producer](graph, graph.take("data", [ROWS, COLUMNS]))
+    for way in ways:
+        value = WAYS[way](graph, value)
+    total = graph.add("ReduceSum", value, keepdims=0)
+    return graph.finish({value: TensorProto.FLOAT, total: TensorProto.FLOAT})
+
+
+def feeds(seed: int) -> list[Arrays]:
+    """Return inputs of which none, some, one or all rows are found."""
+    random = np.random.RandomState(seed)
+    made = []
+    for found in (0, 5, 1, ROWS):
+        data = random.uniform(0, 1, (ROWS, COLUMNS)).astype(np.float32)
+        data[:, 3] = random.permutation(np.linspace(0.55, 0.95, ROWS))
+        data[random.permutation(ROWS)[found:], 3] -= 0.55
+        made.append({"data": data})
+    return made
