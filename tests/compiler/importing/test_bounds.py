@@ -26,3 +26,45 @@ def test_a_producer(producer: str) -> None:
 @given(st.sampled_from(sorted(PRODUCERS)), st.lists(st.sampled_from(sorted(WAYS)), min_size=2, max_size=4), st.integers(0, 99))
 def test_drawn_chains(producer: str, ways: list[str], seed: int) -> None:
     check(chain(producer, ways), feeds(seed))
+
+
+def _suppress(boxes: np.ndarray, scores: np.ndarray, limits: list[tuple[list[float], type]], **attributes: int) -> None:
+    graph = Graph()
+    given = [graph.constant(values, dtype) if values is not None else "" for values, dtype in limits]
+    names = [graph.take("boxes", list(boxes.shape)), graph.take("scores", list(scores.shape))]
+    found = graph.add("NonMaxSuppression", *names, *given, **attributes)
+    check(graph.finish({found: TensorProto.INT64}), [{"boxes": boxes, "scores": scores}])
+
+
+def _draw_boxes(batches: int, classes: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.RandomState(seed)
+    corners = random.uniform(0, 1, (batches, count, 4)).astype(np.float32)
+    scores = random.randint(0, 9, (batches, classes, count)) / np.float32(9)  # many are equal
+    return corners, scores.astype(np.float32)
+
+
+LIMITS: dict[str, list[tuple[list[float] | None, type]]] = {
+    "most": [([5], np.int64)],
+    "all": [([5], np.int64), ([0.3], np.float32), ([0.5], np.float32)],
+    "no most": [([2**62], np.int64), ([0.2], np.float32)],
+    "zero thresholds": [([9], np.int64), ([0.0], np.float32), ([0.0], np.float32)],
+    "none kept": [([0], np.int64), ([0.3], np.float32)],
+    "score alone": [([7], np.int64), (None, np.float32), ([0.4], np.float32)],
+    "no limits": [],
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("center", [0, 1])
+def test_suppression(name: str, center: int) -> None:
+    _suppress(*_draw_boxes(2, 3, 40, center), LIMITS[name], center_point_box=center)
+
+
+def test_suppression_of_one_batch_and_class() -> None:
+    _suppress(*_draw_boxes(1, 1, 60, 5), LIMITS["all"])
+
+
+def test_suppression_of_boxes_without_an_area() -> None:
+    boxes, scores = _draw_boxes(1, 2, 20, 6)
+    boxes[:, ::3, 2] = boxes[:, ::3, 0]
+    _suppress(boxes, scores, LIMITS["zero thresholds"])
