@@ -268,10 +268,14 @@ def _read_precision(target: Mapping[str, Any]) -> Precision:
 def _tensors(values: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
     return tuple(
         TensorInfo(
-            v["name"], tuple(int(dim) for dim in v["shape"]), v["dtype"], tuple(Count(**c) for c in v.get("counts", ()))
+            v["name"], tuple(int(dim) for dim in v["shape"]), v["dtype"], _counts(v.get("counts"))
         )
         for v in values
     )
+
+
+def _counts(values: list[dict[str, int]] | None) -> tuple[Count, ...]:
+    return tuple(Count(each["axis"], each["place"]) for each in values or ())
 
 
 def _operators(values: list[dict[str, Any]] | None) -> tuple[OperatorInfo, ...] | None:

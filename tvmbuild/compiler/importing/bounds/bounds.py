@@ -12,8 +12,9 @@ import onnx
 from onnx import TensorProto, helper
 
 from tvmbuild.compiler.importing.bounds.lengths import Number
+from tvmbuild.compiler.importing.bounds.names import PRODUCERS
 from tvmbuild.compiler.importing.bounds.numbers import compute_numbers
-from tvmbuild.compiler.importing.bounds.table import MEASURED, PRODUCERS, RULES
+from tvmbuild.compiler.importing.bounds.table import MEASURED, RULES
 from tvmbuild.compiler.importing.bounds.tracker import Tracker, cannot_follow
 from tvmbuild.compiler.importing.expand.constants import drop_unused, fold_nodes
 from tvmbuild.compiler.importing.expand.expand import find_rule

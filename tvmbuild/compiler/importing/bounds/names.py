@@ -1,7 +1,9 @@
-"""The names of our own operators that find elements or boxes, and of the mark of places that need no check."""
+"""The names of operators that find elements or boxes, ONNX's and our own, and of the mark of checked places."""
 
 from __future__ import annotations
 
+PRODUCERS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""The operators whose number of results depends on the values of their inputs."""
 POSITIONS = "TruePositions"
 """Our own operator: the positions of a vector's true elements, zeros behind them, and their number."""
 SUPPRESSION = "Suppression"

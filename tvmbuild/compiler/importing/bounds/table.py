@@ -47,8 +47,6 @@ _ELEMENTWISE = (
     *("Sqrt", "Sub", "Sum", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Where", "Xor"),
 )
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-PRODUCERS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
-"""The operators whose number of results depends on the values of their inputs."""
 MEASURED: Mapping[str, tuple[int, ...]] = {
     "ConstantOfShape": (0,),
     "Expand": (1,),
