@@ -112,9 +112,12 @@ def set_output_shapes(proto: Any, outputs: dict[str, np.ndarray]) -> None:
     """Write the output shapes of a run into the graph (in place), except where they depend on the run's data."""
     varying = find_varying(proto)
     for value in proto.graph.output:
-        if value.name in varying:
-            continue
         shape = value.type.tensor_type.shape
+        if value.name in varying:
+            for _ in outputs[value.name].shape[len(shape.dim) :]:
+                shape.dim.add()  # onnxsim needs the rank
+            shape.SetInParent()
+            continue
         del shape.dim[:]
         for size in outputs[value.name].shape:
             shape.dim.add().dim_value = size
