@@ -51,7 +51,6 @@ _SEQUENCE = Why(
 )
 _REPEATED = Why(f"how often its body runs depends on the data, {_LENGTH}", _COUNTED)
 _REASONS: Mapping[str, Why] = {
-    "Unique": Why(f"how many elements it finds depends on the data, {_LENGTH}", "end the model before it"),
     "Loop": _REPEATED,
     "Scan": _REPEATED,
     **dict.fromkeys(("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"), _RANDOM),

@@ -37,6 +37,7 @@ from tvmbuild.compiler.importing.bounds.reductions import (
 )
 from tvmbuild.compiler.importing.bounds.reshape import flatten, reshape
 from tvmbuild.compiler.importing.bounds.tracker import Rule
+from tvmbuild.compiler.importing.bounds.unique import unique
 
 _ELEMENTWISE = (
     *("Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "BitShift", "BitwiseAnd", "BitwiseNot"),
@@ -91,5 +92,6 @@ RULES: Mapping[str, Rule] = {
     "Tile": tile,
     "TopK": top_k,
     "Transpose": transpose,
+    "Unique": unique,
     "Unsqueeze": unsqueeze,
 }
