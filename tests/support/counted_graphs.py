@@ -116,6 +116,7 @@ def _backwards(graph: Graph, value: str) -> str:
 
 
 def _twice(graph: Graph, value: str) -> str:
+    """Join the value with itself, the parts with the real rows in front of each."""
     return str(graph.add("Concat", value, graph.add("Neg", value), axis=0))
 
 
@@ -200,7 +201,64 @@ def _chosen(graph: Graph, value: str) -> str:
     return str(graph.add("If", condition, then_branch=then, else_branch=other))
 
 
+def _scattered(graph: Graph, value: str) -> str:
+    length = graph.add("Gather", graph.add("Shape", value), graph.constant(0), axis=0)
+    numbers = graph.add("Range", graph.constant(0), length, graph.constant(1))
+    places = graph.add("Unsqueeze", graph.add("Mod", numbers, graph.constant(5)), graph.constant([1]))
+    data = graph.constant(np.ones((5, COLUMNS)), np.float32)
+    return str(graph.add("ScatterND", data, places, value, reduction="add"))
+
+
+def _into_elements(graph: Graph, value: str) -> str:
+    _, places = graph.add("TopK", value, graph.constant([2]), outputs=2, axis=1)
+    flipped = graph.add("GatherElements", value, places, axis=1)
+    return str(graph.add("ScatterElements", value, places, flipped, axis=1, reduction="add"))
+
+
+def _averaged(graph: Graph, value: str) -> str:
+    mean = graph.add("ReduceMean", graph.add("Concat", value, graph.constant(np.ones((1, COLUMNS)), np.float32), axis=0), axes=[0])
+    least = graph.add("ReduceMin", value, axes=[1], keepdims=1)
+    return str(graph.add("Add", graph.add("Mul", value, mean), least))
+
+
+def _lengthened(graph: Graph, value: str) -> str:
+    length = graph.add("Gather", graph.add("Shape", value), graph.constant([0]), axis=0)
+    more = graph.add("Sub", graph.constant([40]), graph.add("Min", length, graph.constant([40])))
+    pads = graph.add("Concat", graph.constant([1, 0]), more, graph.constant([0]), axis=0)
+    cut = graph.add("Slice", value, *[graph.constant([each]) for each in (0, 40, 0)])
+    return str(graph.add("Pad", cut, pads, graph.constant(0.25, np.float32)))
+
+
+def _tiled(graph: Graph, value: str) -> str:
+    tiled = graph.add("Tile", value, graph.constant([1, 2]))
+    return str(graph.add("Gemm", tiled, graph.constant(np.linspace(0, 1, 8 * COLUMNS).reshape(8, COLUMNS), np.float32)))
+
+
+def _best(graph: Graph, value: str) -> str:
+    padded = graph.add("Concat", graph.constant(np.full((1, COLUMNS), -9), np.float32), value, axis=0)
+    places = graph.add("ArgMax", padded, axis=0, keepdims=1)
+    return str(graph.add("Add", value, graph.add("Cast", places, to=TensorProto.FLOAT)))
+
+
+def _scored(graph: Graph, value: str) -> str:
+    products = graph.add("MatMul", value, graph.add("Transpose", value, perm=[1, 0]))
+    return str(graph.add("MatMul", graph.add("Tanh", products), value))
+
+
+def _different(graph: Graph, value: str) -> str:
+    flat = graph.add("Flatten", graph.add("Unsqueeze", value, graph.constant([1])), axis=1)
+    return str(graph.add("Where", graph.add("Greater", flat, graph.constant(0.5, np.float32)), flat, value))
+
+
 WAYS: Mapping[str, Callable[[Graph, str], str]] = {
+    "averaged": _averaged,
+    "best": _best,
+    "different": _different,
+    "into elements": _into_elements,
+    "lengthened": _lengthened,
+    "scattered": _scattered,
+    "scored": _scored,
+    "tiled": _tiled,
     "elementwise": _elementwise,
     "sorted": _sorted,
     "cut": _cut,

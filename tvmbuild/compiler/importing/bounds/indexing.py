@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from tvmbuild.compiler.importing.bounds.lengths import Number
-from tvmbuild.compiler.importing.bounds.names import INSIDE
+from tvmbuild.compiler.importing.bounds.names import INSIDE, WRITTEN
 from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow
 
 
@@ -100,6 +100,13 @@ def scatter_elements(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     return [tracker.give(tracker.cut(written, axis, size), given)]
 
 
+def write(tracker: Tracker, places: str) -> str:
+    """Return places that are written to memory: TVM repeats what computes them at each use, and needs minutes for it."""
+    if tracker.constant_of(places) is not None or not tracker.shape(places):
+        return places
+    return tracker.own(WRITTEN, [places], [(tracker.kind(places), tracker.shape(places))])[0]
+
+
 def _reduction(node: onnx.NodeProto) -> dict[str, str]:
     reduction = attribute_of(node, "reduction", b"none").decode()
     return {} if reduction == "none" else {"reduction": reduction}
@@ -139,6 +146,7 @@ def _count_from_front(tracker: Tracker, places: str, length: Number) -> str:
     """Return places of which negative ones have been counted from the real end."""
     if tracker.is_natural(places):
         return places
+    places = write(tracker, places)
     end = tracker.emit("Cast", tracker.scalar(length), to=tracker.kind(places))
     is_behind = tracker.emit("Less", places, tracker.number_like(places, 0))
     return tracker.emit("Where", is_behind, tracker.emit("Add", places, end), places)

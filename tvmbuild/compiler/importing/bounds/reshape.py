@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
-from tvmbuild.compiler.importing.bounds.indexing import take
+from tvmbuild.compiler.importing.bounds.indexing import take, write
 from tvmbuild.compiler.importing.bounds.lengths import Length, Number, divide, find_high, most, multiply
 from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow
 
@@ -87,7 +87,7 @@ def _gather(node: onnx.NodeProto, tracker: Tracker, name: str, target: Sequence[
         at = tracker.emit("Sub", flat, tracker.emit("Mul", rest, size))
         step = tracker.constant(np.array(math.prod(shape[axis + 1 :])))
         place = tracker.emit("Add", place, tracker.emit("Mul", at, step))
-        flat = rest
+        flat = write(tracker, rest)
     gathered = take(tracker, tracker.reshape(name, [total]), place, 0)
     return tracker.give(gathered, dict(enumerate(target)))
 

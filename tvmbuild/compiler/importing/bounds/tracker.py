@@ -10,6 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.compiler.importing.bounds.lengths import Length, Number, name_value
+from tvmbuild.compiler.importing.bounds.names import WRITTEN
 from tvmbuild.compiler.importing.expand.constants import fold_nodes
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import OWN, NodeError, refuse
@@ -119,7 +120,7 @@ class Tracker:
         """Return the elements of a small tensor of whole numbers, or None if they are not followed."""
         if name in self._numbers:
             return self._numbers[name]
-        array = self.constant_of(name)
+        array = None if self.is_counted(name) else self.constant_of(name)
         if array is None or array.dtype.kind not in "iub" or array.size > MOST_NUMBERS:
             return None
         return array.astype(object) if array.dtype.kind != "b" else array.astype(np.int64).astype(object)
@@ -228,7 +229,8 @@ class Tracker:
             self.nodes.append(helper.make_node(operator, values, outputs, domain=OWN, **attributes))
             for name, (kind, shape) in zip(outputs, forms, strict=True):
                 self.scope.set_type(name, kind, shape)
-            self._natural.update(outputs)
+            if operator != WRITTEN:
+                self._natural.update(outputs)
             self._made[key] = outputs
         return list(self._made[key])
 

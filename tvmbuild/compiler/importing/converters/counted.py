@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tvm import relax
+from tvm import relax, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.importing.converters.call import NodeCall
-from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.expressions import OPAQUE, static_shape
 from tvmbuild.compiler.kernels.counted.positions import POSITIONS, write_positions
 from tvmbuild.compiler.kernels.counted.suppression import SUPPRESSION, Suppression, write_suppression
 from tvmbuild.errors import TvmbuildError
@@ -41,3 +43,23 @@ def convert_suppression(call: NodeCall) -> relax.Expr:
     types = [relax.TensorType(*each) for each in form.list_outputs()]
     found = call.builder.emit(relax.call_tir(function, list(call.inputs), types))
     return relax.Tuple([call.builder.emit(relax.TupleGetItem(found, place)) for place in range(2)])
+
+
+def convert_written(call: NodeCall) -> relax.Expr:
+    """Return the same elements, by a function that is fused with no other."""
+    function = call.builder.add_func(_write_copy(call.shape, call.dtype), "written")
+    return relax.call_tir(function, [call.data], relax.TensorType(call.shape, call.dtype))
+
+
+def _write_copy(shape: tuple[int, ...], dtype: str) -> tirx.PrimFunc:
+    with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
+        T.func_name("written")
+        T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
+        data, copy = (T.arg(name, T.buffer(shape, dtype, layout=None)) for name in ("data", "copy"))
+        with T.grid(*copy.shape) as loops, T.sblock("written"):
+            loops = loops if isinstance(loops, list | tuple) else (loops,)
+            at = [T.axis.spatial(extent, loop) for extent, loop in zip(copy.shape, loops, strict=True)]
+            T.reads(data[tuple(at)])
+            T.writes(copy[tuple(at)])
+            T.buffer_store(copy, data[tuple(at)], at)
+    return builder.get()
