@@ -58,9 +58,7 @@ def expect(model: onnx.ModelProto, feed: Arrays) -> dict[str, np.ndarray]:
     """Return what ONNX Runtime returns."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return dict(zip([value.name for value in model.graph.output], session.run(None, dict(feed)), strict=True))
 
 
@@ -216,7 +214,9 @@ def _into_elements(graph: Graph, value: str) -> str:
 
 
 def _averaged(graph: Graph, value: str) -> str:
-    mean = graph.add("ReduceMean", graph.add("Concat", value, graph.constant(np.ones((1, COLUMNS)), np.float32), axis=0), axes=[0])
+    mean = graph.add(
+        "ReduceMean", graph.add("Concat", value, graph.constant(np.ones((1, COLUMNS)), np.float32), axis=0), axes=[0]
+    )
     least = graph.add("ReduceMin", value, axes=[1], keepdims=1)
     return str(graph.add("Add", graph.add("Mul", value, mean), least))
 

@@ -267,9 +267,7 @@ def _read_precision(target: Mapping[str, Any]) -> Precision:
 
 def _tensors(values: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
     return tuple(
-        TensorInfo(
-            v["name"], tuple(int(dim) for dim in v["shape"]), v["dtype"], _counts(v.get("counts"))
-        )
+        TensorInfo(v["name"], tuple(int(dim) for dim in v["shape"]), v["dtype"], _counts(v.get("counts")))
         for v in values
     )
 

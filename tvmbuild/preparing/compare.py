@@ -94,9 +94,7 @@ def _are_alike(got: np.ndarray, want: np.ndarray) -> bool:
     return got.dtype == want.dtype and got.ndim == want.ndim and got.shape[1:] == want.shape[1:]
 
 
-def _compare_rows(
-    name: str, got: np.ndarray, want: np.ndarray, tolerance: Tolerance
-) -> tuple[list[str], list[str]]:
+def _compare_rows(name: str, got: np.ndarray, want: np.ndarray, tolerance: Tolerance) -> tuple[list[str], list[str]]:
     """Return the faults, and what is not judged, of an output whose length rounding changes.
 
     Most rows of the shorter one must be among the rows of the longer one, in any order.
@@ -104,7 +102,9 @@ def _compare_rows(
     few, many = sorted((got, want), key=len)
     rows, others = (widen(each).reshape(len(each), -1) for each in (few, many))
     limits = find_limits(few, tolerance).allowed.reshape(len(few), -1)
-    found = sum(bool((np.abs(others - row) <= allowed).all(axis=1).any()) for row, allowed in zip(rows, limits, strict=True))
+    found = sum(
+        bool((np.abs(others - row) <= allowed).all(axis=1).any()) for row, allowed in zip(rows, limits, strict=True)
+    )
     if found < _ALIKE * max(len(few), _ALIKE * len(many)):
         return [f"output {name} has {len(got)} rows instead of {len(want)}, and {found} of them are right"], []
     left = len(many) - found

@@ -81,7 +81,8 @@ def measure_rounding(
     return {
         name: moved.astype(np.float32)
         for name, moved in ends.found.items()
-        if is_length_moved(moved, outputs[name]) or (ROUNDINGS * moved > find_limits(outputs[name], tolerance).allowed).any()
+        if is_length_moved(moved, outputs[name])
+        or (ROUNDINGS * moved > find_limits(outputs[name], tolerance).allowed).any()
     }
 
 

@@ -82,12 +82,13 @@ class _Walk:
         copy.input[:] = [tracker.names.get(name, name) for name in node.input]
         try:
             self._write(copy)
-        except NodeError as error:
+        except (NodeError, LookupError) as error:
+            self._lose(node)
+            if node.op_type in MEASURED and tracker.names.keys().isdisjoint(node.input):
+                return  # an input of the model decides, for which the importer has advice
+            if isinstance(error, LookupError):
+                error = cannot_follow(node, "the length of its result depends on data")
             tracker.refused[node.output[0]] = error if error.node.output[0] else NodeError(node, error.why)
-            self._lose(node)
-        except LookupError:
-            tracker.refused[node.output[0]] = cannot_follow(node, "the length of its result depends on data")
-            self._lose(node)
 
     def _lose(self, node: onnx.NodeProto) -> None:
         self.tracker.nodes.append(node)
@@ -106,7 +107,9 @@ class _Walk:
 
     def _write(self, node: onnx.NodeProto) -> None:
         tracker = self.tracker
-        if all(tracker.scope.is_constant(name) for name in node.input if name) and not fold_nodes([node], tracker.scope):
+        if all(tracker.scope.is_constant(name) for name in node.input if name) and not fold_nodes(
+            [node], tracker.scope
+        ):
             self._set(node, node.output)
             return
         followed = compute_numbers(node, tracker) if node.domain in ONNX else None
@@ -118,7 +121,7 @@ class _Walk:
         if rule is not None:
             self._set(node, rule(node, tracker))
         elif counted:
-            raise cannot_follow(node, f"it reads {counted[0]!r}, whose length depends on data")
+            raise cannot_follow(node, f"it reads {tracker.said(counted[0])!r}, whose length depends on data")
         else:
             self._write_other(node)
 

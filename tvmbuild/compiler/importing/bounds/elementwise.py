@@ -40,7 +40,7 @@ def align(node: onnx.NodeProto, tracker: Tracker, inputs: Sequence[str]) -> tupl
         if not any(own in tracker.lengths(name) for name, own in sides.items()):
             continue
         if len(set(counted.values())) > 1:
-            told = " and ".join(repr(name) for name in list(dict.fromkeys(counted))[:2])
+            told = " and ".join(repr(tracker.said(name)) for name in list(dict.fromkeys(counted))[:2])
             raise cannot_follow(node, f"the lengths of {told} depend on data and may differ")
         lengths[axis] = next(iter(counted.values()))
         size = min(tracker.shape(name)[own] for name, own in sides.items())

@@ -46,7 +46,9 @@ def gather_nd(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     data, indices = node.input
     shape, depth = tracker.shape(indices), tracker.shape(indices)[-1]
     if attribute_of(node, "batch_dims", 0) or len(shape) - 1 in tracker.lengths(indices):
-        raise cannot_follow(node, "it gathers in batches, or by an unknown number of indices, whose length depends on data")
+        raise cannot_follow(
+            node, "it gathers in batches, or by an unknown number of indices, whose length depends on data"
+        )
     last = len(shape) - 1
     lengths = {last + axis - depth: length for axis, length in tracker.lengths(data).items() if axis >= depth}
     lengths |= tracker.lengths(indices)

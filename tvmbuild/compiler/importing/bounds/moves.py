@@ -81,7 +81,9 @@ def _repeat(node: onnx.NodeProto, tracker: Tracker, name: str, target: Sequence[
     lengths, shape = {}, []
     for axis, (old, new) in enumerate(zip(given, wanted, strict=True)):
         if old != 1 and new not in {old, 1}:
-            raise cannot_follow(node, f"the length of axis {axis} depends on data, and may differ from what it asks for")
+            raise cannot_follow(
+                node, f"the length of axis {axis} depends on data, and may differ from what it asks for"
+            )
         length = old if old != 1 else new
         shape.append(padded[axis] if old != 1 else max(1, find_high(length)))
         lengths[axis] = most(0, length)

@@ -15,7 +15,6 @@ from tvmbuild.compiler.importing.bounds.lengths import (
     add,
     choose,
     divide,
-    find_high,
     find_low,
     is_equal,
     is_less,

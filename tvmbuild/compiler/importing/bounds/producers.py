@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from tvmbuild.compiler.importing.bounds.lengths import Length, Number, find_high, least, most, name_value
 from tvmbuild.compiler.importing.bounds.indexing import take
+from tvmbuild.compiler.importing.bounds.lengths import Length, Number, find_high, least, most, name_value
 from tvmbuild.compiler.importing.bounds.names import POSITIONS, SUPPRESSION
 from tvmbuild.compiler.importing.bounds.reshape import reshape_to
 from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow

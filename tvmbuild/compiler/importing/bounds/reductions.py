@@ -123,7 +123,9 @@ def top_k(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     largest = attribute_of(node, "largest", 1)
     kept = least(most(0, k), tracker.true_shape(name)[axis])
     bound = max(1, min(find_high(kept), shape[axis]))
-    values, places = top_of(tracker, _mask(tracker, name, _LOWEST if largest else _HIGHEST, [axis]), axis, bound, largest)
+    values, places = top_of(
+        tracker, _mask(tracker, name, _LOWEST if largest else _HIGHEST, [axis]), axis, bound, largest
+    )
     return [tracker.give(each, {**lengths, axis: kept}) for each in (values, places)]
 
 
@@ -150,7 +152,7 @@ def matrix_product(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
         found = []
         for shape in shapes:
             own = axis - rank + len(shape)
-            found += [shape[own]] if own >= 0 and len(shape) > 2 and shape[own] != 1 else []  # noqa: PLR2004
+            found += [shape[own]] if own >= 0 and len(shape) > 2 and shape[own] != 1 else []
         if len(set(found)) > 1:
             raise cannot_follow(node, "the numbers of its matrices depend on data and may differ")
         if found and isinstance(found[0], Length):
