@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from counted_graphs import chain, expect, feeds
+from counted_chains import chain, feeds
+from counted_graphs import expect
 from cpp_programs import SUPPORT, build_by_cmake, run_program
 from made_once import make_once
 from small_package import build_package

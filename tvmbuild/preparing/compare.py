@@ -45,8 +45,8 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance, rounding: Arrays | 
 
     A share of the output's largest magnitude may be added to atol. NaN and infinity match themselves. Integers and
     booleans must be equal, unless the tolerance is wider than the default one. ``rounding``, in the outputs' shapes,
-    has the movement of each element under rounding errors; `ROUNDINGS` times as much is allowed. Where rounding changes an
-    output's length, its rows are compared as a set.
+    has the movement of each element under rounding errors; `ROUNDINGS` times as much is allowed. Where
+    rounding changes an output's length, its rows are compared as a set.
     """
     rounding = rounding or {}
     problems: list[str] = []

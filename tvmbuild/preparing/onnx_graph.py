@@ -124,7 +124,7 @@ def set_output_shapes(proto: Any, outputs: dict[str, np.ndarray]) -> None:
 
 
 def find_varying(proto: Any) -> set[str]:
-    """Return the values behind operators that find elements or boxes: the lengths of these values may depend on data."""
+    """Return the values behind operators that find elements or boxes: their lengths may depend on data."""
     functions = {each.name for each in proto.functions if any(node.op_type in PRODUCERS for node in each.node)}
     varying: set[str] = set()
     for node in proto.graph.node:

@@ -57,8 +57,8 @@ def measure_rounding(
     """Return how far rounding moves each element, for the outputs that it may move beyond the default tolerance.
 
     ``outputs`` are the model's numbers for ``inputs``, ``precision`` is a key of `SHAKES`, and ``load`` returns the
-    function that runs a model. The results are float32 arrays in the outputs' shapes, and a single infinity for an output
-    whose length rounding changes.
+    function that runs a model. The results are float32 arrays in the outputs' shapes, and a single infinity for
+    an output whose length rounding changes.
     """
     watched = watch_decisions(model)
     run, random = load(watched.model), np.random.RandomState(0)

@@ -155,7 +155,7 @@ def _list_not_finite(reference: Reference) -> list[str]:
 
 def _list_empty(reference: Reference) -> list[str]:
     return [
-        f"the reference output {name} has no elements, which proves little: state the `range:` of the inputs with which "
+        f"the reference output {name} has no elements, which proves little: state the `range:` of inputs with which "
         "the model finds something, or give real inputs under `accuracy:`"
         for name, value in reference.outputs.items()
         if value.size == 0

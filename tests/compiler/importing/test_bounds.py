@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from counted_graphs import PRODUCERS, WAYS, Graph, chain, check, feeds
+from counted_chains import PRODUCERS, WAYS, chain, feeds
+from counted_graphs import Graph, check
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
 pytestmark = pytest.mark.compiler
+Limits = list[tuple[list[float] | None, type]]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -32,7 +34,7 @@ def test_drawn_chains(producer: str, ways: list[str], seed: int) -> None:
     check(chain(producer, ways), feeds(seed))
 
 
-def _suppress(boxes: np.ndarray, scores: np.ndarray, limits: list[tuple[list[float], type]], **attributes: int) -> None:
+def _suppress(boxes: np.ndarray, scores: np.ndarray, limits: Limits, **attributes: int) -> None:
     graph = Graph()
     given = [graph.constant(values, dtype) if values is not None else "" for values, dtype in limits]
     names = [graph.take("boxes", list(boxes.shape)), graph.take("scores", list(scores.shape))]
@@ -47,7 +49,7 @@ def _draw_boxes(batches: int, classes: int, count: int, seed: int) -> tuple[np.n
     return corners, scores.astype(np.float32)
 
 
-LIMITS: dict[str, list[tuple[list[float] | None, type]]] = {
+LIMITS: dict[str, Limits] = {
     "most": [([5], np.int64)],
     "all": [([5], np.int64), ([0.3], np.float32), ([0.5], np.float32)],
     "no most": [([2**62], np.int64), ([0.2], np.float32)],

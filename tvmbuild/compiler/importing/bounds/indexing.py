@@ -103,7 +103,7 @@ def scatter_elements(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
 
 
 def write(tracker: Tracker, places: str) -> str:
-    """Return places that are written to memory: TVM repeats what computes them at each use, and needs minutes for it."""
+    """Return places that are written to memory: TVM repeats what computes them at each use, and needs minutes then."""
     if tracker.constant_of(places) is not None or not tracker.shape(places):
         return places
     return tracker.own(WRITTEN, [places], [(tracker.kind(places), tracker.shape(places))])[0]

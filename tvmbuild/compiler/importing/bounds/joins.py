@@ -22,8 +22,7 @@ def concat(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     rank = len(tracker.shape(names[0]))
     axis = attribute_of(node, "axis", 0) % rank
     for other in range(rank):
-        lengths = {tracker.true_shape(name)[other] for name in names}
-        if other != axis and len(lengths) > 1:
+        if other != axis and len({tracker.true_shape(name)[other] for name in names}) > 1:
             raise cannot_follow(node, "the lengths of its parts depend on data and may differ")
         if other != axis:
             size = min(tracker.shape(name)[other] for name in names)

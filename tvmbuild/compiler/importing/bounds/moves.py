@@ -76,8 +76,9 @@ def _repeat(node: onnx.NodeProto, tracker: Tracker, name: str, target: Sequence[
     given = tracker.true_shape(name)
     rank = max(len(given), len(target))
     padded = [1] * (rank - len(given)) + list(tracker.shape(name))
-    given = [1] * (rank - len(given)) + given
-    wanted = [1] * (rank - len(target)) + list(target)
+    ones: list[Number] = [1] * rank
+    given = ones[len(given) :] + given
+    wanted = ones[len(target) :] + list(target)
     lengths, shape = {}, []
     for axis, (old, new) in enumerate(zip(given, wanted, strict=True)):
         if old != 1 and new not in {old, 1}:

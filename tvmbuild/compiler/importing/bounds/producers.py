@@ -1,4 +1,4 @@
-"""Operators that find elements or boxes: their result has as many rows as can be found, and the count of those found."""
+"""Operators that find elements or boxes: their result has all rows that can be found, and the count of those found."""
 
 from __future__ import annotations
 

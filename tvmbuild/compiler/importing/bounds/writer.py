@@ -54,7 +54,8 @@ class Writer:
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return NumPy's type of a value's elements."""
-        return helper.tensor_dtype_to_np_dtype(self.kind(name))
+        found: np.dtype[Any] = helper.tensor_dtype_to_np_dtype(self.kind(name))
+        return found
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the padded shape of a value. Raises LookupError if it is not known."""
@@ -77,7 +78,7 @@ class Writer:
         array = np.asarray(array)
         key = ("constant", array.tobytes(), array.shape, str(array.dtype))
         if key not in self._made:
-            self._made[key] = self.scope.add_constant(array, _HINT)
+            self._made[key] = self.scope.add_constant(array, HINT)
         return str(self._made[key])
 
     def integers(self, values: Sequence[int]) -> str:
@@ -111,7 +112,7 @@ class Writer:
         """Write a node of an operator of our own, whose outputs have these types and shapes; return their names."""
         key = (operator, tuple(inputs), repr(sorted(attributes.items())))
         if key not in self._made:
-            outputs = [self.scope.fresh(_HINT) for _ in forms]
+            outputs = [self.scope.fresh(HINT) for _ in forms]
             values = [self.value(each) for each in inputs]
             self.nodes.append(helper.make_node(operator, values, outputs, domain=OWN, **attributes))
             for name, (kind, shape) in zip(outputs, forms, strict=True):
@@ -122,7 +123,7 @@ class Writer:
         return list(self._made[key])
 
     def _write(self, node: onnx.NodeProto, said: onnx.NodeProto) -> list[str]:
-        node.output[:] = [self.scope.fresh(_HINT) for _ in node.output]
+        node.output[:] = [self.scope.fresh(HINT) for _ in node.output]
         constants = [name for name in node.input if name and self.scope.is_constant(name)]
         if len(constants) == sum(bool(name) for name in node.input) and not fold_nodes([node], self.scope):
             return list(node.output)

@@ -57,8 +57,8 @@ def _write_copy(shape: tuple[int, ...], dtype: str) -> tirx.PrimFunc:
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
         data, copy = (T.arg(name, T.buffer(shape, dtype, layout=None)) for name in ("data", "copy"))
         with T.grid(*copy.shape) as loops, T.sblock("written"):
-            loops = loops if isinstance(loops, list | tuple) else (loops,)
-            at = [T.axis.spatial(extent, loop) for extent, loop in zip(copy.shape, loops, strict=True)]
+            each = loops if isinstance(loops, list | tuple) else (loops,)
+            at = [T.axis.spatial(extent, loop) for extent, loop in zip(copy.shape, each, strict=True)]
             T.reads(data[tuple(at)])
             T.writes(copy[tuple(at)])
             T.buffer_store(copy, data[tuple(at)], at)

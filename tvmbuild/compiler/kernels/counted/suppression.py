@@ -153,7 +153,9 @@ class _Row:
         with T.serial(count) as index:
             place = T.Bind(self._place(index))
             box = T.Bind(self.places[place])
-            with T.If(tirx.all(found, box.astype("int64") != winner)), T.Then():
+            # Two conditions: boxes are read only where they can matter.
+            is_other = tirx.all(found, box.astype("int64") != winner)
+            with T.If(is_other), T.Then():  # noqa: SIM117 - the second condition writes code into the first
                 with T.If(tirx.Not(self._overlaps(winner, box.astype("int64")))), T.Then():
                     self._keep(T.Bind(self.work[place]), box)
 
