@@ -1,6 +1,6 @@
 """Kernels that find elements or boxes on GPUs: a thread for each element, a block for each batch and class.
 
-The importer's functions are those of a CPU.
+The importer writes these functions for a CPU, so that the host can also compute a GPU's module.
 """
 
 from __future__ import annotations
