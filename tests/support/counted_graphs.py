@@ -54,7 +54,7 @@ class Graph:
 
 
 def expect(model: onnx.ModelProto, feed: Arrays) -> dict[str, np.ndarray]:
-    """Return what ONNX Runtime returns."""
+    """Return the outputs of ONNX Runtime by name."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -20,7 +20,7 @@ def count_lengths(outputs: Sequence[TensorInfo]) -> int:
 
 
 def cut_outputs(outputs: Sequence[TensorInfo], arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """Return what ``main`` returned by the outputs' names, each output cut to its lengths."""
+    """Return the results of ``main`` by the outputs' names, each output cut to its lengths."""
     if not has_counts(outputs):
         return {info.name: array for info, array in zip(outputs, arrays, strict=True)}
     *whole, lengths = arrays
