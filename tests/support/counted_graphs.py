@@ -28,16 +28,17 @@ class Graph:
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: list[onnx.TensorProto] = field(default_factory=list)
     inputs: list[onnx.ValueInfoProto] = field(default_factory=list)
+    prefix: str = ""
 
     def add(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         """Write a node, and return the name of its output, or the names."""
-        names = [f"v{len(self.nodes)}_{place}" for place in range(outputs)]
+        names = [f"{self.prefix}v{len(self.nodes)}_{place}" for place in range(outputs)]
         self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
         return names[0] if outputs == 1 else names
 
     def constant(self, values: Any, dtype: Any = np.int64) -> str:
         """Write a constant, and return its name."""
-        name = f"c{len(self.constants)}"
+        name = f"{self.prefix}c{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.array(values, dtype), name))
         return name
 

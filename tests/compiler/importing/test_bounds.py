@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import onnx
 import pytest
 from counted_chains import PRODUCERS, WAYS, chain, feeds
 from counted_graphs import Graph, check
+from detector_tails import draw, torchvision, ultralytics
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
+from vulkan_kernels import lavapipe
 
 pytestmark = pytest.mark.compiler
 Limits = list[tuple[list[float] | None, type]]
@@ -34,12 +40,12 @@ def test_drawn_chains(producer: str, ways: list[str], seed: int) -> None:
     check(chain(producer, ways), feeds(seed))
 
 
-def _suppress(boxes: np.ndarray, scores: np.ndarray, limits: Limits, **attributes: int) -> None:
+def _suppress(boxes: np.ndarray, scores: np.ndarray, limits: Limits, target: Any = None, **attributes: int) -> None:
     graph = Graph()
     given = [graph.constant(values, dtype) if values is not None else "" for values, dtype in limits]
     names = [graph.take("boxes", list(boxes.shape)), graph.take("scores", list(scores.shape))]
     found = graph.add("NonMaxSuppression", *names, *given, **attributes)
-    check(graph.finish({found: TensorProto.INT64}), [{"boxes": boxes, "scores": scores}])
+    check(graph.finish({found: TensorProto.INT64}), [{"boxes": boxes, "scores": scores}], target)
 
 
 def _draw_boxes(batches: int, classes: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -74,3 +80,20 @@ def test_suppression_of_boxes_without_an_area() -> None:
     boxes, scores = _draw_boxes(1, 2, 20, 6)
     boxes[:, ::3, 2] = boxes[:, ::3, 0]
     _suppress(boxes, scores, LIMITS["zero thresholds"])
+
+
+@pytest.mark.parametrize("tail", [ultralytics, torchvision])
+def test_the_end_of_a_detector(tail: Callable[[], onnx.ModelProto]) -> None:
+    check(tail(), [draw(seed, highest) for seed, highest in enumerate((1, 0.4, 0.302, 0.2))])
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("tail", [ultralytics, torchvision])
+def test_the_end_of_a_detector_on_a_gpu(tail: Callable[[], onnx.ModelProto]) -> None:
+    check(tail(), [draw(seed, highest) for seed, highest in enumerate((1, 0.4, 0.2))], lavapipe())
+
+
+@pytest.mark.vulkan
+def test_several_batches_on_a_gpu() -> None:
+    boxes, scores = _draw_boxes(2, 3, 300, 4)
+    _suppress(boxes, scores, LIMITS["all"], target=lavapipe())
