@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +17,7 @@ from cpp_programs import SUPPORT, build_by_cmake, run_program
 from made_once import make_once
 from small_package import build_package
 
+from tvmbuild.devices.ssh.relay import BoundPackage
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.counts import count_lengths, cut_outputs, fill_outputs
 from tvmbuild.package.metadata import Count, TensorInfo
@@ -79,3 +84,33 @@ def test_cpp_returns_what_python_returns(package: tuple[onnx.ModelProto, Path], 
     assert [[int(size) for size in line.split()] for line in done.stdout.splitlines()] == shapes
     for file, want in zip(files, wanted, strict=True):
         assert Path(f"{file}.out").read_bytes() == b"".join(value.tobytes() for value in want.values())
+
+
+class _Answers:
+    """A session with a board's program that has answered everything already."""
+
+    def __init__(self, content: bytes) -> None:
+        self.stream = io.BytesIO(content)
+
+    def ask(self, *_: object) -> None:
+        assert self.stream.readline() == b"{}\n"
+
+    def receive(self, size: int) -> bytes:
+        return self.stream.read(size)
+
+
+@pytest.mark.compiler
+@pytest.mark.toolchain
+def test_a_board_returns_what_python_returns(package: tuple[onnx.ModelProto, Path], tmp_path: Path) -> None:
+    _, path = package
+    folder = make_once("C++ devices", lambda empty: build_by_cmake(empty, source=SUPPORT / "cpp_devices"))
+    given = feeds(4)[1]
+    asked = b'{"do": "bind"}\n' + given["data"].tobytes() + b'{"do": "outputs"}\n'
+    command = [str(folder / "build" / "serve_model"), str(path), "1"]
+    done = subprocess.run(command, input=asked, capture_output=True, check=True, timeout=100)
+    answers: Any = _Answers(done.stdout.split(b"\n", 2)[2])
+    board = BoundPackage(answers, read_metadata(path), SimpleNamespace(alive=None))  # type: ignore[arg-type]
+    board.outputs({"path": str(tmp_path / "out.npz")})
+    with Session(path) as session, np.load(tmp_path / "out.npz") as got:
+        for name, want in session.run(given).items():
+            np.testing.assert_array_equal(got[f"output:{name}"], want)
