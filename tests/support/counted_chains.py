@@ -178,9 +178,27 @@ def _different(graph: Graph, value: str) -> str:
     return str(graph.add("Where", graph.add("Greater", flat, graph.constant(0.5, np.float32)), flat, value))
 
 
+def _aligned(graph: Graph, value: str) -> str:
+    picture = graph.constant(np.linspace(0, 1, 128).reshape(1, 2, 8, 8), np.float32)
+    length = graph.add("Slice", graph.add("Shape", value), *[graph.constant([each]) for each in (0, 1)])
+    samples = graph.add("ConstantOfShape", length, value=helper.make_tensor("", TensorProto.INT64, [1], [0]))
+    corners = graph.add("Mul", graph.add("Abs", value), graph.constant([1, 1, 3, 3], np.float32))
+    found = graph.add("RoiAlign", picture, corners, samples, output_height=1, output_width=2, sampling_ratio=2)
+    return str(graph.add("Reshape", found, graph.constant([-1, COLUMNS])))
+
+
+def _convolved(graph: Graph, value: str) -> str:
+    pictures = graph.add("Reshape", value, graph.constant([-1, 1, 2, 2]))
+    weights = graph.constant(np.linspace(-1, 1, 9).reshape(1, 1, 3, 3), np.float32)
+    made = graph.add("Conv", pictures, weights, pads=[1, 1, 1, 1])
+    return str(graph.add("Flatten", graph.add("MaxPool", made, kernel_shape=[1, 1])))
+
+
 WAYS: Mapping[str, Callable[[Graph, str], str]] = {
+    "aligned": _aligned,
     "averaged": _averaged,
     "best": _best,
+    "convolved": _convolved,
     "different": _different,
     "into elements": _into_elements,
     "lengthened": _lengthened,

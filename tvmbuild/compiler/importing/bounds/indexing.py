@@ -26,7 +26,7 @@ def gather(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
 
 
 def take(tracker: Tracker, data: str, places: str, axis: int) -> str:
-    """Return the elements at places, which are not negative; a place behind the end is that of the last element."""
+    """Return the elements at places; those of padding may be outside the data, and then read any element of it."""
     return tracker.emit("Gather", data, places, axis=axis, **{INSIDE: 1})
 
 

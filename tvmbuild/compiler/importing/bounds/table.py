@@ -36,6 +36,7 @@ from tvmbuild.compiler.importing.bounds.reductions import (
     top_k,
 )
 from tvmbuild.compiler.importing.bounds.reshape import flatten, reshape
+from tvmbuild.compiler.importing.bounds.rows import by_rows, roi_align
 from tvmbuild.compiler.importing.bounds.tracker import Rule
 from tvmbuild.compiler.importing.bounds.unique import unique
 
@@ -46,6 +47,10 @@ _ELEMENTWISE = (
     *("LessOrEqual", "Log", "Max", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu", "Pow"),
     *("Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign"),
     *("Sqrt", "Sub", "Sum", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Where", "Xor"),
+)
+_BY_ROWS = (
+    *("AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "GlobalAveragePool", "GlobalMaxPool"),
+    *("InstanceNormalization", "LpPool", "MaxPool"),
 )
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 MEASURED: Mapping[str, tuple[int, ...]] = {
@@ -61,6 +66,7 @@ MEASURED: Mapping[str, tuple[int, ...]] = {
 """Operator → its inputs whose values are lengths or places."""
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE, elementwise),
+    **dict.fromkeys(_BY_ROWS, by_rows),
     **{f"Reduce{each}": reduce for each in _REDUCTIONS},
     **dict.fromkeys(("ArgMax", "ArgMin"), arg_extreme),
     **dict.fromkeys(("LogSoftmax", "Softmax"), softmax),
@@ -82,6 +88,7 @@ RULES: Mapping[str, Rule] = {
     "Pad": pad,
     "Range": number_range,
     "Reshape": reshape,
+    "RoiAlign": roi_align,
     "ScatterElements": scatter_elements,
     "ScatterND": scatter_nd,
     "Shape": shape_numbers,
