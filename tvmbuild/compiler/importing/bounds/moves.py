@@ -16,6 +16,13 @@ def identity(node: onnx.NodeProto, _tracker: Tracker) -> Sequence[str]:
     return [node.input[0]]
 
 
+def dropout(node: onnx.NodeProto, _tracker: Tracker) -> Sequence[str]:
+    """Return the input itself, unless the node may drop values."""
+    if len(node.input) > 2 and node.input[2]:
+        raise cannot_follow(node, "it may drop values at random")
+    return [node.input[0]]
+
+
 def transpose(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     """Move the lengths with the axes."""
     lengths, rank = tracker.lengths(node.input[0]), len(tracker.shape(node.input[0]))
