@@ -1,4 +1,5 @@
-// Runs a package on files of inputs, and writes each output with its shape: outputs whose length depends on data are cut.
+// Runs a package on files of inputs, and writes each output with its shape: outputs whose length depends on data are
+// cut.
 #include <tvmbuild.h>
 
 #include <cstdio>
