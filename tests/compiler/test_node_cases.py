@@ -34,6 +34,9 @@ RIGHT = (
     "lstm_with_peepholes",
     "maxunpool_export_without_output_shape",
     "mod_float_edge_cases_fmod_0_float32",
+    "nonmaxsuppression_suppress_by_IOU_and_scores",
+    "nonmaxsuppression_two_batches",
+    "nonzero_example",
     "pow_types_float32_uint64",
     "pow_types_int64_int64",
     "reduce_l2_empty_set",
@@ -54,11 +57,11 @@ RIGHT = (
     "swiglu",
     "top_k_smallest",
     "training_dropout_zero_ratio_mask",
+    "unique_not_sorted_without_axis",
 )
 REFUSED = {
     "batchnorm_example_training_mode": "BatchNormalization .* computes statistics of its batch",
     "maxunpool_export_with_output_shape": "MaxUnpool .* `output_shape` is not supported",
-    "nonmaxsuppression_suppress_by_IOU_and_scores": "NonMaxSuppression .* how many boxes it keeps depends on the data",
     "roialign_mode_max": "RoiAlign .* mode `max` is not supported",
     "training_dropout": "Dropout .* drops values at random",
     "adam": "the operator Adam .*: it is of training",

@@ -201,16 +201,22 @@ def test_scalars_are_shaken_too() -> None:
 
 
 def test_the_number_of_elements_may_change() -> None:
-    """The import refuses the model; the measurement must not fail before it."""
+    """A length that rounding decides is marked, and the rows are compared as a set."""
     nodes = [
         helper.make_node("Mul", ["x", "factor"], ["product"]),
         helper.make_node("Floor", ["product"], ["whole"]),
         helper.make_node("Sub", ["whole", "two"], ["rest"]),
-        helper.make_node("NonZero", ["rest"], ["y"]),
+        helper.make_node("NonZero", ["rest"], ["found"]),
     ]
+    rows = helper.make_node("Transpose", ["found"], ["y"])
     weights = {"factor": np.asarray(3 / 1.1, np.float32), "two": np.asarray(2, np.float32)}
     inputs = {"x": np.full((ROWS, WIDTH), 1.1, np.float32)}
-    assert measure(make_model(nodes, {"y": TensorProto.INT64}, weights), inputs).rounding == {}
+    reference = measure(make_model([*nodes, rows], {"y": TensorProto.INT64}, weights), inputs)
+    assert reference.rounding["y"].shape == ()
+    rows_found = reference.outputs["y"]
+    assert len(rows_found)
+    assert reference.compare({"y": rows_found[::-1][1:]}, Tolerance()).problem is None
+    assert reference.compare({"y": rows_found + 100}, Tolerance()).problem is not None
 
 
 def test_a_model_in_float16_is_rounded_more() -> None:

@@ -12,6 +12,7 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.pipeline import Lowered
+from tvmbuild.package.counts import cut_outputs
 from tvmbuild.package.runtime.host import find_device
 
 Arrays = Mapping[str, np.ndarray]
@@ -30,6 +31,6 @@ def build_here(lowered: Lowered, target: tvm.target.Target) -> Callable[[Arrays]
         given = (np.asarray(inputs[info.name], order="C") for info in lowered.inputs)
         result = machine["main"](*(tvm.runtime.tensor(each, device) for each in given))
         results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
-        return {info.name: value.numpy() for info, value in zip(lowered.outputs, results, strict=True)}
+        return cut_outputs(lowered.outputs, [value.numpy() for value in results])
 
     return compute

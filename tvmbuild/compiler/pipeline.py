@@ -52,6 +52,7 @@ from tvmbuild.compiler.pass_manager import (
     run_passes,
 )
 from tvmbuild.compiler.passes.attention.fuse_attention import fuse_attention
+from tvmbuild.compiler.passes.block_counted import block_counted
 from tvmbuild.compiler.passes.block_prefix_sums import block_prefix_sums
 from tvmbuild.compiler.passes.block_top_k import block_top_k
 from tvmbuild.compiler.passes.canonicalize_var_names import canonicalize_var_names
@@ -195,6 +196,7 @@ OPERATORS = Phase(
             on_gpu,
             after={"DecomposeAndFold": "it folds a TopK of constants by the importer's function, which the host runs"},
         ),
+        of_module("BlockCounted", block_counted, on_gpu),
         of_target(
             "PadMatmulColumns",
             pad_matmul_columns,

@@ -23,12 +23,28 @@ BUG = "a bug in tvmbuild, please report it: "
 
 
 @dataclass(frozen=True)
+class Count:
+    """The count of an output's axis whose length depends on data."""
+
+    axis: int
+    place: int
+    """The place of the length in the vector of lengths, int64, that ``main`` returns behind the outputs."""
+
+
+@dataclass(frozen=True)
 class TensorInfo:
     """The description of an input or output of a model: ONNX name, static shape, and NumPy's name of the type."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    counts: tuple[Count, ...] = ()
+    """The axes of an output whose length depends on data: ``shape`` has their largest length."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the tensor as a JSON value; only outputs with counts have the key ``counts``."""
+        value: dict[str, object] = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
+        return value | ({"counts": [asdict(each) for each in self.counts]} if self.counts else {})
 
 
 class TakesInputs(Protocol):
@@ -188,6 +204,7 @@ class PackageInfo:
         files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
         value.update(target=self.target.to_json(), files=files)
         value["frames"] = [each.to_json() for each in self.frames]
+        value.update({side: [each.to_json() for each in getattr(self, side)] for side in ("inputs", "outputs")})
         if not self.frames:
             del value["frames"]
         if self.postprocess is None:
@@ -250,7 +267,14 @@ def _read_precision(target: Mapping[str, Any]) -> Precision:
 
 
 def _tensors(values: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
-    return tuple(TensorInfo(v["name"], tuple(int(dim) for dim in v["shape"]), v["dtype"]) for v in values)
+    return tuple(
+        TensorInfo(v["name"], tuple(int(dim) for dim in v["shape"]), v["dtype"], _counts(v.get("counts")))
+        for v in values
+    )
+
+
+def _counts(values: list[dict[str, int]] | None) -> tuple[Count, ...]:
+    return tuple(Count(each["axis"], each["place"]) for each in values or ())
 
 
 def _operators(values: list[dict[str, Any]] | None) -> tuple[OperatorInfo, ...] | None:

@@ -13,6 +13,8 @@ from tvmbuild.base.postprocess_specs import INTERPOLATIONS as MAP_INTERPOLATIONS
 from tvmbuild.base.specs import MIN_CROP_PCT, Preprocess
 
 MAX_TENSOR_BYTES = 1 << 40
+MAX_LENGTHS = 1 << 16
+"""The largest number of lengths that a package may return behind its outputs."""
 _DTYPES = {
     "bool": 1,
     "int8": 1,
@@ -90,9 +92,18 @@ def _dtype(value: Any, where: str) -> None:
 
 
 def _tensor(value: Any, where: str) -> None:
-    _check_map(value, where, {"name": _text, "shape": _each(_natural), "dtype": _dtype})
+    _check_map(value, where, {"name": _text, "shape": _each(_natural), "dtype": _dtype, "counts": _optional(_counts)})
     if math.prod(value["shape"]) * _DTYPES[value["dtype"]] > MAX_TENSOR_BYTES:
         raise ValueError(f"{where}.shape is larger than any memory")
+    axes = [count["axis"] for count in value.get("counts") or ()]
+    if len(set(axes)) < len(axes) or any(axis >= len(value["shape"]) for axis in axes):
+        raise ValueError(f"{where}.counts has an axis twice, or one that is none of its shape")
+
+
+def _counts(value: Any, where: str) -> None:
+    _each(_map_of({"axis": _natural, "place": _natural}))(value, where)
+    if any(count["place"] >= MAX_LENGTHS for count in value):
+        raise ValueError(f"{where} has a place that is too large")
 
 
 def _preprocess(value: Any, where: str) -> None:
@@ -250,7 +261,7 @@ _RESULTS: dict[str, dict[str, Check]] = {
     "vector": {**_OUTPUTS, "normalise": _truth},
     "heatmaps": _OUTPUTS,
 }
-_LATER = ("operators", "profiled", "frames", "postprocess")
+_LATER = ("operators", "profiled", "frames", "postprocess", "counts")
 """The parts that may be missing, because older packages lack them."""
 _PARTS: dict[str, Check] = {
     "model": _text,

@@ -14,6 +14,8 @@ Arrays = Mapping[str, np.ndarray]
 
 ROUNDINGS = 8.0
 """The number of times by which an error may exceed the movement of an element under rounding errors."""
+_ALIKE = 0.5
+"""The part of the rows that must be right in an output whose length rounding changes."""
 _JUDGED = 0.1
 """The largest error that is allowed for rounding, over the output's largest number, at which an element is judged."""
 
@@ -43,7 +45,8 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance, rounding: Arrays | 
 
     A share of the output's largest magnitude may be added to atol. NaN and infinity match themselves. Integers and
     booleans must be equal, unless the tolerance is wider than the default one. ``rounding``, in the outputs' shapes,
-    has the movement of each element under rounding errors; `ROUNDINGS` times as much is allowed.
+    has the movement of each element under rounding errors; `ROUNDINGS` times as much is allowed. Where
+    rounding changes an output's length, its rows are compared as a set.
     """
     rounding = rounding or {}
     problems: list[str] = []
@@ -53,6 +56,11 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance, rounding: Arrays | 
     if not comparable:
         problems.append(f"the outputs are {', '.join(got)} instead of {', '.join(want)}")
     for name in (n for n in want if n in got):
+        if name in rounding and is_length_moved(rounding[name], want[name]) and _are_alike(got[name], want[name]):
+            trouble, note = _compare_rows(name, got[name], want[name], tolerance)
+            problems += trouble
+            unjudged += note
+            continue
         if got[name].shape != want[name].shape:
             problems.append(f"output {name} has the shape {list(got[name].shape)} instead of {list(want[name].shape)}")
             comparable = False
@@ -74,6 +82,33 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance, rounding: Arrays | 
         if problem is not None:
             problems.append(problem)
     return Comparison(largest_abs, largest_rel, "; ".join(problems) or None, comparable, "; ".join(unjudged) or None)
+
+
+def is_length_moved(moved: np.ndarray, want: np.ndarray) -> bool:
+    """Return whether a movement under rounding errors says that the output's length changes."""
+    return moved.ndim == 0 and want.ndim > 0
+
+
+def _are_alike(got: np.ndarray, want: np.ndarray) -> bool:
+    """Return whether two outputs differ in nothing but the number of rows."""
+    return got.dtype == want.dtype and got.ndim == want.ndim and got.shape[1:] == want.shape[1:]
+
+
+def _compare_rows(name: str, got: np.ndarray, want: np.ndarray, tolerance: Tolerance) -> tuple[list[str], list[str]]:
+    """Return the faults, and what is not judged, of an output whose length rounding changes.
+
+    Most rows of the shorter one must be among the rows of the longer one, in any order.
+    """
+    few, many = sorted((got, want), key=len)
+    rows, others = (widen(each).reshape(len(each), -1) for each in (few, many))
+    limits = find_limits(few, tolerance).allowed.reshape(len(few), -1)
+    found = sum(
+        bool((np.abs(others - row) <= allowed).all(axis=1).any()) for row, allowed in zip(rows, limits, strict=True)
+    )
+    if found < _ALIKE * max(len(few), _ALIKE * len(many)):
+        return [f"output {name} has {len(got)} rows instead of {len(want)}, and {found} of them are right"], []
+    left = len(many) - found
+    return [], ([f"{left} of {len(many)} rows of {name}"] if left else [])
 
 
 def find_error(got: Arrays, want: Arrays) -> float:

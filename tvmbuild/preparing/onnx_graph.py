@@ -16,6 +16,8 @@ from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.file_kinds import recognise
 from tvmbuild.base.open_dimensions import PLACEHOLDERS
 from tvmbuild.base.specs import InputSpec
+from tvmbuild.compiler.importing.bounds.names import PRODUCERS
+from tvmbuild.compiler.importing.expand.scope import list_read, walk_nodes
 from tvmbuild.compiler.importing.reading import tidy
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
@@ -107,12 +109,29 @@ def find_precision(proto: Any) -> str:
 
 
 def set_output_shapes(proto: Any, outputs: dict[str, np.ndarray]) -> None:
-    """Write the output shapes of a run into the graph (in place)."""
+    """Write the output shapes of a run into the graph (in place), except where they depend on the run's data."""
+    varying = find_varying(proto)
     for value in proto.graph.output:
         shape = value.type.tensor_type.shape
+        if value.name in varying:
+            for _ in outputs[value.name].shape[len(shape.dim) :]:
+                shape.dim.add()  # onnxsim needs the rank
+            shape.SetInParent()
+            continue
         del shape.dim[:]
         for size in outputs[value.name].shape:
             shape.dim.add().dim_value = size
+
+
+def find_varying(proto: Any) -> set[str]:
+    """Return the values behind operators that find elements or boxes: their lengths may depend on data."""
+    functions = {each.name for each in proto.functions if any(node.op_type in PRODUCERS for node in each.node)}
+    varying: set[str] = set()
+    for node in proto.graph.node:
+        inner = [node, *walk_nodes(onnx.GraphProto(node=[node]))]
+        if any(each.op_type in PRODUCERS | functions for each in inner) or not varying.isdisjoint(list_read(node)):
+            varying.update(filter(None, node.output))
+    return varying
 
 
 def _check_names(wanted: dict[str, InputSpec], names: list[str], model: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tvmbuild.base.specs import Tolerance
-from tvmbuild.preparing.compare import ROUNDINGS, Arrays, find_limits, widen
+from tvmbuild.preparing.compare import ROUNDINGS, Arrays, find_limits, is_length_moved, widen
 from tvmbuild.preparing.decisions import name_change, watch_decisions
 
 Run = Callable[[Arrays], dict[str, np.ndarray]]
@@ -42,7 +42,10 @@ class _Movements:
     def add(self, values: Arrays) -> None:
         for name, place in self.places.items():
             if values[name].shape != place.shape:
-                continue  # the number of elements depends on the data: such a model is refused later, with the reason
+                self.found[name] = np.array(np.inf)  # rounding decides how many elements there are
+                continue
+            if self.found.get(name, place).shape != place.shape:
+                continue
             with np.errstate(invalid="ignore"):
                 distance = np.abs(widen(values[name]) - widen(place))
             self.found[name] = np.maximum(np.where(np.isfinite(distance), distance, 0.0), self.found.get(name, 0.0))
@@ -54,7 +57,8 @@ def measure_rounding(
     """Return how far rounding moves each element, for the outputs that it may move beyond the default tolerance.
 
     ``outputs`` are the model's numbers for ``inputs``, ``precision`` is a key of `SHAKES`, and ``load`` returns the
-    function that runs a model. The results are float32 arrays in the outputs' shapes.
+    function that runs a model. The results are float32 arrays in the outputs' shapes, and a single infinity for
+    an output whose length rounding changes.
     """
     watched = watch_decisions(model)
     run, random = load(watched.model), np.random.RandomState(0)
@@ -77,7 +81,8 @@ def measure_rounding(
     return {
         name: moved.astype(np.float32)
         for name, moved in ends.found.items()
-        if (ROUNDINGS * moved > find_limits(outputs[name], tolerance).allowed).any()
+        if is_length_moved(moved, outputs[name])
+        or (ROUNDINGS * moved > find_limits(outputs[name], tolerance).allowed).any()
     }
 
 

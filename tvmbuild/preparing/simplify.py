@@ -50,7 +50,7 @@ class Simplified:
         return {
             "format": 1,
             "simplified": self.is_simplified,
-            "notes": [*self.notes, *_list_not_finite(self.reference)],
+            "notes": [*self.notes, *_list_not_finite(self.reference), *_list_empty(self.reference)],
             "gate": gate
             and {"max_abs_error": gate.max_abs_error, "max_rel_error": gate.max_rel_error, "sets": GATE_SETS},
             "inputs": [{"name": t.name, "shape": list(t.shape), "dtype": t.dtype} for t in self.inputs],
@@ -150,4 +150,13 @@ def _list_not_finite(reference: Reference) -> list[str]:
         f"the reference output {name} has values that are not finite"
         for name, value in reference.outputs.items()
         if value.dtype.kind == "f" and not np.isfinite(value).all()
+    ]
+
+
+def _list_empty(reference: Reference) -> list[str]:
+    return [
+        f"the reference output {name} has no elements, which proves little: state the `range:` of inputs with which "
+        "the model finds something, or give real inputs under `accuracy:`"
+        for name, value in reference.outputs.items()
+        if value.size == 0
     ]

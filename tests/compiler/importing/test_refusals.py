@@ -37,7 +37,7 @@ def node(operator: str, inputs: str, output: str, name: str = "", **attributes: 
 def test_all_of_a_model() -> None:
     """An expansion, a converter, TVM, the list of refusals and an unknown operator each refuse one node."""
     error = refuse(
-        node("NonZero", "x", "found", "which"),
+        node("RandomNormalLike", "x", "found", "which"),
         node("MatMulNBits", "x b s", "m", "bits", domain="com.microsoft", K=4, N=4, bits=4, block_size=16),
         node("Dropout", "x half yes", "n", "drop"),
         node("EyeLike", "n", "e", "eye", dtype=7),
@@ -57,7 +57,7 @@ def test_all_of_a_model() -> None:
     for line, said in zip(
         lines,
         (
-            "  the operator NonZero (node 'which') cannot be built: how many elements it finds depends on the data, ",
+            "  the operator RandomNormalLike (node 'which') cannot be built: its numbers are drawn at random",
             "  the operator MatMulNBits (node 'bits') of com.microsoft cannot be built: its weights have 4 bits",
             "  the operator Dropout (node 'drop') cannot be built: it drops values at random",
             "  TVM cannot import the operator EyeLike (node 'eye'): ValueError: dtype mismatch",

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 import pytest
+from counted_graphs import check as check_counted
 from onnx import TensorProto, helper, numpy_helper
 from quantized_nodes import run_onnx
 
@@ -180,8 +181,9 @@ FINDERS: dict[str, Callable[[Graph], str]] = {
     ),
 }
 BEHIND: dict[str, Compute] = {
-    "ReduceL2": lambda g, found: g.add("ReduceL2", found, axes=[0]),
-    "ReduceMin": lambda g, found: g.add("ReduceMin", g.add("Shape", found), keepdims=0),
+    "ReduceMin": lambda g, found: g.add(
+        "Cast", g.add("ReduceMin", g.add("Shape", found), keepdims=0), to=TensorProto.FLOAT
+    ),
     "Transpose": lambda g, found: g.add("Relu", g.add("Cast", g.add("Transpose", found), to=TensorProto.FLOAT)),
     "Size": lambda g, found: g.add("Cast", g.add("Size", found), to=TensorProto.FLOAT),
 }
@@ -189,13 +191,24 @@ BEHIND: dict[str, Compute] = {
 
 @pytest.mark.parametrize("behind", BEHIND)
 @pytest.mark.parametrize("finder", FINDERS)
-def test_what_depends_on_data_is_told_where_it_does(finder: str, behind: str) -> None:
+def test_what_depends_on_data_is_followed(finder: str, behind: str) -> None:
     graph = Graph()
-    found = FINDERS[finder](graph)
-    name = graph.nodes[-1].name
+    model = graph.model(BEHIND[behind](graph, FINDERS[finder](graph)))
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    random = np.random.RandomState(3)
+    check_counted(model, [{"x": random.uniform(-1, high, shape).astype(np.float32)} for high in (1, -0.5)])
+
+
+@pytest.mark.parametrize("finder", FINDERS)
+def test_what_cannot_be_followed_is_told_where_it_is(finder: str) -> None:
+    graph = Graph()
+    found = graph.add("Cast", FINDERS[finder](graph), to=TensorProto.FLOAT)
+    last = graph.add("Hardmax", graph.add("Neg", found), axis=0)
     with pytest.raises(TvmbuildError) as caught:
-        import_model(graph.model(BEHIND[behind](graph, found)), "net")
-    message, hint = caught.value.message, caught.value.hint or ""
-    assert message.startswith(f"net: the operator {finder} (node '{name}') cannot be built: how many ")
-    assert message.endswith(" depends on the data, and a package has fixed shapes")
-    assert "end the model before it" in hint
+        import_model(graph.model(last), "net")
+    read = graph.nodes[-1].input[0]
+    assert caught.value.message == (
+        f"net: the operator Hardmax (node '{graph.nodes[-1].name}') cannot be built: it reads {read!r}, "
+        "whose length depends on data, and a package has fixed shapes"
+    )
+    assert "end the model before it" in (caught.value.hint or "")

@@ -6,7 +6,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmbuild.compiler.culprit import summarize
+from tvmbuild.compiler.importing.bounds.bounds import bound_lengths
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.converters.inputs import normalise_inputs
 from tvmbuild.compiler.importing.converters.table import CONVERTERS
@@ -36,7 +37,10 @@ _BY_THE_IMPORTER = frozenset({"Constant", "If"})
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A Relax module with one function ``main`` and the tensors that it takes and returns, in order."""
+    """A Relax module with one function ``main`` and the tensors that it takes and returns, in order.
+
+    If the length of an output depends on data, ``main`` returns one more tensor behind the outputs: the lengths.
+    """
 
     mod: tvm.ir.IRModule
     inputs: tuple[TensorInfo, ...]
@@ -71,12 +75,16 @@ def import_model(model: onnx.ModelProto, said: str, *, for_gpu: bool = False) ->
     """
     with _named(said):
         model, refused = _expand(model, for_gpu=for_gpu)
+        bounded = bound_lengths(model)
+    model, refused = bounded.model, {**refused, **bounded.refused}
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = tuple(_info(value, said) for value in model.graph.input if value.name not in initializers)
     with _named(said):
         mod = _import_graph(model, inputs, refused)
     outputs = _output_infos([value.name for value in model.graph.output], mod, inputs, said)
     _check_outputs(outputs, model, said)
+    if bounded.counts:  # the last output has the lengths of the others
+        outputs = tuple(replace(each, counts=bounded.counts.get(each.name, ())) for each in outputs[:-1])
     return ImportedModel(mod, inputs, outputs)
 
 

@@ -20,7 +20,6 @@ _MAX_NODES = 3
 _REPLACE = "replace what the model does with other operators"
 _LENGTH = "and a package has fixed shapes"
 _COUNTED = "say how often by a constant, or export one step and repeat it in the program"
-_MASK = "keep all elements and zero the others by a mask (Where, Mul), or end the model before it"
 _DRAW = "draw the numbers in the program and feed them as an input, or export the model without it"
 _TEXTS = "export the model without its text processing, or with numbers in the place of texts"
 _OPTIMISED = "save it at ORT_ENABLE_EXTENDED, or take the model as it was before"
@@ -52,13 +51,6 @@ _SEQUENCE = Why(
 )
 _REPEATED = Why(f"how often its body runs depends on the data, {_LENGTH}", _COUNTED)
 _REASONS: Mapping[str, Why] = {
-    "Compress": Why(f"how many elements it keeps depends on the data, {_LENGTH}", _MASK),
-    "NonMaxSuppression": Why(
-        f"how many boxes it keeps depends on the data, {_LENGTH}",
-        "end the model before it, and suppress boxes in the program (examples/detect shows how)",
-    ),
-    "NonZero": Why(f"how many elements it finds depends on the data, {_LENGTH}", _MASK),
-    "Unique": Why(f"how many elements it finds depends on the data, {_LENGTH}", "end the model before it"),
     "Loop": _REPEATED,
     "Scan": _REPEATED,
     **dict.fromkeys(("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"), _RANDOM),

@@ -77,6 +77,10 @@ class FilesWatch:
         return time.monotonic(), busy, sum(map(int, own)) / _TICKS_S
 
 
+_LENGTH = 8
+"""The bytes of a length that depends on data, which come before the output."""
+
+
 class BoundPackage:
     """A package that runs on a board without Python, with bound inputs. Its methods carry out a worker's commands."""
 
@@ -99,9 +103,11 @@ class BoundPackage:
         self._session.ask(command, self._answers.alive)
         arrays: dict[str, Any] = {}
         for each in self._info.outputs:
-            dtype = np.dtype(each.dtype)
-            content = self._session.receive(dtype.itemsize * int(np.prod(each.shape)))
-            arrays[f"output:{each.name}"] = np.frombuffer(content, dtype).reshape(each.shape)
+            dtype, shape = np.dtype(each.dtype), list(each.shape)
+            for count in each.counts:
+                shape[count.axis] = int.from_bytes(self._session.receive(_LENGTH), "little")
+            content = self._session.receive(dtype.itemsize * int(np.prod(shape)))
+            arrays[f"output:{each.name}"] = np.frombuffer(content, dtype).reshape(shape)
         np.savez(command["path"], **arrays)
         return {}
 

@@ -82,7 +82,14 @@ class Server {
     session_.call();
     std::vector<tvmbuild::Tensor> outputs = session_.outputs();
     answer(json::object());
-    for (const tvmbuild::Tensor &output : outputs) std::fwrite(output.data(), 1, output.info().bytes(), answers_);
+    for (const tvmbuild::Tensor &output : outputs) {
+      const tvmbuild::TensorInfo &declared = session_.info().outputs[&output - outputs.data()];
+      for (const tvmbuild::Count &count : declared.counts) {  // the reader knows all other sizes
+        int64_t length = output.info().shape[count.axis];
+        std::fwrite(&length, 1, sizeof length, answers_);
+      }
+      std::fwrite(output.data(), 1, output.info().bytes(), answers_);
+    }
     std::fflush(answers_);
   }
 

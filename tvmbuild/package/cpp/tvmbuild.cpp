@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "parts/code.h"
@@ -78,6 +79,28 @@ Tensor Tensor::to_host() const {
   DeviceUse use(TVMFFITensorGetDLTensorPtr(from.object())->device);
   copy_to_host(from, copy.data(), info_.bytes(), info_.name);
   return copy;
+}
+
+// Return the first elements of a tensor along each axis.
+static Tensor cut(const Tensor &whole, const std::vector<int64_t> &shape) {
+  Tensor result(TensorInfo{whole.info().name, shape, whole.info().dtype, {}});
+  if (result.info().count() == 0) return result;
+  size_t rank = shape.size(), size = whole.info().bytes() / whole.info().count();
+  size_t run = static_cast<size_t>(shape.back()) * size;
+  auto *to = static_cast<char *>(result.data());
+  const auto *from = static_cast<const char *>(whole.data());
+  std::vector<int64_t> at(rank, 0);
+  for (size_t row = 0; row < result.info().bytes() / run; row++) {
+    size_t place = 0;
+    for (size_t axis = 0; axis < rank; axis++)
+      place = place * static_cast<size_t>(whole.info().shape[axis]) + static_cast<size_t>(at[axis]);
+    std::memcpy(to + row * run, from + place * size, run);
+    for (size_t axis = rank - 1; axis-- > 0;) {
+      if (++at[axis] < shape[axis]) break;
+      at[axis] = 0;
+    }
+  }
+  return result;
 }
 
 Session::Session(const std::string &path, int threads) : impl_(std::make_unique<Impl>()) {
@@ -175,7 +198,23 @@ std::vector<Tensor> Session::outputs() const {
   std::vector<Tensor> outputs;
   for (const TensorInfo &info : impl_->info.outputs) outputs.emplace_back(info);
   copy_outputs(outputs);
+  std::vector<std::vector<int64_t>> shapes = output_shapes();
+  for (size_t i = 0; i < outputs.size(); i++) {
+    if (shapes[i] != outputs[i].info().shape) outputs[i] = cut(outputs[i], shapes[i]);
+  }
   return outputs;
+}
+
+std::vector<std::vector<int64_t>> Session::output_shapes() const {
+  std::vector<std::vector<int64_t>> shapes;
+  DeviceUse use(impl_->device);
+  std::vector<int64_t> lengths = impl_->lengths();
+  for (const TensorInfo &info : impl_->info.outputs) {
+    shapes.push_back(info.shape);
+    for (const Count &count : info.counts)
+      shapes.back()[count.axis] = std::clamp<int64_t>(lengths[count.place], 0, info.shape[count.axis]);
+  }
+  return shapes;
 }
 
 void Session::copy_outputs(const std::vector<Tensor> &to) const {

@@ -24,10 +24,17 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// An axis of an output whose length depends on data. The output's shape has the largest length.
+struct Count {
+  size_t axis = 0;
+  size_t place = 0;  // of the length, in the tensor that the code returns behind all outputs
+};
+
 struct TensorInfo {
   std::string name;
   std::vector<int64_t> shape;
-  std::string dtype;  // NumPy's name of the type, for example float32
+  std::string dtype;               // NumPy's name of the type, for example float32
+  std::vector<Count> counts = {};  // empty for inputs, and for outputs whose shape is always the same
 
   size_t count() const;  // the number of elements
   size_t bytes() const;  // the size in bytes
@@ -230,12 +237,16 @@ class Session {
   void bind(const std::vector<Tensor> &inputs);
   // Run on the bound inputs, and return when the device has finished.
   void call();
-  // Copy the outputs of the last call() to the host's memory, in the order of info().outputs.
+  // Copy the outputs of the last call() to the host's memory, in the order of info().outputs. An output whose length
+  // depends on data has its real length.
   std::vector<Tensor> outputs() const;
-  // Copy the outputs of the last call() into tensors that outputs() returned earlier. This allocates nothing.
+  // Copy the outputs of the last call() into tensors that outputs() returned earlier. This allocates nothing. An output
+  // whose length depends on data needs a Tensor of info().outputs: it is copied whole, with zeros behind its length.
   void copy_outputs(const std::vector<Tensor> &to) const;
+  // Return the real shapes of the outputs of the last call(), in the order of info().outputs.
+  std::vector<std::vector<int64_t>> output_shapes() const;
   // Return the outputs of the last call() without copying them, for example as inputs of another session. Later calls
-  // do not change them.
+  // do not change them. An output whose length depends on data is whole, with zeros behind its length.
   std::vector<Tensor> outputs_in_place() const;
   // Return a copy on the package's device, or the tensor itself if the device is a CPU or the tensor is on a device.
   Tensor to_device(const Tensor &tensor) const;

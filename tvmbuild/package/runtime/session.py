@@ -14,6 +14,7 @@ import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
+from tvmbuild.package.counts import cut_outputs, fill_outputs
 from tvmbuild.package.frames import POSTPROCESS, find_frame, find_geometry, frame_entry, prepare_entry
 from tvmbuild.package.inputs import check_inputs, check_outputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
@@ -113,25 +114,26 @@ class Session:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Run the model on ``inputs`` (name → array) and return the outputs as new arrays, by name.
 
+        An output whose length depends on data has its real length, which is at most that in ``outputs``.
         Inputs are NumPy arrays, or objects that DLPack can share. An input on the package's device is used without a
         copy if it is contiguous and aligned to 64 bytes, as the arrays from ``empty`` are. Raises TvmbuildError if an
         input is missing, unknown, or of another shape or dtype.
         """
         with EXPLAINED_ERRORS:
-            outputs = self._compute(inputs)
-            return dict(zip(outputs, to_arrays(list(outputs.values())), strict=True))
+            return cut_outputs(self.outputs, to_arrays(self._compute(inputs)))
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
         """Run the model as ``run`` does, and return the outputs as tensors that stay on the package's device.
 
         Other sessions on this device accept the tensors as inputs, and other libraries can share them by DLPack. They
         are ready when this returns, and must not be written to. They remain valid and unchanged when the session runs
-        again or is closed.
+        again or is closed. An output whose length depends on data has its largest length, with zeros behind what
+        ``run`` would return.
         """
         with EXPLAINED_ERRORS:
-            outputs = self._compute(inputs)
+            values = self._compute(inputs)
             self.wait()
-        return outputs
+        return {info.name: value for info, value in zip(self.outputs, values, strict=False)}
 
     def to_device(self, array: Any) -> tvm_ffi.Tensor:
         """Return an array as a tensor on the package's device, for an input that is used several times.
@@ -196,7 +198,7 @@ class Session:
                 values["thresholds"] = make_thresholds(asked, score, overlap)
             arrays = self._call_entry(frame_entry(number), values)
         if asked is None:
-            return {info.name: array for info, array in zip(self.outputs, arrays, strict=True)}
+            return cut_outputs(self.outputs, arrays)
         return read_results(asked, Placed(arrays), self.info.labels)
 
     def run_picture(self, picture: Picture, *, score: float | None = None, overlap: float | None = None) -> Results:
@@ -212,7 +214,8 @@ class Session:
         height, width, _ = find_sizes(self.info, rules, tensor)
         geometry = find_geometry(find_fit(rules, image.size, (width, height)), image.size)
         with EXPLAINED_ERRORS:
-            outputs = self._compute({tensor.name: self.preprocess(image)})
+            values = self._compute({tensor.name: self.preprocess(image)})
+        outputs = {info.name: value for info, value in zip(self.outputs, values, strict=False)}
         return self.make_results(outputs, geometry, score=score, overlap=overlap)
 
     def make_results(
@@ -232,7 +235,7 @@ class Session:
         far = np.float32(np.finfo(np.float32).max)
         default = (0, 0, 1, 1, far, far)
         asked_for = np.asarray(default if geometry is None else geometry, np.float32).reshape(len(default))
-        named = {name: read_array(name, value) for name, value in outputs.items()}
+        named = {name: read_array(name, value) for name, value in fill_outputs(self.outputs, outputs).items()}
         check_outputs(self.info, named)
         values = {f"output {info.name}": named[info.name] for info in self.outputs}
         values |= {"thresholds": make_thresholds(asked, score, overlap), "geometry": asked_for}
@@ -330,7 +333,8 @@ class Session:
             with EXPLAINED_ERRORS:
                 call("runtime.Device_StreamSync", self._device, 0)
 
-    def _compute(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
+    def _compute(self, inputs: Mapping[str, Any]) -> list[tvm_ffi.Tensor]:
+        """Return the outputs, and behind them their lengths if they depend on data."""
         arrays = self._check(inputs)
         machine = self._borrow_machine()
         arguments = self._arguments(arrays, machine.kept)
@@ -339,7 +343,7 @@ class Session:
         # Before the machine is given back: its next user writes into the inputs' memory.
         values = keep_apart(values, arguments[: len(self._sizes)], self._sizes)
         self._give_back(machine)  # not after an error: a machine that raised is not used again
-        return {info.name: value for info, value in zip(self.outputs, values, strict=True)}
+        return values
 
     def _borrow_machine(self) -> _Machine:
         with self._lock:

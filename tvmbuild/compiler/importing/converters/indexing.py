@@ -6,6 +6,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvmbuild.compiler.importing.bounds.names import INSIDE
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.errors import TvmbuildError
@@ -49,6 +50,8 @@ def convert_gather(call: NodeCall) -> relax.Expr:
     """
     data, index = call.inputs[0], call.inputs[1]
     shape, axis = static_shape(data), call.attributes.get("axis", 0)
+    if call.attributes.get(INSIDE) and not (isinstance(index, tvm.ir.GenericConst) and index.value.numpy().size == 1):
+        return relax.op.take(data, index, axis, mode="wrap")  # OneHotToTake looks for `clip`
     if shape is None or not isinstance(index, tvm.ir.GenericConst) or index.value.numpy().size != 1:
         return call.by_tvm()
     values = index.value.numpy()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tvm import relax
 
+from tvmbuild.compiler.importing.bounds.names import POSITIONS, SUPPRESSION, WRITTEN
 from tvmbuild.compiler.importing.converters.call import Converter
 from tvmbuild.compiler.importing.converters.clipping import (
     convert_clip,
@@ -14,6 +15,11 @@ from tvmbuild.compiler.importing.converters.clipping import (
     convert_leaky_relu,
 )
 from tvmbuild.compiler.importing.converters.convolutions import convert_batch_normalization, convert_transposed
+from tvmbuild.compiler.importing.converters.counted import (
+    convert_positions,
+    convert_suppression,
+    convert_written,
+)
 from tvmbuild.compiler.importing.converters.coupling import convert_coupling
 from tvmbuild.compiler.importing.converters.elementwise import (
     convert_bit_shift,
@@ -99,4 +105,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "TopK": convert_top_k,
     COUPLING: convert_coupling,
     LEAVES: convert_tree_leaves,
+    POSITIONS: convert_positions,
+    SUPPRESSION: convert_suppression,
+    WRITTEN: convert_written,
 }

@@ -80,7 +80,9 @@ class Scope:
 
     def set_type(self, name: str, kind: int, shape: Sequence[int]) -> None:
         """Set the type and the shape of a value that one of our own operators makes, because ONNX cannot infer them."""
-        self.model.graph.value_info.append(helper.make_tensor_value_info(name, kind, shape))
+        value = helper.make_tensor_value_info(name, kind, shape)
+        self.model.graph.value_info.append(value)
+        self._types[name] = value.type
         if all(entry.domain != OWN for entry in self.model.opset_import):
             self.model.opset_import.append(helper.make_opsetid(OWN, 1))  # otherwise ONNX infers no types at all
 

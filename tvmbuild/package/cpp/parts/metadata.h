@@ -85,11 +85,26 @@ inline const std::map<std::string, size_t> &dtype_sizes() {
   return sizes;
 }
 
+// The axes of a tensor whose length depends on data; older packages have none.
+inline std::vector<Count> read_counts(const Part &tensor, size_t rank) {
+  constexpr uint64_t MAX_LENGTHS = 1 << 16;
+  std::vector<Count> counts;
+  if (!tensor.has("counts") || tensor["counts"].is_null()) return counts;
+  std::set<uint64_t> axes;
+  for (const Part &each : tensor["counts"].list()) {
+    uint64_t axis = each["axis"].natural(), place = each["place"].natural();
+    each["axis"].expect(axis < rank && axes.insert(axis).second, "axis of its own in the shape");
+    each["place"].expect(place < MAX_LENGTHS, "place that is small enough");
+    counts.push_back({static_cast<size_t>(axis), static_cast<size_t>(place)});
+  }
+  return counts;
+}
+
 inline std::vector<TensorInfo> read_tensors(const Part &part) {
   std::vector<TensorInfo> tensors;
   std::set<std::string> names;
   for (const Part &each : part.list()) {
-    TensorInfo info{each["name"].text(), {}, each["dtype"].text()};
+    TensorInfo info{each["name"].text(), {}, each["dtype"].text(), {}};
     each["name"].expect(names.insert(info.name).second, "name of its own");
     each["dtype"].expect(dtype_sizes().count(info.dtype), "type of numbers that is known");
     double bytes = static_cast<double>(dtype_sizes().at(info.dtype));
@@ -98,6 +113,7 @@ inline std::vector<TensorInfo> read_tensors(const Part &part) {
       bytes *= static_cast<double>(info.shape.back());
     }
     each["shape"].expect(bytes <= static_cast<double>(MAX_TENSOR_BYTES), "shape that fits a memory");
+    info.counts = read_counts(each, info.shape.size());
     tensors.push_back(std::move(info));
   }
   return tensors;

@@ -1,6 +1,7 @@
 // The state of a session. A part of tvmbuild.cpp.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,15 +50,36 @@ struct Session::Impl {
 
   Value output(size_t index) const {
     const TensorInfo &wanted = info.outputs[index];
+    Value value = take(index, wanted);
+    TensorInfo got = describe(value.object(), wanted.name);
+    if (got.shape != wanted.shape || got.dtype != wanted.dtype)
+      throw Error("the output " + wanted.name + " is not what mod.json says: " + got.dtype + " " + show(got.shape));
+    return value;
+  }
+
+  // The lengths that the code returns behind the outputs; empty if all shapes are always the same.
+  std::vector<int64_t> lengths() const {
+    size_t count = 0;
+    for (const TensorInfo &each : info.outputs)
+      for (const Count &axis : each.counts) count = std::max(count, axis.place + 1);
+    std::vector<int64_t> lengths(count);
+    if (count == 0) return lengths;
+    TensorInfo wanted{"lengths", {static_cast<int64_t>(count)}, "int64", {}};
+    Value value = take(info.outputs.size(), wanted);
+    TensorInfo got = describe(value.object(), wanted.name);
+    if (got.shape != wanted.shape || got.dtype != wanted.dtype)
+      throw Error("the lengths of the outputs are not what mod.json says: " + got.dtype + " " + show(got.shape));
+    copy_to_host(value, lengths.data(), wanted.bytes(), wanted.name);
+    return lengths;
+  }
+
+  Value take(size_t index, const TensorInfo &wanted) const {
     bool single = result.type() == kTVMFFITensor;
     if (!single && result.type() != kTVMFFIArray) throw Error("there is no output " + wanted.name);
     Value value = single ? Value::retain(result.object(), kTVMFFITensor)
                          : invoke(find_global("ffi.ArrayGetItem"),
                                   {result.view(), argument_of(static_cast<int64_t>(index))}, wanted.name);
     if (value.type() != kTVMFFITensor) throw Error("there is no output " + wanted.name);
-    TensorInfo got = describe(value.object(), wanted.name);
-    if (got.shape != wanted.shape || got.dtype != wanted.dtype)
-      throw Error("the output " + wanted.name + " is not what mod.json says: " + got.dtype + " " + show(got.shape));
     return value;
   }
 

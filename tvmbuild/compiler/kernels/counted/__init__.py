@@ -1,0 +1,1 @@
+"""Kernels that find elements or boxes: their results are padded, and have a count."""
