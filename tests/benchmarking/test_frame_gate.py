@@ -13,7 +13,7 @@ from detector_nets import decode, draw_outputs, make_detector, select
 from frame_cells import SIZE
 from small_package import ANY_X86
 
-from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, Frame, Interpolation
+from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, Crop, Frame, Interpolation
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.benchmarking.frames import unknown
@@ -259,6 +259,8 @@ BOXED = Preprocess(resize="letterbox", mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)
         *((BOXED, interpolation) for interpolation in INTERPOLATIONS),
         (Preprocess(resize="crop", color="bgr", scale=1.0), "antialias"),
         (Preprocess(resize="stretch"), "bilinear"),
+        (Preprocess(resize="letterbox", align="top-left", fill=3), "area"),
+        (Preprocess(resize="crop", crop_pct=0.7), "area"),
     ],
 )
 def test_all_frames_are_prepared_as_the_reference_does(
@@ -266,6 +268,8 @@ def test_all_frames_are_prepared_as_the_reference_does(
 ) -> None:
     frames = [Frame(90, 146, encoding, interpolation) for encoding in ENCODINGS]
     frames += [Frame(40, 52, encoding, interpolation) for encoding in ("rgb8", "uyvy")]
+    frames += [Frame(80, 130, each, interpolation, stride=400) for each in ("bgr8", "i420", "bayer_rggb8")]
+    frames += [Frame(80, 132, each, interpolation, crop=Crop(7, 30, 60, 71)) for each in ("bgr8", "nv12")]
     options = BuildOptions("net", preprocess=rules, frames=tuple(frames))
     model = make_detector([[1, 4]], SIZE).SerializeToString()
     write_package(tmp_path / "net.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))

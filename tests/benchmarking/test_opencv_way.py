@@ -11,11 +11,10 @@ from detector_nets import make_detector
 from frame_cells import HERE, SIZE
 
 from tvmbuild.base.frame_specs import ENCODINGS, Frame
-from tvmbuild.base.postprocess_specs import Boxes, Classes, Postprocess
+from tvmbuild.base.postprocess_specs import Boxes, Classes, Postprocess, kind_of
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.benchmarking.frames.agreement import DESCRIBERS
 from tvmbuild.benchmarking.frames.drawing import draw_frame
-from tvmbuild.benchmarking.frames.way import find_kind
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.devices.tvm_frames import TvmFrames
 from tvmbuild.package.archive import write_package
@@ -60,5 +59,5 @@ def test_both_ways_find_the_same(
             first, second = ({each["index"]: each["label"] for each in results[:3]} for results in found)
             assert first == second
             # A byte more or less decides about a few of the crowded boxes.
-            told = re.findall(r"\d+", DESCRIBERS[find_kind(asked)](*found))
+            told = re.findall(r"\d+", DESCRIBERS[kind_of(asked)](*found))
             assert int(told[0]) >= 0.9 * len(found[0]), frame

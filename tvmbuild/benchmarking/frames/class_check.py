@@ -38,6 +38,8 @@ def check_classes(
     Classes with almost equal scores may come in either order, and either may be left out at the end.
     """
     asked, scores = decoding.asked, find_probabilities(decoding, outputs)
+    if not isinstance(asked, Classes):
+        raise TypeError(f"{asked} asks for no classes")
     classes = [Class(**each) for each in found]
     least = asked.score if thresholds.score is None else thresholds.score
     places = [each.index for each in classes]

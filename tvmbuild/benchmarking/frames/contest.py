@@ -15,13 +15,13 @@ from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from tvmbuild.base.postprocess_specs import kind_of
 from tvmbuild.base.progress import report_progress
 from tvmbuild.benchmarking.frames.agreement import DESCRIBERS, describe_outputs
 from tvmbuild.benchmarking.frames.drawing import draw_frame
 from tvmbuild.benchmarking.frames.gate import Checked, check_frames, describe_frame
 from tvmbuild.benchmarking.frames.results import PARTS, FrameResult, FrameRival, FrameTimes
 from tvmbuild.benchmarking.frames.serve_opencv import start_opencv
-from tvmbuild.benchmarking.frames.way import find_kind
 from tvmbuild.benchmarking.measure import Measured, measure_in_turns
 from tvmbuild.benchmarking.statistics import Samples, estimate_ratio, summarize
 from tvmbuild.devices.device import Device
@@ -113,7 +113,7 @@ def _start_usual(found: FrameField, ours: FrameWorker, model: Path, stack: ExitS
         results = theirs.find(0, checked.thresholds)
         worker.pause()
         found.ours.resume()
-        describe = DESCRIBERS.get(find_kind(task.info.postprocess))
+        describe = DESCRIBERS.get(kind_of(task.info.postprocess))
         told = "not compared" if describe is None else describe(ours.find(0, checked.thresholds), results)
         found.ours.pause()
     found.others[USUAL] = (worker, theirs, find_opencv_version(), told)

@@ -30,6 +30,7 @@ from tvmbuild.devices.frame_worker import FrameWorker, Thresholds, find_results
 from tvmbuild.devices.model_worker import Worker
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.result_arrays import make_thresholds
 
 _REMEDY = "if the model in models.yaml is unchanged, this is a bug in tvmbuild, please report it; meanwhile leave out "
 _OUTPUTS_ROOM = 1e-5
@@ -156,7 +157,7 @@ class _Gate:
             if check.place_error is not None:
                 self.place_error = max(self.place_error or 0.0, check.place_error)
             if check.problem is not None:
-                score = case.decoding.asked.score if asked.score is None else asked.score
+                score = make_thresholds(case.decoding.asked, asked.score)[0]
                 self._fail("makes wrong results", f"{case.where}, score {score:g}", check.problem, "`postprocess`")
         return better, count
 

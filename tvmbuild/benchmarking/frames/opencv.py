@@ -6,7 +6,7 @@ It needs `cv2`, which is no dependency of tvmbuild.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,14 @@ import onnxruntime
 from PIL import Image
 
 from tvmbuild.base.frame_specs import Encoding, Frame
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, kind_of
 from tvmbuild.benchmarking.frames.boxes import Candidates, decode_boxes, map_to_frame
 from tvmbuild.benchmarking.frames.class_check import find_probabilities
 from tvmbuild.benchmarking.frames.references import find_reference
-from tvmbuild.benchmarking.frames.way import Decoding, Input, find_decoding, find_input, find_kind
+from tvmbuild.benchmarking.frames.way import Decoding, Input, find_decoding, find_input
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.preprocess import PADDING
+from tvmbuild.package.result_arrays import make_thresholds
 from tvmbuild.package.results import Box, Class
 
 CONVERSIONS: dict[Encoding, tuple[int | None, int | None, int | None]] = {
@@ -37,10 +37,14 @@ CONVERSIONS: dict[Encoding, tuple[int | None, int | None, int | None]] = {
     "nv12": (cv2.COLOR_YUV2BGR_NV12, cv2.COLOR_YUV2RGB_NV12, cv2.COLOR_YUV2GRAY_NV12),
     "nv21": (cv2.COLOR_YUV2BGR_NV21, cv2.COLOR_YUV2RGB_NV21, cv2.COLOR_YUV2GRAY_NV21),
     "i420": (cv2.COLOR_YUV2BGR_I420, cv2.COLOR_YUV2RGB_I420, cv2.COLOR_YUV2GRAY_I420),
+    "bayer_rggb8": (cv2.COLOR_BayerRGGB2BGR, cv2.COLOR_BayerRGGB2RGB, cv2.COLOR_BayerRGGB2GRAY),
+    "bayer_bggr8": (cv2.COLOR_BayerBGGR2BGR, cv2.COLOR_BayerBGGR2RGB, cv2.COLOR_BayerBGGR2GRAY),
+    "bayer_gbrg8": (cv2.COLOR_BayerGBRG2BGR, cv2.COLOR_BayerGBRG2RGB, cv2.COLOR_BayerGBRG2GRAY),
+    "bayer_grbg8": (cv2.COLOR_BayerGRBG2BGR, cv2.COLOR_BayerGRBG2RGB, cv2.COLOR_BayerGRBG2GRAY),
 }
 """Encoding → OpenCV's conversions to BGR, RGB and grey. None: no conversion is needed."""
 _COLORS = ("bgr", "rgb", "gray")
-_INTERPOLATIONS = {"bilinear": cv2.INTER_LINEAR, "nearest": cv2.INTER_NEAREST}
+_INTERPOLATIONS = {"bilinear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA, "nearest": cv2.INTER_NEAREST}
 Outputs = Mapping[str, np.ndarray]
 Found = tuple[Box, ...] | tuple[Class, ...]
 
@@ -52,14 +56,14 @@ def prepare(frame: Frame, data: np.ndarray, into: Input) -> np.ndarray:
     """
     rules, fit = into.rules, into.find_fit(frame)
     code = CONVERSIONS[frame.encoding][_COLORS.index(rules.color)]
-    picture = data if code is None else cv2.cvtColor(data, code)
+    picture = _convert(frame, data, code)
     picture = _resize(picture, (fit.width, fit.height), frame)
     if rules.resize == "crop":
         picture = picture[-fit.top : into.height - fit.top, -fit.left : into.width - fit.left]
     elif rules.resize == "letterbox":
         below, right = into.height - fit.height - fit.top, into.width - fit.width - fit.left
         borders = (fit.top, below, fit.left, right)
-        picture = cv2.copyMakeBorder(picture, *borders, cv2.BORDER_CONSTANT, value=(PADDING,) * 3)
+        picture = cv2.copyMakeBorder(picture, *borders, cv2.BORDER_CONSTANT, value=(rules.fill,) * 3)
     picture = picture.reshape(into.height, into.width, into.channels)
     dtype = np.dtype(into.tensor.dtype)
     ordered = picture.transpose(2, 0, 1) if rules.layout == "NCHW" else picture
@@ -74,6 +78,18 @@ def prepare(frame: Frame, data: np.ndarray, into: Input) -> np.ndarray:
     if dtype.kind in "iu":
         values = np.rint(values)
     return values.astype(dtype, copy=False).reshape(into.tensor.shape)
+
+
+def _convert(frame: Frame, data: np.ndarray, code: int | None) -> np.ndarray:
+    """Return the used part of a frame in another order of colours."""
+    if frame.stride is not None:
+        if frame.encoding in ("nv12", "nv21", "i420"):
+            raise TvmbuildError(f"OpenCV takes no {frame.encoding} with gaps between its rows")
+        shape = replace(frame, stride=None).shape
+        data = np.ascontiguousarray(data[:, : frame.row_bytes]).reshape(shape)
+    picture = data if code is None else cv2.cvtColor(data, code)
+    part = frame.used
+    return picture[part.top : part.top + part.height, part.left : part.left + part.width]
 
 
 def _resize(picture: np.ndarray, size: tuple[int, int], frame: Frame) -> np.ndarray:
@@ -112,8 +128,10 @@ def _suppress(found: Candidates, score: float, overlap: float, *, agnostic: bool
 
 def find_classes(decoding: Decoding, outputs: Outputs, score: float, _overlap: float) -> tuple[Class, ...]:
     """Return the likeliest classes in a classifier's output."""
-    scores = find_probabilities(decoding, outputs)
-    best = np.argsort(-scores, kind="stable")[: decoding.asked.most]
+    asked, scores = decoding.asked, find_probabilities(decoding, outputs)
+    if not isinstance(asked, Classes):
+        raise TypeError(f"{asked} asks for no classes")
+    best = np.argsort(-scores, kind="stable")[: asked.most]
     chosen = [(float(scores[at]), int(at)) for at in best if scores[at] > score]
     return tuple(Class(value, number, _name(decoding, number)) for value, number in chosen)
 
@@ -199,13 +217,12 @@ class OpenCvWay:
         if decoding is None or self.finder is None:
             return ()
         asked = decoding.asked
-        least = asked.score if score is None else score
-        own = asked.overlap if isinstance(asked, Boxes) else 1.0
-        return self.finder(decoding, outputs, least, own if overlap is None else overlap)
+        least, most = map(float, make_thresholds(asked, score, overlap))
+        return self.finder(decoding, outputs, least, most)
 
 
 def _find_finder(decoding: Decoding) -> Finder:
-    kind = find_kind(decoding.asked)
+    kind = kind_of(decoding.asked)
     if kind not in FINDERS or find_reference(decoding) is None:
         raise TvmbuildError(f"there is no usual code yet that makes these results of the kind `{kind}`")
     return FINDERS[kind]

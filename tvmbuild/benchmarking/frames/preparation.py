@@ -12,7 +12,6 @@ import numpy as np
 from tvmbuild.base.frame_specs import Frame, Interpolation
 from tvmbuild.benchmarking.frames.colors import read_colors
 from tvmbuild.benchmarking.frames.way import Input
-from tvmbuild.package.preprocess import PADDING
 
 STEPS = 1.25
 """The largest difference of a byte from the reference, which is not rounded.
@@ -41,12 +40,15 @@ def prepare(frame: Frame, data: np.ndarray, into: Input) -> np.ndarray:
     """
     fit = into.find_fit(frame)
     pixels = read_colors(frame, data, into.rules.color)
-    across = make_weights(frame.interpolation, frame.width, fit.width)
-    down = make_weights(frame.interpolation, frame.height, fit.height)
+    part = frame.used
+    pixels = pixels[part.top : part.top + part.height, part.left : part.left + part.width]
+    grows = fit.width > part.width or fit.height > part.height
+    across = make_weights(frame.interpolation, part.width, fit.width, grows=grows)
+    down = make_weights(frame.interpolation, part.height, fit.height, grows=grows)
     left, top = max(0, -fit.left), max(0, -fit.top)
     across = across[left : left + min(fit.width, into.width)]
     down = down[top : top + min(fit.height, into.height)]
-    filled = np.full((into.height, into.width, into.channels), float(PADDING))
+    filled = np.full((into.height, into.width, into.channels), float(into.rules.fill))
     for channel in range(into.channels):
         resized = down @ (pixels[:, :, channel] @ across.T)
         y, x = max(0, fit.top), max(0, fit.left)
@@ -54,8 +56,13 @@ def prepare(frame: Frame, data: np.ndarray, into: Input) -> np.ndarray:
     return filled
 
 
-def make_weights(interpolation: Interpolation, source: int, size: int) -> np.ndarray:
-    """Return the matrix [size, source] that resizes a line of ``source`` pixels to ``size`` pixels."""
+def make_weights(interpolation: Interpolation, source: int, size: int, *, grows: bool = False) -> np.ndarray:
+    """Return the matrix [size, source] that resizes a line of ``source`` pixels to ``size`` pixels.
+
+    ``grows`` tells whether a side of the picture grows, for which OpenCV's INTER_AREA has another rule.
+    """
+    if interpolation == "area":
+        return _make_areas(source, size, grows=grows)
     centers = (np.arange(size) + 0.5) * (source / size)
     places = np.arange(source) + 0.5
     if interpolation == "nearest":
@@ -68,6 +75,25 @@ def make_weights(interpolation: Interpolation, source: int, size: int) -> np.nda
         centers = np.clip(centers, 0.5, source - 0.5)
     weights = np.maximum(0.0, 1.0 - np.abs(places[None, :] - centers[:, None]) / support)
     normalised: np.ndarray = weights / weights.sum(axis=1, keepdims=True)
+    return normalised
+
+
+def _make_areas(source: int, size: int, *, grows: bool) -> np.ndarray:
+    """Return the matrix of means over areas; where a side grows, of blends at the borders of pixels."""
+    rows, places = np.arange(size)[:, None], np.arange(source)[None, :]
+    if grows:
+        first = np.floor(np.arange(size) * (1 / (size / source)))
+        shares = np.float32(np.arange(size) + 1 - (first + 1) * (size / source))
+        shares = np.where(shares <= 0, 0.0, shares - np.floor(shares))
+        first = np.minimum(first, source - 1).astype(int)
+        weights = np.zeros((size, source))
+        weights[np.arange(size), first] += 1 - shares
+        weights[np.arange(size), np.minimum(first + 1, source - 1)] += shares
+        return weights
+    scale = source / size
+    covered = np.minimum((rows + 1) * scale, places + 1) - np.maximum(rows * scale, places)
+    shares = np.maximum(covered, 0.0)
+    normalised: np.ndarray = shares / shares.sum(axis=1, keepdims=True)
     return normalised
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.base.postprocess_specs import kind_of
 from tvmbuild.benchmarking.frames.box_check import check_boxes, list_box_scores
 from tvmbuild.benchmarking.frames.checks import ResultCheck
 from tvmbuild.benchmarking.frames.class_check import check_classes, find_probabilities
 from tvmbuild.benchmarking.frames.unknown import list_unknown_boxes, list_unknown_classes
-from tvmbuild.benchmarking.frames.way import Decoding, find_kind
+from tvmbuild.benchmarking.frames.way import Decoding
 from tvmbuild.devices.frame_worker import Thresholds
+from tvmbuild.package.result_arrays import make_thresholds
 
 Outputs = Mapping[str, np.ndarray]
 FEWEST, MANY, CHOSEN = 20, 300, 50
@@ -44,13 +46,13 @@ REFERENCES: dict[str, ResultReference] = {
 
 def find_reference(decoding: Decoding) -> ResultReference | None:
     """Return the reference of the kind of result, or None if there is none yet, or none for this form of it."""
-    found = REFERENCES.get(find_kind(decoding.asked))
+    found = REFERENCES.get(kind_of(decoding.asked))
     return None if found is None or found.list_unknown(decoding.asked) else found
 
 
 def explain_lack(decoding: Decoding) -> str:
     """Return the note that results of this kind are not compared."""
-    kind = find_kind(decoding.asked)
+    kind = kind_of(decoding.asked)
     found = REFERENCES.get(kind)
     with_ = f" with {', '.join(found.list_unknown(decoding.asked))}" if found is not None else ""
     return f"results of the kind `{kind}`{with_} are not compared: they have no reference yet"
@@ -62,7 +64,7 @@ def choose_thresholds(decoding: Decoding, outputs: Outputs) -> Thresholds:
     if reference is None or not reference.by_threshold:
         return Thresholds()
     scores = np.sort(reference.list_scores(decoding, outputs))[::-1]
-    own = int(np.count_nonzero(scores > decoding.asked.score))
+    own = int(np.count_nonzero(scores > make_thresholds(decoding.asked)[0]))
     if FEWEST <= own <= MANY or len(scores) < 2:
         return Thresholds()
     at = min(CHOSEN, len(scores) - 1)

@@ -19,7 +19,9 @@ _KNOWN_OF_FORMS = (
 
 def list_unknown_boxes(asked: Boxes) -> list[str]:
     """Return the properties of asked boxes, and of their form, that `boxes` does not know."""
-    form = BOX_FORMS[asked.form]
+    form = BOX_FORMS.get(asked.form)
+    if form is None:
+        return [f"the form {asked.form}"]
     return [*find_unknown(asked, _KNOWN_OF_BOXES), *find_unknown(form, _KNOWN_OF_FORMS)]
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvmbuild.base.frame_specs import Frame
-from tvmbuild.base.postprocess_specs import KINDS, Postprocess
+from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.base.specs import Preprocess
-from tvmbuild.package.frames import find_geometry
+from tvmbuild.package.frames import find_frame_geometry
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import Fit, find_fit, find_rules, find_sizes
 
@@ -28,7 +28,7 @@ class Input:
 
     def find_fit(self, frame: Frame) -> Fit:
         """Return the place of a frame in the input."""
-        return find_fit(self.rules, (frame.width, frame.height), (self.width, self.height))
+        return find_fit(self.rules, (frame.used.width, frame.used.height), (self.width, self.height))
 
 
 def find_input(info: PackageInfo) -> Input:
@@ -48,7 +48,7 @@ class Decoding:
     width: int
     """The size of the network's input in pixels, 0 if it is no picture."""
     geometry: np.ndarray
-    """The numbers of `package.frames.find_geometry`, float64."""
+    """The numbers of `package.frames.find_frame_geometry`, float64."""
     labels: tuple[str, ...] | None = None
 
 
@@ -64,13 +64,8 @@ def find_decoding(info: PackageInfo, frame: Frame | None = None) -> Decoding | N
     height, width = _find_size(info)
     geometry = np.array([0, 0, 1, 1, _FAR, _FAR])
     if frame is not None:
-        geometry = find_geometry(find_input(info).find_fit(frame), (frame.width, frame.height)).astype(np.float64)
+        geometry = find_frame_geometry(frame, find_input(info).find_fit(frame)).astype(np.float64)
     return Decoding(asked, names, height, width, geometry, info.labels)
-
-
-def find_kind(asked: Postprocess) -> str:
-    """Return the name of a kind of result, as models.yaml has it."""
-    return next(name for name, each in KINDS.items() if isinstance(asked, each))
 
 
 def _find_size(info: PackageInfo) -> tuple[int, int]:
