@@ -14,7 +14,7 @@ from frame_cells import SIZE
 from small_package import ANY_X86
 
 from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, Crop, Frame, Interpolation
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Heatmaps, Keypoints, Postprocess, Text, Vector
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.benchmarking.frames import unknown
 from tvmbuild.benchmarking.frames.box_check import check_boxes
@@ -247,6 +247,71 @@ def test_thresholds_let_results_through() -> None:
         assert (chosen == Thresholds()) == kept, score
         if chosen.score is not None:
             assert np.count_nonzero(outputs["out"][0, 4:].max(axis=0) > chosen.score) == 50
+
+
+def move_point(found: Fields) -> None:
+    found[1]["points"][2]["x"] += 1
+
+
+def change_first(name: str, by: Callable[[Any], Any]) -> Callable[[Fields], None]:
+    """Return a distortion that changes a field of the first result."""
+
+    def distort(found: Fields) -> None:
+        found[0][name] = by(found[0][name])
+
+    return distort
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("shape", "asked", "faults"),
+    [
+        (
+            [1, 17, 80],
+            Keypoints("yolov8", score=0.5, most=30, points=4),
+            {
+                "point 2 of box 1 is off by 1 pixels": move_point,
+                "must have the score": change_first("score", lambda score: score * 1.01),
+            },
+        ),
+        (
+            [1, 30, 9],
+            Text(activation="softmax"),
+            {
+                "the symbols are": change_first("symbols", lambda symbols: symbols[1:]),
+                "the score is": change_first("score", lambda score: score + 0.01),
+            },
+        ),
+        (
+            [1, 300],
+            Vector(),
+            {
+                "of the vector is": change_first("values", lambda values: [1.0 + each for each in values]),
+                "has 299 values": change_first("values", lambda values: values[1:]),
+            },
+        ),
+        (
+            [1, 5, 16, 24],
+            Heatmaps(),
+            {
+                "is off by 1 pixels": change_first("y", lambda y: y + 1 if y < 40 else y - 1),
+                "has the score": change_first("score", lambda score: score * 1.01),
+                "there are 4 points": lambda found: found.pop(),
+            },
+        ),
+    ],
+)
+def test_other_kinds_of_results(tmp_path: Path, shape: list[int], asked: Postprocess, faults: dict[str, Any]) -> None:
+    options = BuildOptions(
+        "net", preprocess=Preprocess(resize="letterbox"), frames=(Frame(50, 80, "bgr8"),), postprocess=asked
+    )
+    model = make_detector([shape], SIZE, spread=20 if isinstance(asked, Keypoints) else 0).SerializeToString()
+    write_package(tmp_path / "net.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
+    with Session(tmp_path / "net.tar") as session:
+        found = check(session)
+        assert (found.notes, found.check.results > 0) == ((), True)
+        for message, distort in faults.items():
+            assert message in refuse(session, distort)
 
 
 BOXED = Preprocess(resize="letterbox", mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Keypoints
 from tvmbuild.benchmarking.frames.boxes import Candidates, Outputs, decode_boxes, find_overlaps, map_to_frame
 from tvmbuild.benchmarking.frames.checks import ResultCheck, allow_score
 from tvmbuild.benchmarking.frames.way import Decoding
@@ -24,6 +24,8 @@ OVERLAP_ROOM = 1e-4
 """The difference of an overlap from its threshold that rounding can make."""
 HUGE = 1e18
 """Boxes with larger coordinates have areas beyond float32, so that suppression among them is of no meaning."""
+_PLACE = 2
+"""The number of values of a place."""
 PIXEL_ROOM, SIDE_ROOM = 0.01, 1e-5
 """The difference of a coordinate that rounding can make: in pixels, and as a share of the coordinate."""
 
@@ -55,7 +57,24 @@ def check_boxes(
     if check.problem is not None:
         return check
     problem = next(suppression.list_problems(matches), None)
+    if problem is None and isinstance(asked, Keypoints):
+        problem = _find_wrong_point(boxes, candidates.more[matches], decoding, asked)
     return ResultCheck(len(boxes), check.score_error, check.place_error, problem)
+
+
+def _find_wrong_point(boxes: Sequence[Box], more: np.ndarray, decoding: Decoding, asked: Keypoints) -> str | None:
+    """Return the first keypoint that is not the network's, or None."""
+    left, top, across, down, width, height = decoding.geometry
+    for number, (box, values) in enumerate(zip(boxes, more.reshape(len(boxes), asked.points, -1), strict=True)):
+        points: Sequence[Any] = box.points
+        for place, (point, want) in enumerate(zip(points, values, strict=True)):
+            x, y = np.clip((want[0] - left) * across, 0, width), np.clip((want[1] - top) * down, 0, height)
+            apart = max(abs(point["x"] - x), abs(point["y"] - y))
+            if apart > PIXEL_ROOM + SIDE_ROOM * max(abs(x), abs(y)):
+                return f"point {place} of box {number} is off by {apart:.3g} pixels: want x {x:.7g}, y {y:.7g}"
+            if asked.values > _PLACE and abs(point["score"] - want[2]) > allow_score(want[2]):
+                return f"point {place} of box {number} must have the score {want[2]:.7g}, not {point['score']:.7g}"
+    return None
 
 
 def _match(

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm, Keypoints
 from tvmbuild.benchmarking.frames.way import Decoding
 
 Outputs = Mapping[str, np.ndarray]
@@ -27,10 +27,12 @@ class Candidates:
     """[n]"""
     classes: np.ndarray
     """[n], whole numbers."""
+    more: np.ndarray
+    """The values behind the scores [n, values]: the keypoints of a result `keypoints`."""
 
     def keep(self, chosen: np.ndarray) -> Candidates:
         """Return the candidates at these places."""
-        return Candidates(self.boxes[chosen], self.scores[chosen], self.classes[chosen])
+        return Candidates(self.boxes[chosen], self.scores[chosen], self.classes[chosen], self.more[chosen])
 
 
 def find_boxes(asked: Boxes, names: tuple[str, ...], outputs: Outputs) -> list[np.ndarray]:
@@ -47,6 +49,8 @@ def decode_boxes(decoding: Decoding, outputs: Outputs, score: float) -> Candidat
     form = BOX_FORMS[asked.form]
     arrays = find_boxes(asked, decoding.outputs, outputs)
     rows = arrays[0].T if form.layout == "columns" else arrays[0]
+    own = rows.shape[1] - (asked.points * asked.values if isinstance(asked, Keypoints) else 0)
+    rows, more = rows[:, :own], rows[:, own:]
     places = arrays[1] if form.split else rows[:, :4]
     # The repositories leave boxes of no object out first.
     chosen = np.flatnonzero(rows[:, 4] > score) if form.objectness else np.arange(len(rows))
@@ -54,7 +58,7 @@ def decode_boxes(decoding: Decoding, outputs: Outputs, score: float) -> Candidat
     likely = scores > score
     chosen = chosen[likely]
     boxes = _find_places(form, places[chosen], chosen, (decoding.height, decoding.width))
-    return Candidates(boxes, scores[likely], classes[likely])
+    return Candidates(boxes, scores[likely], classes[likely], more[chosen])
 
 
 def _find_scores(form: BoxForm, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,14 @@ from tvmbuild.base.postprocess_specs import kind_of
 from tvmbuild.benchmarking.frames.box_check import check_boxes, list_box_scores
 from tvmbuild.benchmarking.frames.checks import ResultCheck
 from tvmbuild.benchmarking.frames.class_check import check_classes, find_probabilities
-from tvmbuild.benchmarking.frames.unknown import list_unknown_boxes, list_unknown_classes
+from tvmbuild.benchmarking.frames.plain_checks import check_points, check_text, check_vector, list_no_scores
+from tvmbuild.benchmarking.frames.unknown import (
+    list_unknown_boxes,
+    list_unknown_classes,
+    list_unknown_points,
+    list_unknown_texts,
+    list_unknown_vectors,
+)
 from tvmbuild.benchmarking.frames.way import Decoding
 from tvmbuild.devices.frame_worker import Thresholds
 from tvmbuild.package.result_arrays import make_thresholds
@@ -39,7 +46,11 @@ class ResultReference:
 
 REFERENCES: dict[str, ResultReference] = {
     "boxes": ResultReference(list_box_scores, check_boxes, list_unknown_boxes, by_threshold=True),
+    "keypoints": ResultReference(list_box_scores, check_boxes, list_unknown_boxes, by_threshold=True),
     "classes": ResultReference(find_probabilities, check_classes, list_unknown_classes, by_threshold=False),
+    "text": ResultReference(list_no_scores, check_text, list_unknown_texts, by_threshold=False),
+    "vector": ResultReference(list_no_scores, check_vector, list_unknown_vectors, by_threshold=False),
+    "heatmaps": ResultReference(list_no_scores, check_points, list_unknown_points, by_threshold=False),
 }
 """Kind of result, as models.yaml has it → its reference. Results of a kind that is not here are not compared."""
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
 
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Heatmaps, Text, Vector
 
-_KNOWN_OF_BOXES = ("form", "outputs", "score", "overlap", "most", "agnostic")
+_KNOWN_OF_BOXES = ("form", "outputs", "score", "overlap", "most", "agnostic", "points", "values")
 _KNOWN_OF_CLASSES = ("outputs", "activation", "score", "most")
 _KNOWN_OF_FORMS = (
     *("layout", "corners", "objectness", "ready", "split", "activation", "background", "normalised", "strides"),
@@ -28,6 +28,21 @@ def list_unknown_boxes(asked: Boxes) -> list[str]:
 def list_unknown_classes(asked: Classes) -> list[str]:
     """Return the properties of asked classes that `class_check` does not know."""
     return find_unknown(asked, _KNOWN_OF_CLASSES)
+
+
+def list_unknown_texts(asked: Text) -> list[str]:
+    """Return the properties of an asked text that `plain_checks` does not know."""
+    return find_unknown(asked, ("outputs", "activation", "blank"))
+
+
+def list_unknown_vectors(asked: Vector) -> list[str]:
+    """Return the properties of an asked vector that `plain_checks` does not know."""
+    return find_unknown(asked, ("outputs", "normalise"))
+
+
+def list_unknown_points(asked: Heatmaps) -> list[str]:
+    """Return the properties of asked heatmaps that `plain_checks` does not know."""
+    return find_unknown(asked, ("outputs",))
 
 
 def find_unknown(value: Any, known: Collection[str]) -> list[str]:
