@@ -79,7 +79,7 @@ def write_candidates(form: Candidates, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function from the network's outputs to boxes [count, 4], scores [count] and classes [count], int32.
 
     Its arguments are the outputs, the grid's cells if the form has grids, and the thresholds; a candidate whose
-    objectness does not exceed the first threshold gets the score 0.
+    objectness does not exceed the first threshold gets the score 0, and no box.
     """
     cells = form.list_cells()
     inputs = [*form.outputs, *([] if cells is None else [(cells.shape, "float32")]), ((2,), "float32")]
@@ -109,7 +109,8 @@ class _Kernel:
 
     def write(self, candidate: Any, lanes: int) -> None:
         """Write boxes, scores and classes of the candidates from ``candidate`` on."""
-        self._write_boxes(candidate, lanes)
+        if not self.form.form.objectness:
+            self._write_boxes(candidate, lanes)
         if self.form.form.ready:
             store(self.scores, self._value(candidate, _COORDINATES, lanes), candidate, lanes)
             store(self.classes, self._value(candidate, _COORDINATES + 1, lanes), candidate, lanes)
@@ -121,6 +122,7 @@ class _Kernel:
         store(self.scores, spread(float32(0), lanes), candidate, lanes)
         store(self.classes, spread(int32(0), lanes), candidate, lanes)
         with T.If(likely > self.thresholds[0]), T.Then():
+            self._write_boxes(candidate, lanes)
             store(self.scores, likely * self._write_best(candidate, lanes), candidate, lanes)
 
     def _value(self, candidate: Any, place: Any, lanes: int) -> Any:
