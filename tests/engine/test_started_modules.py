@@ -13,10 +13,18 @@ import tvmbuild
 ROOT = Path(tvmbuild.__file__).parent
 DOTTED = re.compile(r"tvmbuild(?:\.[a-z][a-z0-9_]*)+")
 """Matches text that looks like a module of ours."""
-OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities", "tvmbuild.overlaps", "tvmbuild.prefetch", "tvmbuild.rows"}
+OTHERS = {
+    "tvmbuild.cpp",
+    "tvmbuild.inside",
+    "tvmbuild.meets_infinities",
+    "tvmbuild.overlaps",
+    "tvmbuild.prefetch",
+    "tvmbuild.rows",
+}
 """Matching texts that are not modules: a file in a package, attributes and annotations of TVM's."""
 PROCESSES = {
     "tvmbuild.planning.detection": {"tvmbuild.planning.probe"},
+    "tvmbuild.benchmarking.frames.serve_opencv": {"tvmbuild.benchmarking.frames.serve_opencv"},
     "tvmbuild.cli.check": {"tvmbuild.building.examine"},
     "tvmbuild.cli.inspection": {"tvmbuild.building.inspection"},
     "tvmbuild.cli.compile.target_words": {"tvmbuild.devices.local.cpu_names"},
