@@ -21,6 +21,9 @@ from tvmbuild.package.metadata import TensorInfo
 _VALUES = {"objectness": 1, "points": 0, "sizes": 2, "offsets": 2}
 _ROWS = 3
 """The number of axes of an output with cells as rows, [1, cells, values]."""
+_SIDES_AT = {4: (2, 1), 5: (2,)}
+"""Number of axes → the axes that may be a grid's rows: [1, values, rows, columns], [1, rows, columns, values], and
+[1, anchors, rows, columns, values]."""
 _BEFORE_CLASSES = 5
 """The values of a candidate before its classes, if one output has them all: a box and objectness."""
 
@@ -110,7 +113,7 @@ class _Reader:
         """Return the numbers of rows and columns of the grid."""
         (height, width), shape = self.size, info.shape
         rank = len(shape)
-        sides = [tuple(shape[at : at + 2]) for at in (rank - 2, 1, rank - 3)] if rank > _ROWS else []
+        sides = [tuple(shape[at : at + 2]) for at in _SIDES_AT.get(rank, ())]
         counts = [shape[1], shape[1] // anchors] if rank == _ROWS else []
         rows_of = {cells: round(math.sqrt(cells * height / width)) for cells in counts}
         sides += [(rows, cells // rows) for cells, rows in rows_of.items() if rows and cells % rows == 0]
