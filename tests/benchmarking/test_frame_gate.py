@@ -14,7 +14,17 @@ from frame_cells import SIZE
 from small_package import ANY_X86
 
 from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, Crop, Frame, Interpolation
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Heatmaps, Keypoints, Postprocess, Text, Vector
+from tvmbuild.base.postprocess_specs import (
+    BOX_FORMS,
+    Boxes,
+    Classes,
+    Heatmaps,
+    Keypoints,
+    Postprocess,
+    Segmentation,
+    Text,
+    Vector,
+)
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.benchmarking.frames import unknown
 from tvmbuild.benchmarking.frames.box_check import check_boxes
@@ -292,6 +302,16 @@ def change_first(name: str, by: Callable[[Any], Any]) -> Callable[[Fields], None
         ),
         (
             [1, 5, 16, 24],
+            Segmentation(),
+            {"pixels, where": change_first("classes", lambda classes: [{**classes[0], "pixels": 9}, *classes[1:]])},
+        ),
+        (
+            [1, 1, 16, 24],
+            Segmentation(activation="sigmoid", score=0.7, interpolation="nearest"),
+            {"there is no map": change_first("width", lambda width: width + 1)},
+        ),
+        (
+            [1, 5, 16, 24],
             Heatmaps(),
             {
                 "is off by 1 pixels": change_first("y", lambda y: y + 1 if y < 40 else y - 1),
@@ -303,7 +323,10 @@ def change_first(name: str, by: Callable[[Any], Any]) -> Callable[[Fields], None
 )
 def test_other_kinds_of_results(tmp_path: Path, shape: list[int], asked: Postprocess, faults: dict[str, Any]) -> None:
     options = BuildOptions(
-        "net", preprocess=Preprocess(resize="letterbox"), frames=(Frame(50, 80, "bgr8"),), postprocess=asked
+        "net",
+        preprocess=Preprocess(resize="letterbox"),
+        frames=(Frame(50, 80, "bgr8"), Frame(50, 80, "mono8", crop=Crop(7, 9, 31, 60))),
+        postprocess=asked,
     )
     model = make_detector([shape], SIZE, spread=20 if isinstance(asked, Keypoints) else 0).SerializeToString()
     write_package(tmp_path / "net.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))

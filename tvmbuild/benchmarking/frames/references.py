@@ -12,10 +12,12 @@ from tvmbuild.base.postprocess_specs import kind_of
 from tvmbuild.benchmarking.frames.box_check import check_boxes, list_box_scores
 from tvmbuild.benchmarking.frames.checks import ResultCheck
 from tvmbuild.benchmarking.frames.class_check import check_classes, find_probabilities
+from tvmbuild.benchmarking.frames.map_check import check_map
 from tvmbuild.benchmarking.frames.plain_checks import check_points, check_text, check_vector, list_no_scores
 from tvmbuild.benchmarking.frames.unknown import (
     list_unknown_boxes,
     list_unknown_classes,
+    list_unknown_maps,
     list_unknown_points,
     list_unknown_texts,
     list_unknown_vectors,
@@ -49,6 +51,7 @@ REFERENCES: dict[str, ResultReference] = {
     "keypoints": ResultReference(list_box_scores, check_boxes, list_unknown_boxes, by_threshold=True),
     "classes": ResultReference(find_probabilities, check_classes, list_unknown_classes, by_threshold=False),
     "text": ResultReference(list_no_scores, check_text, list_unknown_texts, by_threshold=False),
+    "segmentation": ResultReference(list_no_scores, check_map, list_unknown_maps, by_threshold=False),
     "vector": ResultReference(list_no_scores, check_vector, list_unknown_vectors, by_threshold=False),
     "heatmaps": ResultReference(list_no_scores, check_points, list_unknown_points, by_threshold=False),
 }

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
 
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Heatmaps, Text, Vector
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Heatmaps, Segmentation, Text, Vector
 
 _KNOWN_OF_BOXES = ("form", "outputs", "score", "overlap", "most", "agnostic", "points", "values")
 _KNOWN_OF_CLASSES = ("outputs", "activation", "score", "most")
@@ -38,6 +38,11 @@ def list_unknown_texts(asked: Text) -> list[str]:
 def list_unknown_vectors(asked: Vector) -> list[str]:
     """Return the properties of an asked vector that `plain_checks` does not know."""
     return find_unknown(asked, ("outputs", "normalise"))
+
+
+def list_unknown_maps(asked: Segmentation) -> list[str]:
+    """Return the properties of an asked map that `map_check` does not know."""
+    return find_unknown(asked, ("outputs", "interpolation", "activation", "score"))
 
 
 def list_unknown_points(asked: Heatmaps) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.package.frames import find_frame_geometry
@@ -50,6 +50,30 @@ class Decoding:
     geometry: np.ndarray
     """The numbers of `package.frames.find_frame_geometry`, float64."""
     labels: tuple[str, ...] | None = None
+    part: Crop | None = None
+    """The part of the frame that is used; None means the input itself."""
+    channels_last: bool = False
+    """Whether maps have their classes in the last dimension."""
+    whole: tuple[str, ...] = ()
+    """The names of the outputs of whole numbers."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of a map: those of the frame, or of the input."""
+        if self.part is None:
+            return self.height, self.width
+        return int(self.geometry[5]), int(self.geometry[4])
+
+    def find_places(self, axis: int) -> np.ndarray:
+        """Return the centres of a map's rows (axis 0) or columns in the input's pixels, NaN if it sees none."""
+        numbers, extent = np.arange(self.size[axis]), (self.height, self.width)[axis]
+        left, top, across, down = self.geometry[:4]
+        offset, scale = ((top, down), (left, across))[axis]
+        places = (numbers + 0.5) / scale + offset
+        part = self.part or Crop(0, 0, *self.size)
+        begin, count = ((part.top, part.height), (part.left, part.width))[axis]
+        seen = (numbers >= begin) & (numbers < begin + count) & (places >= 0) & (places < extent)
+        return np.where(seen, places, np.nan)
 
 
 def find_decoding(info: PackageInfo, frame: Frame | None = None) -> Decoding | None:
@@ -65,7 +89,10 @@ def find_decoding(info: PackageInfo, frame: Frame | None = None) -> Decoding | N
     geometry = np.array([0, 0, 1, 1, _FAR, _FAR])
     if frame is not None:
         geometry = find_frame_geometry(frame, find_input(info).find_fit(frame)).astype(np.float64)
-    return Decoding(asked, names, height, width, geometry, info.labels)
+    last = info.preprocess is not None and info.preprocess.layout == "NHWC"
+    whole = tuple(each.name for each in info.outputs if "float" not in each.dtype)
+    part = None if frame is None else frame.used
+    return Decoding(asked, names, height, width, geometry, info.labels, part, last, whole)
 
 
 def _find_size(info: PackageInfo) -> tuple[int, int]:
