@@ -21,7 +21,7 @@ def find_probabilities(decoding: Decoding, outputs: Outputs) -> np.ndarray:
     asked = decoding.asked
     if not isinstance(asked, Classes):
         raise TypeError(f"{asked} asks for no classes")
-    scores = outputs[(asked.outputs or decoding.outputs)[0]].reshape(-1)
+    scores = decoding.find_output(outputs).reshape(-1)
     if asked.activation == "sigmoid":
         return np.asarray(1 / (1 + np.exp(-scores)))
     if asked.activation == "softmax":

@@ -20,11 +20,6 @@ _SHIFT = 0.25
 """The part of a pixel by which a peak moves towards its higher neighbour."""
 
 
-def list_no_scores(_: Decoding, __: Outputs) -> np.ndarray:
-    """Return the scores of no candidates."""
-    return np.zeros(0)
-
-
 def check_text(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Found) -> ResultCheck:
     """Compare a text with the output that a package made it of.
 
@@ -33,7 +28,7 @@ def check_text(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Found
     asked = decoding.asked
     if not isinstance(asked, Text):
         raise TypeError(f"{asked} asks for no text")
-    scores = _find_output(decoding, outputs)
+    scores = decoding.find_output(outputs)
     scores = scores.reshape(-1, scores.shape[-1])
     ordered = np.sort(scores, axis=1)
     if len(found) != 1:
@@ -61,7 +56,7 @@ def check_vector(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Fou
     asked = decoding.asked
     if not isinstance(asked, Vector):
         raise TypeError(f"{asked} asks for no vector")
-    want = _find_output(decoding, outputs).reshape(-1)
+    want = decoding.find_output(outputs).reshape(-1)
     if asked.normalise:
         want = want / max(float(np.linalg.norm(want)), 1e-12)
     got = np.asarray(found[0]["values"], np.float64) if len(found) == 1 else np.zeros(0)
@@ -79,7 +74,7 @@ def check_points(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Fou
     """Compare the peaks of heatmaps with the output that a package made them of."""
     if not isinstance(decoding.asked, Heatmaps):
         raise TypeError(f"{decoding.asked} asks for no heatmaps")
-    maps = _find_output(decoding, outputs)[0]
+    maps = decoding.find_output(outputs)[0]
     if len(found) != len(maps):
         return ResultCheck(len(found), 0.0, 0.0, f"there are {len(found)} points, not {len(maps)}")
     score_error = place_error = 0.0
@@ -121,8 +116,3 @@ def _list_shifts(line: np.ndarray, at: int) -> list[float]:
     if abs(lead) <= allow_score(line[at + 1]):
         return [-_SHIFT, 0.0, _SHIFT]
     return [_SHIFT if lead > 0 else -_SHIFT]
-
-
-def _find_output(decoding: Decoding, outputs: Outputs) -> np.ndarray:
-    """Return the output that the result is made of, float64."""
-    return np.asarray(outputs[(decoding.asked.outputs or decoding.outputs)[0]], np.float64)

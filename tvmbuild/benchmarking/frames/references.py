@@ -11,9 +11,9 @@ import numpy as np
 from tvmbuild.base.postprocess_specs import kind_of
 from tvmbuild.benchmarking.frames.box_check import check_boxes, list_box_scores
 from tvmbuild.benchmarking.frames.checks import ResultCheck
-from tvmbuild.benchmarking.frames.class_check import check_classes, find_probabilities
+from tvmbuild.benchmarking.frames.class_check import check_classes
 from tvmbuild.benchmarking.frames.map_check import check_map
-from tvmbuild.benchmarking.frames.plain_checks import check_points, check_text, check_vector, list_no_scores
+from tvmbuild.benchmarking.frames.plain_checks import check_points, check_text, check_vector
 from tvmbuild.benchmarking.frames.unknown import (
     list_unknown_boxes,
     list_unknown_classes,
@@ -36,24 +36,23 @@ scores, another threshold is asked for, which so many exceed."""
 class ResultReference:
     """The plain NumPy of a kind of result."""
 
-    list_scores: Callable[[Decoding, Outputs], np.ndarray]
-    """Returns the scores of all candidates in a network's outputs."""
     check: Callable[[Decoding, Outputs, Thresholds, Sequence[dict[str, Any]]], ResultCheck]
     """Compares the results of a package, maps of their fields, with the outputs that it made them of."""
     list_unknown: Callable[[Any], list[str]]
     """Returns what an asked result has that the reference does not know: then nothing is compared."""
-    by_threshold: bool
-    """Whether all candidates above the threshold are results, so that another threshold makes a better test."""
+    list_scores: Callable[[Decoding, Outputs], np.ndarray] | None = None
+    """Returns the scores of all candidates in a network's outputs, if all of them above the threshold are results: then
+    another threshold makes a better test."""
 
 
 REFERENCES: dict[str, ResultReference] = {
-    "boxes": ResultReference(list_box_scores, check_boxes, list_unknown_boxes, by_threshold=True),
-    "keypoints": ResultReference(list_box_scores, check_boxes, list_unknown_boxes, by_threshold=True),
-    "classes": ResultReference(find_probabilities, check_classes, list_unknown_classes, by_threshold=False),
-    "text": ResultReference(list_no_scores, check_text, list_unknown_texts, by_threshold=False),
-    "segmentation": ResultReference(list_no_scores, check_map, list_unknown_maps, by_threshold=False),
-    "vector": ResultReference(list_no_scores, check_vector, list_unknown_vectors, by_threshold=False),
-    "heatmaps": ResultReference(list_no_scores, check_points, list_unknown_points, by_threshold=False),
+    "boxes": ResultReference(check_boxes, list_unknown_boxes, list_box_scores),
+    "keypoints": ResultReference(check_boxes, list_unknown_boxes, list_box_scores),
+    "classes": ResultReference(check_classes, list_unknown_classes),
+    "text": ResultReference(check_text, list_unknown_texts),
+    "segmentation": ResultReference(check_map, list_unknown_maps),
+    "vector": ResultReference(check_vector, list_unknown_vectors),
+    "heatmaps": ResultReference(check_points, list_unknown_points),
 }
 """Kind of result, as models.yaml has it → its reference. Results of a kind that is not here are not compared."""
 
@@ -75,7 +74,7 @@ def explain_lack(decoding: Decoding) -> str:
 def choose_thresholds(decoding: Decoding, outputs: Outputs) -> Thresholds:
     """Return thresholds with which a drawn frame has results: the package's own ones if they do."""
     reference = find_reference(decoding)
-    if reference is None or not reference.by_threshold:
+    if reference is None or reference.list_scores is None:
         return Thresholds()
     scores = np.sort(reference.list_scores(decoding, outputs))[::-1]
     own = int(np.count_nonzero(scores > make_thresholds(decoding.asked)[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,10 @@ class Decoding:
     """Whether maps have their classes in the last dimension."""
     whole: tuple[str, ...] = ()
     """The names of the outputs of whole numbers."""
+
+    def find_output(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the output that the result is made of, or the first one of several."""
+        return outputs[(self.asked.outputs or self.outputs)[0]]
 
     @property
     def size(self) -> tuple[int, int]:

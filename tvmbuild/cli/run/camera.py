@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 from rich.console import Console
 
-from tvmbuild.cli.run.frames import run_picture
+from tvmbuild.cli.run.frames import run_pixels
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.drawing import draw_results
 from tvmbuild.package.metadata import PackageInfo
@@ -46,14 +46,14 @@ def run_camera(console: Console, info: PackageInfo, args: argparse.Namespace) ->
     with _opened(cv2, args.camera) as camera, Session(Path(args.package), args.threads) as session:
         rate = camera.get(cv2.CAP_PROP_FPS) or _RATE
         with _writer(cv2, args.draw, rate) as write, suppress(KeyboardInterrupt):
-            for picture in _read_frames(camera, args.frames):
+            for pixels in _read_frames(camera, args.frames):
                 begin = time.perf_counter()
-                results = run_picture(session, picture, limits)
+                results = run_pixels(session, pixels, limits)
                 watch.count(time.perf_counter() - begin, results)
                 if args.json:
                     print(json.dumps([each.as_dict() for each in results]), flush=True)
                 if args.draw:
-                    write(draw_results(picture, results))
+                    write(draw_results(Image.fromarray(pixels[:, :, ::-1]), results))
     watch.sum_up()
 
 
@@ -77,14 +77,14 @@ def _opened(cv2: Any, source: str) -> Iterator[Any]:
         camera.release()
 
 
-def _read_frames(camera: Any, most: int | None) -> Iterator[Image.Image]:
-    """Yield the frames, at most ``most``."""
+def _read_frames(camera: Any, most: int | None) -> Iterator[np.ndarray]:
+    """Yield the frames (blue, green, red), at most ``most``."""
     count = 0
     while most is None or count < most:
         found, pixels = camera.read()
         if not found:
             return
-        yield Image.fromarray(np.ascontiguousarray(pixels[:, :, ::-1]))
+        yield pixels
         count += 1
 
 

@@ -93,6 +93,13 @@ def run_picture(session: Session, picture: Image.Image, limits: dict[str, float 
     return session.run_picture(picture, **limits)
 
 
+def run_pixels(session: Session, pixels: np.ndarray, limits: dict[str, float | None]) -> Results:
+    """Return the results in blue, green and red pixels, without a conversion if the package takes them."""
+    if any((each.encoding, each.shape) == ("bgr8", pixels.shape) for each in session.info.frames):
+        return _as_results(session.run_frame(pixels, "bgr8", **limits))
+    return run_picture(session, Image.fromarray(pixels[:, :, ::-1]), limits)
+
+
 def _as_results(found: Results | dict[str, np.ndarray]) -> Results:
     """Return the results of a package with `postprocess`."""
     if isinstance(found, dict):

@@ -80,6 +80,16 @@ def where(condition: Any, *, always: bool) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def each_chunk(count: int, lanes: int) -> Iterator[Any]:
+    """Yield the first of ``lanes`` neighbouring elements, and write the body for them; threads of a CPU share the work.
+
+    The last vector overlaps the one before it, so that both write the same values; ``count`` is at least ``lanes``.
+    """
+    with T.parallel(int64(-(-count // lanes))) as chunk:
+        yield T.Bind(tirx.Min(chunk * lanes, int64(count - lanes)))
+
+
 def each_vector(span: tuple[int, int], lanes: int, write: Callable[[Any, int], None]) -> None:
     """Write the loop over a span in vectors, and the elements that are left one by one.
 

@@ -8,9 +8,10 @@ from tvm import relax
 
 from tvmbuild.base.postprocess_specs import Segmentation
 from tvmbuild.compiler.interface import EntryOptions, Interface
-from tvmbuild.compiler.kernels.results.segmentation import NO_CLASS, ClassMap, DrawnMap, write_labels, write_map
+from tvmbuild.compiler.kernels.results.segmentation import ClassMap, DrawnMap, write_labels, write_map
 from tvmbuild.compiler.results.form import KernelCalls, Request
 from tvmbuild.compiler.results.outputs import find_input_size, find_output, is_channels_last, refuse_output
+from tvmbuild.package.result_arrays import OUTSIDE
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ def describe_segmentation(interface: Interface, options: EntryOptions, asked: Se
         raise refuse_output("`segmentation` needs an output [1, classes, height, width] or [1, height, width]", info)
     classes, height, width = (shape[3], *shape[1:3]) if is_last else shape[1:]
     ready = "float" not in info.dtype
-    if classes > NO_CLASS or (ready and classes != 1):
-        raise refuse_output(f"`segmentation` needs scores of at most {NO_CLASS} classes, or one class a pixel", info)
+    if classes > OUTSIDE or (ready and classes != 1):
+        raise refuse_output(f"`segmentation` needs scores of at most {OUTSIDE} classes, or one class a pixel", info)
     form = (info.shape, info.dtype)
     source = ClassMap(classes, height, width, form, ready, is_last, asked.activation == "sigmoid")
     return MapResult((place,), source, ready or asked.interpolation == "nearest")

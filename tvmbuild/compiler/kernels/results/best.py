@@ -1,4 +1,4 @@
-"""The class with the largest score, for neighbouring candidates or pixels at once; and the sigmoid of scores."""
+"""The steps for neighbouring candidates or pixels at once: the class with the largest score, sigmoids, stores."""
 
 from __future__ import annotations
 
@@ -44,3 +44,8 @@ def keep(value: Any, lanes: int) -> Any:
     register = local(lanes)
     store(register, value, int64(0), lanes)
     return load(register, int64(0), lanes)
+
+
+def scatter(buffer: Any, value: Any, at: Any, step: int, lanes: int) -> None:
+    """Store the elements of a vector in every ``step`` th place."""
+    T.buffer_store(buffer, value, [at if lanes == 1 else tirx.Ramp(at, int64(step), lanes)])

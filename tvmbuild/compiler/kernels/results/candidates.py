@@ -17,13 +17,12 @@ from tvmbuild.base.postprocess_specs import Activation, BoxForm
 from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
-from tvmbuild.compiler.kernels.loops import each_thread
-from tvmbuild.compiler.kernels.results.best import find_best, keep, squash
+from tvmbuild.compiler.kernels.loops import each_chunk, each_thread
+from tvmbuild.compiler.kernels.results.best import find_best, keep, scatter, squash
 from tvmbuild.compiler.kernels.results.select import list_candidate_forms
+from tvmbuild.compiler.kernels.results.visits import LANES
 from tvmbuild.compiler.kernels.vectors import load, local, spread, store
 
-_LANES = 16
-"""The elements of a vector of scores: one vector of AVX-512, two of AVX2, four of NEON."""
 _COORDINATES = 4
 
 
@@ -89,10 +88,9 @@ def write_candidates(form: Candidates, *, on_gpu: bool) -> tirx.PrimFunc:
             with each_thread(form.count) as candidate:
                 kernel.write(candidate, 1)
         else:
-            lanes = _LANES if form.form.layout == "columns" and form.count >= _LANES else 1
-            with T.parallel(int64(-(-form.count // lanes))) as chunk:
-                # The last vector overlaps the one before it: both write the same values.
-                kernel.write(T.Bind(tirx.Min(chunk * lanes, int64(form.count - lanes))), lanes)
+            lanes = LANES if form.form.layout == "columns" and form.count >= LANES else 1
+            with each_chunk(form.count, lanes) as candidate:
+                kernel.write(candidate, lanes)
     return mark_scheduled(builder.get())
 
 
@@ -170,8 +168,4 @@ class _Kernel:
             x, y, across, down = (T.Bind(each) for each in read)
             read = [x - across * half, y - down * half, x + across * half, y + down * half]
         for place, value in enumerate(read):
-            at = candidate * _COORDINATES + place
-            if lanes == 1:
-                T.buffer_store(self.boxes, value, [at])
-            else:
-                T.buffer_store(self.boxes, value, [tirx.Ramp(at, int64(_COORDINATES), lanes)])
+            scatter(self.boxes, value, candidate * _COORDINATES + place, _COORDINATES, lanes)

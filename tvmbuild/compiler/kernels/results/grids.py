@@ -15,12 +15,12 @@ from tvmbuild.base.grid_forms import GridForm, Part
 from tvmbuild.compiler.ir.expressions import float32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
-from tvmbuild.compiler.kernels.loops import each_thread, where
-from tvmbuild.compiler.kernels.results.best import find_best, keep, squash
+from tvmbuild.compiler.kernels.loops import each_chunk, each_thread, where
+from tvmbuild.compiler.kernels.results.best import find_best, keep, scatter, squash
 from tvmbuild.compiler.kernels.results.select import list_candidate_forms
+from tvmbuild.compiler.kernels.results.visits import LANES
 from tvmbuild.compiler.kernels.vectors import load, number, store
 
-_LANES = 16
 _SIDES = 4
 _OF_MAPS: tuple[Part, Part] = ("offsets", "sizes")
 
@@ -105,10 +105,9 @@ def write_grid_candidates(form: GridCandidates, *, on_gpu: bool) -> tirx.PrimFun
             _write_threads(form, buffers)
         else:
             for write, grid in _list_writers(form, buffers):
-                lanes = _LANES if grid.cells >= _LANES and all(part.steps[1] == 1 for part in grid.parts) else 1
-                with T.parallel(int64(-(-grid.cells // lanes))) as chunk:
-                    # The last vector overlaps the one before it: both write the same values.
-                    write(T.Bind(tirx.Min(chunk * lanes, int64(grid.cells - lanes))), lanes)
+                lanes = LANES if grid.cells >= LANES and all(part.steps[1] == 1 for part in grid.parts) else 1
+                with each_chunk(grid.cells, lanes) as cell:
+                    write(cell, lanes)
     return mark_scheduled(builder.get())
 
 
@@ -162,11 +161,11 @@ class _Cells:
         candidate, stride = cell + self.begin, number(self.grid.stride, lanes)
         place = self._write_score(cell, candidate, lanes)
         for side, value in enumerate(self._find_box(cell, place, lanes)):
-            _scatter(self.boxes, value, candidate * _SIDES + side, _SIDES, lanes)
+            scatter(self.boxes, value, candidate * _SIDES + side, _SIDES, lanes)
         values = self.form.points
         for point in range(values):
             value = (self._read("points", cell, int64(point), lanes) + place[point % 2]) * stride
-            _scatter(self.points, value, candidate * values + point, values, lanes)
+            scatter(self.points, value, candidate * values + point, values, lanes)
 
     def _write_score(self, cell: Any, candidate: Any, lanes: int) -> tuple[Any, Any]:
         """Write classes and scores of cells, and return their columns and rows, float32."""
@@ -265,8 +264,3 @@ class _Cells:
     def _read(self, part: Part, cell: Any, value: Any, lanes: int) -> Any:
         own = self.grid.parts[self.form.form.parts.index(part)]
         return load(self.data[part], own.locate(self.anchor, cell, value), lanes)
-
-
-def _scatter(buffer: Any, value: Any, at: Any, step: int, lanes: int) -> None:
-    """Store the elements of a vector in every ``step`` th place."""
-    T.buffer_store(buffer, value, [at if lanes == 1 else tirx.Ramp(at, int64(step), lanes)])

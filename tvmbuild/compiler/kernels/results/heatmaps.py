@@ -12,7 +12,7 @@ from tvmbuild.compiler.ir.expressions import float32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.loops import each_row
-from tvmbuild.compiler.kernels.results.select import GEOMETRY
+from tvmbuild.compiler.kernels.results.select import GEOMETRY, map_to_frame
 from tvmbuild.compiler.kernels.vectors import load
 
 COLUMNS = 3
@@ -49,9 +49,8 @@ def write_points(form: PointMaps, *, on_gpu: bool) -> tirx.PrimFunc:
                 peak = _Peak(form, maps, point, T.Bind(places[point].astype("int64")))
                 for axis in range(2):
                     with T.If(column == int64(axis)), T.Then():
-                        found = (peak.find(axis) - geometry[axis]) * geometry[2 + axis]
-                        inside = tirx.Max(tirx.Min(found, geometry[4 + axis]), float32(0))
-                        T.buffer_store(rows, inside, [row * COLUMNS + axis])
+                        found = map_to_frame(geometry, peak.find(axis), axis)
+                        T.buffer_store(rows, found, [row * COLUMNS + axis])
                 with T.If(column == int64(2)), T.Then():
                     T.buffer_store(rows, scores[point], [row * COLUMNS + 2])
     return mark_scheduled(builder.get())

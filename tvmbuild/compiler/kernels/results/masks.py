@@ -12,11 +12,10 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
-from tvmbuild.compiler.kernels.loops import each_row, each_thread
+from tvmbuild.compiler.kernels.loops import each_chunk, each_row, each_thread
 from tvmbuild.compiler.kernels.results.canvas import Canvas
+from tvmbuild.compiler.kernels.results.visits import LANES
 from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
-
-_LANES = 16
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,10 @@ def write_mask_values(form: Prototypes, results: Form, most: int, *, on_gpu: boo
                 with T.If(result < rows[0].astype("int64")), T.Then():
                     _write_values(form, buffers, (result, place % form.pixels), 1)
         else:
-            lanes = _LANES if form.pixels >= _LANES else 1
-            with T.parallel(int64(-(-form.pixels // lanes))) as chunk:
-                pixel = T.Bind(tirx.Min(chunk * lanes, int64(form.pixels - lanes)))  # the last two may overlap
-                with T.serial(T.Bind(rows[0].astype("int64"))) as result:
-                    _write_values(form, buffers, (result, pixel), lanes)
+            lanes = LANES if form.pixels >= LANES else 1
+            count = rows[0].astype("int64")
+            with each_chunk(form.pixels, lanes) as pixel, T.serial(T.Bind(count)) as result:
+                _write_values(form, buffers, (result, pixel), lanes)
     return mark_scheduled(builder.get())
 
 

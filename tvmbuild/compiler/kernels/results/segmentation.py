@@ -12,13 +12,11 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
-from tvmbuild.compiler.kernels.loops import each_row, each_thread
+from tvmbuild.compiler.kernels.loops import each_chunk, each_row, each_thread
 from tvmbuild.compiler.kernels.results.best import find_best, squash
+from tvmbuild.compiler.kernels.results.visits import LANES
 from tvmbuild.compiler.kernels.vectors import load, store, take
-
-NO_CLASS = 255
-"""The class of pixels outside of the network's input."""
-_LANES = 16
+from tvmbuild.package.result_arrays import OUTSIDE
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,8 @@ def write_labels(form: ClassMap, *, on_gpu: bool) -> tirx.PrimFunc:
             with each_thread(form.pixels) as pixel:
                 _write_labels(form, (data, labels), pixel, 1)
         else:
-            lanes = _LANES if not form.channels_last and form.pixels >= _LANES else 1
-            with T.parallel(int64(-(-form.pixels // lanes))) as chunk:
-                # The last vector overlaps the one before it: both write the same values.
-                pixel = T.Bind(tirx.Min(chunk * lanes, int64(form.pixels - lanes)))
+            lanes = LANES if not form.channels_last and form.pixels >= LANES else 1
+            with each_chunk(form.pixels, lanes) as pixel:
                 _write_labels(form, (data, labels), pixel, lanes)
     return mark_scheduled(builder.get())
 
@@ -130,7 +126,7 @@ class _Pixel:
             with T.Then():
                 self._write_inside()
             with T.Else():
-                self._store(int32(NO_CLASS))
+                self._store(int32(OUTSIDE))
 
     def _write_inside(self) -> None:
         if self.labels is None:

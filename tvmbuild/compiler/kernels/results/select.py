@@ -32,6 +32,12 @@ def list_candidate_forms(count: int) -> list[Form]:
     return [((count, 4), "float32"), ((count,), "float32"), ((count,), "int32")]
 
 
+def map_to_frame(geometry: Any, value: Any, axis: int) -> Any:
+    """Return a coordinate of the input, x for axis 0 and y for axis 1, in the frame's pixels and inside of it."""
+    found = (value - geometry[axis]) * geometry[2 + axis]
+    return tirx.Max(tirx.Min(found, geometry[4 + axis]), float32(0))
+
+
 @dataclass(frozen=True)
 class More:
     """Values of a candidate behind its scores: keypoints, which are results, or coefficients of its mask."""
@@ -125,7 +131,7 @@ class _Body:
         begin = (result + 1) * self.form.columns
         for place in range(4):
             value = T.Bind(self.boxes[candidate * 4 + place])
-            T.buffer_store(self.rows, self._in_frame(value, place % 2), [begin + place])
+            T.buffer_store(self.rows, map_to_frame(self.geometry, value, place % 2), [begin + place])
             if self.inside is not None:
                 T.buffer_store(self.inside, value, [result * 4 + place])
         T.buffer_store(self.rows, self.scores[candidate], [begin + 4])
@@ -139,12 +145,8 @@ class _Body:
                 T.buffer_store(self.kept, value, [result * more.count + place])
                 continue
             axis = place % more.step
-            T.buffer_store(self.rows, self._in_frame(value, axis) if axis < 2 else value, [begin + COLUMNS + place])
-
-    def _in_frame(self, value: Any, axis: int) -> Any:
-        """Return a coordinate of the input, x for axis 0 and y for axis 1, in the frame's pixels."""
-        found = (value - self.geometry[axis]) * self.geometry[2 + axis]
-        return tirx.Max(tirx.Min(found, self.geometry[4 + axis]), float32(0))
+            found = map_to_frame(self.geometry, value, axis) if axis < 2 else value
+            T.buffer_store(self.rows, found, [begin + COLUMNS + place])
 
     def overlaps(self, one: Any, other: Any) -> Any:
         """Return whether two candidates share more than the allowed part of their union."""
