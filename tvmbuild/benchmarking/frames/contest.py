@@ -56,6 +56,19 @@ class FrameTask:
     device: Device
 
 
+@dataclass(frozen=True)
+class Rival:
+    """Another way from a frame to the result."""
+
+    worker: Worker
+    """Its process."""
+    frames: FrameWorker
+    """The frames in this process."""
+    version: str
+    told: str
+    """Its agreement with ours, in words."""
+
+
 @dataclass
 class FrameField:
     """The ways that are compared, paused, and the reasons why others are not."""
@@ -63,8 +76,8 @@ class FrameField:
     task: FrameTask
     checked: Checked
     ours: Worker
-    others: dict[str, tuple[Worker, FrameWorker, str, str]] = field(default_factory=dict)
-    """Name → the process twice, the version and the agreement with ours."""
+    others: dict[str, Rival] = field(default_factory=dict)
+    """Name → the other way."""
     absent: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -116,7 +129,7 @@ def _start_usual(found: FrameField, ours: FrameWorker, model: Path, stack: ExitS
         describe = DESCRIBERS.get(kind_of(task.info.postprocess))
         told = "not compared" if describe is None else describe(ours.find(0, checked.thresholds), results)
         found.ours.pause()
-    found.others[USUAL] = (worker, theirs, find_opencv_version(), told)
+    found.others[USUAL] = Rival(worker, theirs, find_opencv_version(), told)
 
 
 def _compare_outputs(found: FrameField, ours: FrameWorker, theirs: FrameWorker) -> str:
@@ -149,9 +162,9 @@ def finish_frames(found: FrameField, repeat: int) -> FrameResult:
     if checked.worker is None:
         return describe_untimed(info, checked)
     checked.worker.choose(0, checked.thresholds)
-    workers = {OURS: checked.worker, **{name: each[1] for name, each in found.others.items()}}
+    workers = {OURS: checked.worker, **{name: each.frames for name, each in found.others.items()}}
     found.ours.pause()
-    watch = found.task.device.watch((found.ours, *(each[0] for each in found.others.values())))
+    watch = found.task.device.watch((found.ours, *(each.worker for each in found.others.values())))
     measured = measure_in_turns(workers, 1, max(repeat, LEAST_SAMPLES), watch)
     costs = _measure_costs(workers, measured)
     mine, machine = costs[OURS], watch.read()
@@ -164,12 +177,12 @@ def finish_frames(found: FrameField, repeat: int) -> FrameResult:
         rivals=tuple(
             FrameRival(
                 name,
-                version_,
+                each.version,
                 times[name],
                 estimate_ratio(measured.samples[OURS], measured.samples[name]),
-                told,
+                each.told,
             )
-            for name, (_, _, version_, told) in found.others.items()
+            for name, each in found.others.items()
         ),
         absent=tuple(found.absent),
         notes=checked.notes,

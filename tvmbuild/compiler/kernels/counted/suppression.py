@@ -14,10 +14,10 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.ir.expressions import float32, int32, int64, wide
+from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
-from tvmbuild.compiler.kernels.loops import THREADS, list_partners
+from tvmbuild.compiler.kernels.loops import THREADS, each_block, list_partners
 from tvmbuild.compiler.kernels.vectors import local
 
 SUPPRESSION = "suppression"
@@ -72,10 +72,7 @@ def write_suppression(form: Suppression, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function; zeros are behind the boxes that are kept."""
     with begin_kernel(form.name, form.list_inputs(), form.list_outputs(), on_gpu=on_gpu) as (builder, arguments):
         if on_gpu:
-            with (
-                T.thread_binding(*wide(0, form.rows), thread="blockIdx.x") as row,
-                T.thread_binding(*wide(0, THREADS), thread="threadIdx.x") as thread,
-            ):
+            with each_block(form.rows) as (row, thread):
                 _Row(form, arguments, row, thread).write()
         else:
             with T.parallel(int64(form.rows)) as row:
