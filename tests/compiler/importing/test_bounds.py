@@ -9,12 +9,14 @@ import numpy as np
 import onnx
 import pytest
 from counted_chains import PRODUCERS, WAYS, chain, feeds
-from counted_graphs import Graph, check
+from counted_graphs import Graph, build, check
 from detector_tails import draw, torchvision, ultralytics
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 from vulkan_kernels import lavapipe
+
+from tvmbuild.errors import TvmbuildError
 
 pytestmark = pytest.mark.compiler
 Limits = list[tuple[list[float] | None, type]]
@@ -97,3 +99,25 @@ def test_the_end_of_a_detector_on_a_gpu(tail: Callable[[], onnx.ModelProto]) -> 
 def test_several_batches_on_a_gpu() -> None:
     boxes, scores = _draw_boxes(2, 3, 300, 4)
     _suppress(boxes, scores, LIMITS["all"], target=lavapipe())
+
+
+@pytest.mark.parametrize("operator", ["Squeeze", "Unsqueeze", "ReduceSum", "Pad", "CumSum", "Slice"])
+def test_axes_that_depend_on_data(operator: str) -> None:
+    """The axes are an input of the model, beside other inputs that have bounds."""
+    graph = Graph()
+    x, axis = graph.take("x", [1, 4]), graph.take("axis", [1], TensorProto.INT64)
+    found = graph.add("NonZero", x)
+    real = graph.add("Cast", found, to=TensorProto.FLOAT)
+    ones, pair = graph.constant([1]), graph.constant([1, 1])
+    given = {"Pad": [pair, "", axis], "Slice": [ones, ones, axis]}.get(operator, [axis])
+    result = graph.add(operator, real, *given)
+    with pytest.raises(TvmbuildError, match=f"{operator} .*depend"):
+        build(graph.finish({result: TensorProto.FLOAT}))
+
+
+def test_a_shape_without_a_bound() -> None:
+    graph = Graph()
+    sizes = graph.take("sizes", [3], TensorProto.INT64)
+    filled = graph.add("ConstantOfShape", sizes)
+    with pytest.raises(TvmbuildError, match="where sizes decides what it computes"):
+        build(graph.finish({filled: TensorProto.FLOAT}))

@@ -22,7 +22,7 @@ from tvmbuild.compiler.importing.bounds.lengths import (
     multiply,
     subtract,
 )
-from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow
+from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow, read_axes
 
 _PAD_INPUTS = 4
 
@@ -94,7 +94,7 @@ def pad(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     if attribute_of(node, "mode", b"constant") != b"constant":
         raise cannot_follow(node, "it repeats elements of a value whose length depends on data")
     amounts = list(tracker.elements(pads).reshape(-1)) if pads else list(attribute_of(node, "pads", []))
-    places = [int(each) % rank for each in tracker.elements(axes).reshape(-1)] if axes else list(range(rank))
+    places = [axis % rank for axis in read_axes(node, tracker, axes)] if axes else list(range(rank))
     fill = value or tracker.number_like(name, attribute_of(node, "value", 0.0))
     for index, axis in enumerate(places):
         name = _lengthen(node, tracker, (name, fill), axis, (amounts[index], amounts[index + len(places)]))

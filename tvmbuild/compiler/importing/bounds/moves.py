@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from tvmbuild.compiler.importing.bounds.lengths import Length, Number, find_high, most, multiply
-from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow
+from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow, read_axes
 
 
 def identity(node: onnx.NodeProto, _tracker: Tracker) -> Sequence[str]:
@@ -133,7 +133,7 @@ def _with_axes(tracker: Tracker, name: str, axes: Sequence[tuple[int, Number | N
 def _read_axes(node: onnx.NodeProto, tracker: Tracker, rank: int | None) -> list[int] | None:
     axes = attribute_of(node, "axes", None)
     if axes is None and len(node.input) > 1 and node.input[1]:
-        axes = [int(each) for each in tracker.elements(node.input[1]).reshape(-1)]
+        axes = read_axes(node, tracker, node.input[1])
     if axes is None:
         return None
     return list(axes) if rank is None else [axis % rank for axis in axes]

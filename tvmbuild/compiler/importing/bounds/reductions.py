@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from tvmbuild.compiler.importing.bounds.lengths import Length, Number, find_high, least, most, multiply
-from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow
+from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow, read_axes
 
 _LOWEST, _HIGHEST = float("-inf"), float("inf")
 _NEUTRAL: Mapping[str, float] = {
@@ -46,7 +46,7 @@ def _read_axes(node: onnx.NodeProto, tracker: Tracker, rank: int) -> list[int] |
     """Return the axes of a reduction, or None if it reduces none."""
     axes = attribute_of(node, "axes", None)
     if len(node.input) > 1 and node.input[1]:
-        axes = [int(each) for each in tracker.elements(node.input[1]).reshape(-1)]
+        axes = read_axes(node, tracker, node.input[1])
     if not axes:
         return None if attribute_of(node, "noop_with_empty_axes", 0) else list(range(rank))
     return [axis % rank for axis in axes]
@@ -103,10 +103,7 @@ def softmax(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
 def cumulate(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     """Write a CumSum, to which padding adds nothing."""
     name = node.input[0]
-    axis = tracker.elements(node.input[1]).reshape(-1)[0]
-    if isinstance(axis, Length):
-        raise cannot_follow(node, "its axis depends on data")
-    lengths, axis = tracker.lengths(name), axis % len(tracker.shape(name))
+    lengths, axis = tracker.lengths(name), read_axes(node, tracker, node.input[1])[0] % len(tracker.shape(name))
     masked = tracker.mask(name, 0, [axis])
     chosen = {each: attribute_of(node, each, 0) for each in ("exclusive", "reverse")}
     given = tracker.constant(np.array(axis))

@@ -190,6 +190,14 @@ def attribute_of(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return next((helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
 
 
+def read_axes(node: onnx.NodeProto, tracker: Tracker, name: str) -> list[int]:
+    """Return the axes that an input lists; raise an error if they depend on data."""
+    axes = list(tracker.elements(name).reshape(-1))
+    if any(isinstance(axis, Length) for axis in axes):
+        raise cannot_follow(node, "its axes depend on data")
+    return [int(axis) for axis in axes]
+
+
 def cannot_follow(node: onnx.NodeProto, what: str) -> NodeError:
     """Return the error of a node whose lengths cannot be followed."""
     return refuse(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -134,7 +135,7 @@ class Writer:
             for name, (kind, shape) in zip(node.output, types, strict=True):
                 self.scope.set_constant(name, np.zeros(shape, helper.tensor_dtype_to_np_dtype(kind)))
             return list(node.output)
-        if max(int(np.prod(shape, dtype=np.int64)) for _, shape in types) > _MOST_ELEMENTS:
+        if max(math.prod(shape) for _, shape in types) > _MOST_ELEMENTS:
             raise refuse(said, "its result may be too large for a memory", "limit how many elements it can find")
         self.nodes.append(node)
         for name, (kind, shape) in zip(node.output, types, strict=True):
