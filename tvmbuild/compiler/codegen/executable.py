@@ -11,11 +11,12 @@ from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 from tvmbuild.compiler.codegen.dedupe_allocations import dedupe_allocations
 from tvmbuild.compiler.codegen.generators import pass_config, use_generators
 from tvmbuild.compiler.codegen.group_independent_kernels import group_independent_kernels
+from tvmbuild.compiler.codegen.stack_buffers import use_stack_buffers
 from tvmbuild.compiler.codegen.vulkan.names import shorten_names
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.machine.target import GPU_KINDS, is_gpu
-from tvmbuild.compiler.pass_manager import Lowering, Phase, as_tvms, from_tvm, of_module
+from tvmbuild.compiler.pass_manager import Lowering, Phase, as_tvms, from_tvm, of_module, on_cpu
 from tvmbuild.errors import TvmbuildError
 
 PROFILED = "main_bytecode"
@@ -95,6 +96,7 @@ def _on_vulkan(lowering: Lowering) -> bool:
 VIRTUAL_MACHINE = Phase(
     "virtual machine",
     (
+        of_module("UseStackBuffers", use_stack_buffers, on_cpu),
         from_tvm(relax.transform.ToNonDataflow),
         from_tvm(relax.transform.RemovePurityChecking),
         from_tvm(relax.transform.CallTIRRewrite),

@@ -11,22 +11,18 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import OPAQUE, wide
-from tvmbuild.compiler.kernels.vectors import registers_of
 
 Form = tuple[tuple[int, ...], str]
 """The shape and the dtype of an argument."""
 
 
 @contextmanager
-def begin_kernel(
-    name: str, inputs: Sequence[Form], outputs: Sequence[Form], *, on_gpu: bool = True
-) -> Iterator[tuple[IRBuilder, list[Any]]]:
+def begin_kernel(name: str, inputs: Sequence[Form], outputs: Sequence[Form]) -> Iterator[tuple[IRBuilder, list[Any]]]:
     """Yield (builder, flat arguments), and write the function's body in the block.
 
-    After the block, ``builder.get()`` returns the function. Private buffers of threads (`vectors.local`) are on the
-    stack if the kernel is for a CPU.
+    After the block, ``builder.get()`` returns the function.
     """
-    with registers_of(on_gpu=on_gpu), IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
+    with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name(name)
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, "estimated_flops": 0})
         forms = [*inputs, *outputs]

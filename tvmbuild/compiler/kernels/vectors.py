@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import float32, int64, wide
-
-_scope: ContextVar[str] = ContextVar("scope", default="local")
-"""TVM's storage scope of private buffers."""
 
 
 def vector_type(dtype: str, lanes: int = 1) -> str:
@@ -68,18 +62,4 @@ def squash(score: Any, cap: float | None, lanes: int = 1) -> Any:
 
 def local(count: int, dtype: str = "float32") -> Any:
     """Declare and return a private buffer of the thread with ``count`` elements."""
-    return T.alloc_buffer(wide(count), dtype, scope=_scope.get(), layout=None)
-
-
-@contextmanager
-def registers_of(*, on_gpu: bool) -> Iterator[None]:
-    """Let `local` declare registers of a GPU's thread, or memory on the stack of a CPU's.
-
-    TVM allocates a CPU's buffers with the scope `local` from the heap, which takes 25 ns each; those with the scope
-    `global` and less than 1,024 bytes are on the stack.
-    """
-    token = _scope.set("local" if on_gpu else "global")
-    try:
-        yield
-    finally:
-        _scope.reset(token)
+    return T.alloc_buffer(wide(count), dtype, scope="local", layout=None)

@@ -26,7 +26,7 @@ def write_positions(size: int, *, on_gpu: bool) -> tirx.PrimFunc:
     """
     forms = [((size,), "int32"), ((size,), "int32")]
     outputs = [((size,), "int64"), ((1,), "int64")]
-    with begin_kernel(POSITIONS, forms, outputs, on_gpu=on_gpu) as (builder, arguments):
+    with begin_kernel(POSITIONS, forms, outputs) as (builder, arguments):
         if on_gpu:
             with each_thread(size) as place:
                 _write(arguments, size, place)

@@ -116,7 +116,7 @@ def write_along(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:
     """
     constants, _ = form.list_constants()
     inputs = [(form.frame.shape, "uint8"), *((each.shape, str(each.dtype)) for each in constants)]
-    with begin_kernel("frame_rows", inputs, [form.between], on_gpu=on_gpu) as (builder, arguments):
+    with begin_kernel("frame_rows", inputs, [form.between]) as (builder, arguments):
         kernel = _Along(form, arguments)
         if kernel.converts_twice and not on_gpu:
             with T.parallel(int64(kernel.count)) as row:
@@ -199,7 +199,7 @@ def write_down(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:
     """
     _, constants = form.list_constants()
     inputs = [form.between, *((each.shape, str(each.dtype)) for each in constants)]
-    with begin_kernel("frame_columns", inputs, [(form.shape, form.dtype)], on_gpu=on_gpu) as (builder, arguments):
+    with begin_kernel("frame_columns", inputs, [(form.shape, form.dtype)]) as (builder, arguments):
         kernel = _Down(form, arguments, by_table=on_gpu or form.by_table)
         if on_gpu:
             with each_row(form.height, form.width, on_gpu=True) as pixel, T.If(kernel.is_visible(*pixel)):

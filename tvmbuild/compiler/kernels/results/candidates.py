@@ -82,7 +82,7 @@ def write_candidates(form: Candidates, *, on_gpu: bool) -> tirx.PrimFunc:
     """
     cells = form.list_cells()
     inputs = [*form.outputs, *([] if cells is None else [(cells.shape, "float32")]), ((2,), "float32")]
-    with begin_kernel("candidates", inputs, list_candidate_forms(form.count), on_gpu=on_gpu) as (builder, arguments):
+    with begin_kernel("candidates", inputs, list_candidate_forms(form.count)) as (builder, arguments):
         kernel = _Kernel(form, arguments)
         if on_gpu:
             with each_thread(form.count) as candidate:

@@ -34,7 +34,7 @@ def write_classes(form: ClassScores, *, on_gpu: bool) -> tirx.PrimFunc:
 
     Its argument is the output. One thread of a CPU, or one block of a GPU, writes all classes.
     """
-    with begin_kernel("classes", [form.output], list_candidate_forms(form.count), on_gpu=on_gpu) as (builder, buffers):
+    with begin_kernel("classes", [form.output], list_candidate_forms(form.count)) as (builder, buffers):
         if on_gpu:
             with one_block() as thread:
                 _write(form, BlockVisits(form.count, buffers[0], thread), buffers)

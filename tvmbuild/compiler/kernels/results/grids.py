@@ -100,7 +100,7 @@ def write_grid_candidates(form: GridCandidates, *, on_gpu: bool) -> tirx.PrimFun
     """Return the function from the network's outputs and the cells to candidates."""
     cells = form.list_cells()
     inputs = [*form.list_inputs(), (cells.shape, "float32")]
-    with begin_kernel("candidates", inputs, form.list_outputs(), on_gpu=on_gpu) as (builder, buffers):
+    with begin_kernel("candidates", inputs, form.list_outputs()) as (builder, buffers):
         if on_gpu:
             _write_threads(form, buffers)
         else:

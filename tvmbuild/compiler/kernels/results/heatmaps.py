@@ -39,7 +39,7 @@ def write_points(form: PointMaps, *, on_gpu: bool) -> tirx.PrimFunc:
     The first row begins with the number of points; a row has x and y in the frame's pixels, and the score.
     """
     inputs = [form.output, ((form.points,), "float32"), ((form.points,), "int32"), ((GEOMETRY,), "float32")]
-    with begin_kernel("points", inputs, [((1 + form.points, COLUMNS), "float32")], on_gpu=on_gpu) as (builder, buffers):
+    with begin_kernel("points", inputs, [((1 + form.points, COLUMNS), "float32")]) as (builder, buffers):
         maps, scores, places, geometry, rows = buffers
         with each_row(1 + form.points, COLUMNS, on_gpu=on_gpu) as (row, column), T.If(row == int64(0)):
             with T.Then():

@@ -39,7 +39,7 @@ def write_mask_values(form: Prototypes, results: Form, most: int, *, on_gpu: boo
     The values of masks behind the number of results are not written.
     """
     inputs = [results, ((most, form.count), "float32"), form.output]
-    with begin_kernel("mask_values", inputs, [((most, form.pixels), "float32")], on_gpu=on_gpu) as (builder, buffers):
+    with begin_kernel("mask_values", inputs, [((most, form.pixels), "float32")]) as (builder, buffers):
         rows = buffers[0]
         if on_gpu:
             with each_thread(most * form.pixels) as place:
@@ -78,7 +78,7 @@ def write_instances(form: Prototypes, results: Form, canvas: Canvas, *, on_gpu: 
     for size in canvas.shape:
         inputs += [((size,), "float32"), ((size,), "int32"), ((size,), "float32")]
     output: Form = (canvas.shape, "uint8")
-    with begin_kernel("instances", inputs, [output], on_gpu=on_gpu) as (builder, buffers):
+    with begin_kernel("instances", inputs, [output]) as (builder, buffers):
         painter = _Painter(form, canvas, buffers)
         if on_gpu:
             with each_row(*canvas.shape, on_gpu=True) as (row, column):

@@ -35,7 +35,7 @@ def write_row_maxima(form: RowMaxima, *, on_gpu: bool) -> tirx.PrimFunc:
 
     Threads of a CPU share the rows; a GPU has a block for each.
     """
-    with begin_kernel("row_maxima", [form.output], form.list_outputs(), on_gpu=on_gpu) as (builder, buffers):
+    with begin_kernel("row_maxima", [form.output], form.list_outputs()) as (builder, buffers):
         if on_gpu:
             with each_block(form.rows) as (row, thread):
                 _write(form, BlockVisits(form.count, buffers[0], thread, row * form.count), row, buffers)

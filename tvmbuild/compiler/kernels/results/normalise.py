@@ -29,7 +29,7 @@ class PlainVector:
 
 def write_vector(form: PlainVector, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function from the output to the vector [count], float32. One thread or one block writes it."""
-    with begin_kernel("vector", [form.output], [((form.count,), "float32")], on_gpu=on_gpu) as (builder, buffers):
+    with begin_kernel("vector", [form.output], [((form.count,), "float32")]) as (builder, buffers):
         if on_gpu:
             with one_block() as thread:
                 _write(form, BlockVisits(form.count, buffers[0], thread), buffers[1])

@@ -46,7 +46,7 @@ class ClassMap:
 
 def write_labels(form: ClassMap, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function from the output to the class with the highest score of each of its pixels [pixels], int32."""
-    with begin_kernel("labels", [form.output], [((form.pixels,), "int32")], on_gpu=on_gpu) as (builder, (data, labels)):
+    with begin_kernel("labels", [form.output], [((form.pixels,), "int32")]) as (builder, (data, labels)):
         if on_gpu:
             with each_thread(form.pixels) as pixel:
                 _write_labels(form, (data, labels), pixel, 1)
@@ -97,7 +97,7 @@ def write_map(form: DrawnMap, *, on_gpu: bool) -> tirx.PrimFunc:
     """
     output: Form = ((form.rows, form.columns), "uint8")
     with (
-        begin_kernel("map", form.list_inputs(), [output], on_gpu=on_gpu) as (builder, buffers),
+        begin_kernel("map", form.list_inputs(), [output]) as (builder, buffers),
         each_row(form.rows, form.columns, on_gpu=on_gpu) as (row, column),
     ):
         _Pixel(form, buffers, row, column).write()

@@ -96,7 +96,7 @@ def write_selection(form: Selection, *, on_gpu: bool) -> tirx.PrimFunc:
     """
     inputs = [*list_candidate_forms(form.count), ((2,), "float32"), ((GEOMETRY,), "float32")]
     inputs += [] if form.more is None else [form.more.output]
-    with begin_kernel("selection", inputs, form.list_outputs(), on_gpu=on_gpu) as (builder, arguments):
+    with begin_kernel("selection", inputs, form.list_outputs()) as (builder, arguments):
         body = _Body(form, arguments)
         if on_gpu:
             _write_block(body)

@@ -37,7 +37,7 @@ def write_text(form: TextSteps, *, on_gpu: bool) -> tirx.PrimFunc:
     """
     steps = form.steps
     inputs = [((steps,), "float32"), ((steps,), "int32")]
-    with begin_kernel("text", inputs, [((1 + steps, COLUMNS), "float32")], on_gpu=on_gpu) as (builder, buffers):
+    with begin_kernel("text", inputs, [((1 + steps, COLUMNS), "float32")]) as (builder, buffers):
         if on_gpu:
             with one_block() as thread, where(thread == int64(0), always=False):
                 _write(form, *buffers)
