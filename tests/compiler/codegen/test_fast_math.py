@@ -14,25 +14,25 @@ pytestmark = pytest.mark.compiler
 ULP = 2.0**-23
 
 
-def run(function: str, values: np.ndarray, lanes: int = 16) -> np.ndarray:
-    """Compile a vectorised elementwise kernel for this machine's level and run it on ``values``."""
+def run(function: str, *values: np.ndarray, lanes: int = 16) -> np.ndarray:
+    """Compile a vectorised elementwise kernel for this machine's level and run it on arguments of the same length."""
     import tvm
     from tvm import te, tirx
 
     from tvmbuild.compiler.codegen.fast_math import use_fast_math
 
     use_fast_math()
-    count = len(values)
-    x = te.placeholder((count,), str(values.dtype), name="x")
-    y = te.compute((count,), lambda i: getattr(tirx, function)(x[i]), name="y")
-    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": te.create_prim_func([x, y])}))
+    count, dtype = len(values[0]), str(values[0].dtype)
+    given = [te.placeholder((count,), dtype, name=f"x{place}") for place in range(len(values))]
+    y = te.compute((count,), lambda i: getattr(tirx, function)(*(x[i] for x in given)), name="y")
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": te.create_prim_func([*given, y])}))
     (loop,) = schedule.get_loops(schedule.get_sblock("y"))
     if lanes > 1:
         _, inner = schedule.split(loop, [None, lanes])
         schedule.vectorize(inner)
     built: Any = tvm.compile(schedule.mod, target=tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"}))
-    result = tvm.runtime.empty((count,), str(values.dtype))
-    built["main"](tvm.runtime.tensor(values), result)
+    result = tvm.runtime.empty((count,), dtype)
+    built["main"](*map(tvm.runtime.tensor, values), result)
     array: np.ndarray = result.numpy()
     return array
 
@@ -51,6 +51,8 @@ def assembly_of(function: str) -> str:
     return text
 
 
+INVERSES = {"log": np.log, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan}
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 1e30, -1e30, 1e-40]
 SCALES = [1e-30, 1e-6, 1e-3, 0.1, 1.0, 5.0, 20.0, 80.0]
 
 
@@ -81,8 +83,46 @@ def test_a_polynomial_is_as_good_as_the_c_library(
 ) -> None:
     values = samples()
     want = reference(values.astype("float64"))
-    error = np.abs(run(function, values, lanes) - want) / np.maximum(np.abs(want), 1e-37)
+    error = np.abs(run(function, values, lanes=lanes) - want) / np.maximum(np.abs(want), 1e-37)
     assert error.max() < ulps * ULP
+
+
+@pytest.mark.parametrize("lanes", [1, 8, 16])
+@pytest.mark.parametrize("function", INVERSES)
+def test_an_inverse_is_as_good_as_the_c_library(function: str, lanes: int) -> None:
+    random = np.random.default_rng(2)
+    sizes = [np.exp(random.uniform(-103, end, 8192)) for end in (0, 88)]
+    values = np.concatenate([random.uniform(-1, 1, 8192), *sizes, random.uniform(0.5, 2, 8192), SPECIAL])
+    values = values.astype("float32")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        want = INVERSES[function](values.astype("float64"))
+    got, finite = run(function, values, lanes=lanes), np.isfinite(want)
+    assert np.array_equal(got[~finite], want[~finite], equal_nan=True)
+    assert np.array_equal(np.signbit(got[finite]), np.signbit(want[finite]))
+    error = np.abs(got[finite] - want[finite]) / np.maximum(np.abs(want[finite]), 1.2e-38)
+    assert error.max() < 2.5 * ULP
+
+
+@pytest.mark.parametrize("lanes", [1, 8, 16])
+def test_a_power_is_the_nearest_float(lanes: int) -> None:
+    random = np.random.default_rng(3)
+    special, exponents = map(np.ravel, np.meshgrid(SPECIAL, SPECIAL))
+    bases = [np.exp(random.uniform(-80, 80, 16384)), random.uniform(-3, 3, 16384), special]
+    x = np.concatenate(bases).astype("float32")
+    y = np.concatenate([random.uniform(-3, 3, 16384), random.integers(-5, 6, 16384), exponents]).astype("float32")
+    with np.errstate(all="ignore"):
+        want = np.power(x.astype("float64"), y.astype("float64"))
+        nearest = want.astype("float32")
+    got, plain = run("pow", x, y, lanes=lanes), np.isfinite(nearest) & (np.abs(nearest) > 1.2e-38)
+    assert np.array_equal(got[~plain], nearest[~plain], equal_nan=True)
+    known = ~np.isnan(nearest)
+    assert np.array_equal(np.signbit(got[known]), np.signbit(nearest[known]))
+    assert np.abs(got[plain] / want[plain] - 1).max() < 0.51 * ULP
+
+
+@pytest.mark.parametrize("function", ["log", "asin", "acos", "atan"])
+def test_vectors_of_inverses_stay_vectors(function: str) -> None:
+    assert "vfmadd" in assembly_of(function)
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16])
@@ -95,7 +135,7 @@ def test_turns_without_end_keep_their_digits(function: str, lanes: int) -> None:
     ends = np.array([(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 1e7, 1e20, 3e38, -3e38, 1e-40] * 2)
     values = np.concatenate([turns, *sizes, ends]).astype("float32")
     want = getattr(np, function)(values.astype("float64"))
-    error = np.abs(run(function, values, lanes) - want) / np.maximum(np.abs(want), 1e-37)
+    error = np.abs(run(function, values, lanes=lanes) - want) / np.maximum(np.abs(want), 1e-37)
     assert error.max() < 2 * ULP
 
 
@@ -103,7 +143,7 @@ def test_turns_without_end_keep_their_digits(function: str, lanes: int) -> None:
 def test_vectors_of_sine_stay_vectors(function: str) -> None:
     values = np.array([0, np.inf, -np.inf, np.nan, 1, 2, 3, 4] * 2, "float32")
     with np.errstate(invalid="ignore"):
-        np.testing.assert_allclose(run(function, values, 8), getattr(np, function)(values), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(run(function, values, lanes=8), getattr(np, function)(values), rtol=1e-6, atol=1e-7)
     assert "vfmadd231ps" in assembly_of(function) or "vfmadd213ps" in assembly_of(function)
 
 
@@ -159,7 +199,9 @@ def test_the_ends_of_the_range_infinities_and_nan() -> None:
         "erf": [1, -1, np.nan, 0, 1, 1, -1, -1],
     }
     for function, expected in want.items():
-        np.testing.assert_allclose(run(function, values, 8), expected * 2, rtol=1e-5, atol=1e-37, err_msg=function)
+        np.testing.assert_allclose(
+            run(function, values, lanes=8), expected * 2, rtol=1e-5, atol=1e-37, err_msg=function
+        )
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("float64", 1e-12)])
@@ -169,9 +211,9 @@ def test_tanh_of_other_floats_has_its_limits(dtype: str, tolerance: float) -> No
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
-@pytest.mark.parametrize("function", ["exp", "sigmoid", "tanh", "erf", "sin", "cos"])
+@pytest.mark.parametrize("function", ["exp", "sigmoid", "tanh", "erf", "sin", "cos", *INVERSES])
 def test_other_floats_stay_right(function: str, lanes: int) -> None:
-    values = np.linspace(-5, 5, 64)
+    values = np.linspace(0.01, 0.99, 64) if function in INVERSES else np.linspace(-5, 5, 64)
     references: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "exp": np.exp,
         "sigmoid": sigmoid,
@@ -179,8 +221,9 @@ def test_other_floats_stay_right(function: str, lanes: int) -> None:
         "erf": np.vectorize(math.erf),
         "sin": np.sin,
         "cos": np.cos,
+        **INVERSES,
     }
-    np.testing.assert_allclose(run(function, values, lanes), references[function](values), rtol=1e-12)
+    np.testing.assert_allclose(run(function, values, lanes=lanes), references[function](values), rtol=1e-12)
 
 
 def test_a_built_kernel_calls_no_libm() -> None:

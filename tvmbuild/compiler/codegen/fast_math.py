@@ -1,5 +1,8 @@
 """Polynomials for exp, sigmoid, tanh and erf of float32 on CPUs: they vectorise, but calls of the C library do not.
 
+Those of sin and cos are in `fast_trigonometry`, of asin, acos and atan in `fast_arcs`, of log and pow in
+`fast_logarithms`.
+
 The results are within a few units in the last place of the C library's results. Infinities and NaN give the right
 results. The rule for `nearbyint` can also return an integer type.
 """
@@ -13,6 +16,8 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from tvmbuild.compiler.codegen.fast_arcs import lower_acos, lower_asin, lower_atan
+from tvmbuild.compiler.codegen.fast_logarithms import lower_log, lower_pow
 from tvmbuild.compiler.codegen.fast_trigonometry import lower_cosine, lower_sine
 from tvmbuild.compiler.codegen.polynomials import (
     bind,
@@ -91,9 +96,9 @@ def use_fast_math() -> None:
     """Make code generation for LLVM targets use the polynomials, for the rest of this process."""
     for name, rule in _RULES.items():
         tirx.register_intrin_lowering(f"tirx.{name}", target="llvm", f=rule, level=_LEVEL)
-    # TVM does not mark these two functions as vectorizable and would call them element by element; LLVM then joins some
-    # of the calls to short vectors.
-    for name in ("nearbyint", "erf"):
+    # TVM does not mark these functions as vectorizable and would call them element by element; LLVM then joins some of
+    # the calls to short vectors.
+    for name in ("nearbyint", "erf", "asin", "acos", "atan"):
         tvm.ir.register_op_attr(f"tirx.{name}", "TVectorizable", True)
 
 
@@ -238,5 +243,10 @@ _RULES: Mapping[str, Callable[[Any], Any]] = {
     "erf": _lower_erf,
     "sin": lower_sine,
     "cos": lower_cosine,
+    "asin": lower_asin,
+    "acos": lower_acos,
+    "atan": lower_atan,
+    "log": lower_log,
+    "pow": lower_pow,
     "nearbyint": _lower_nearbyint,
 }
