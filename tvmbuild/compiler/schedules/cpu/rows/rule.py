@@ -5,6 +5,7 @@ TVM's schedule primitives cannot write vectors for rows of any length. A record 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,9 +56,15 @@ def _is_worth_it(rows: Rows, machine: Machine) -> bool:
         return False
     if len(reductions) > 1 or any(each.along and not each.combine for each in rows.passes):
         return True
+    if not rows.across and _is_infinite(reductions[0].identity):
+        return True  # TVM's rfactor, which `schedule_dot` uses, knows maxima that begin with the smallest number alone
     width, loads = machine.lanes(reductions[0].bits), collect(reductions[0].value).loads
     is_product = any(not _are_equal(load, loads[0]) for load in loads)
     return not (rows.across or is_product) and power_of_two_divisor(rows.extents[rows.vector], width) < width
+
+
+def _is_infinite(identity: Any) -> bool:
+    return isinstance(identity, tirx.FloatImm) and math.isinf(identity.value)
 
 
 def _are_equal(load: Access, other: Access) -> bool:
