@@ -110,10 +110,10 @@ MUTATIONS = (
     ),
     Mutation(
         "an exclusive prefix sum has its own element",
-        f"{PASSES}/block_prefix_sums.py",
+        f"{PASSES}/prefix_sums/blocks.py",
         "first = 1 if exclusive else 0",
         "first = 0",
-        "tests/compiler/passes/test_block_prefix_sums.py",
+        "tests/compiler/passes/test_lower_prefix_sums.py",
     ),
     Mutation(
         "a sum into a cache is taken for a row written there",

@@ -21,7 +21,7 @@ NUMBERS = np.arange(5)
 TABLE = np.ones((5, 3), "float32")
 WEIGHTS = np.ones((8, 4), "float32")
 PATCHES = np.ones((4, 8, 2, 2), "float32")
-ON_GPU = ("SumProductsInFloat32", "BlockPrefixSums")
+ON_GPU = ("SumProductsInFloat32", "LowerPrefixSums")
 """Passes that CPUs do not have."""
 
 
@@ -173,7 +173,7 @@ class SplitConvTransposeByPhase:
 
 
 @I.ir_module
-class BlockPrefixSums:
+class LowerPrefixSums:
     @R.function
     def main(x: R.Tensor((1, 300), "float32")):
         with R.dataflow():

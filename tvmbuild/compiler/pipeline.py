@@ -53,7 +53,6 @@ from tvmbuild.compiler.pass_manager import (
 )
 from tvmbuild.compiler.passes.attention.fuse_attention import fuse_attention
 from tvmbuild.compiler.passes.block_counted import block_counted
-from tvmbuild.compiler.passes.block_prefix_sums import block_prefix_sums
 from tvmbuild.compiler.passes.block_top_k import block_top_k
 from tvmbuild.compiler.passes.canonicalize_var_names import canonicalize_var_names
 from tvmbuild.compiler.passes.convert_each_layout import convert_each_layout
@@ -76,6 +75,7 @@ from tvmbuild.compiler.passes.pad_conv_channels import pad_conv_channels
 from tvmbuild.compiler.passes.pad_matmul_columns import pad_matmul_columns
 from tvmbuild.compiler.passes.patch_conv_transpose_to_conv import patch_conv_transpose_to_conv
 from tvmbuild.compiler.passes.precision import sum_products_in_float32
+from tvmbuild.compiler.passes.prefix_sums.lower_prefix_sums import lower_prefix_sums
 from tvmbuild.compiler.passes.scalar_constants import make_scalar_constants
 from tvmbuild.compiler.passes.scatter_to_select import scatter_to_select
 from tvmbuild.compiler.passes.separate_groups import separate_groups
@@ -189,7 +189,7 @@ OPERATORS = Phase(
             join_residuals,
             after={"FuseAttention": "it moves the reshapes that FuseAttention looks for"},
         ),
-        of_module("BlockPrefixSums", block_prefix_sums, on_gpu),
+        of_target("LowerPrefixSums", lower_prefix_sums),
         of_target(
             "BlockTopK",
             block_top_k,

@@ -1,4 +1,4 @@
-"""Prefix sums (CumSum) on GPUs in blocks: sums within each block, sums of the blocks before it, and both added.
+"""Prefix sums on GPUs in blocks: sums within each block, sums of the blocks before it, and both added.
 
 TVM's own kernel assumes that the 32 threads of a warp run in step, and has no barrier to ensure it. On GPUs whose
 subgroups have 8 threads (lavapipe, some Intel GPUs), that kernel's sums of more than 32 elements are wrong.
@@ -10,38 +10,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import tvm
 from tvm import relax, te, tirx
 
-from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import rewrite_calls
-from tvmbuild.compiler.remarks import missed
 
 BLOCK = 64
 """The number of elements in a block. Each element is read up to this many times, on average half as many."""
 
 
-def block_prefix_sums(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Replace each `relax.cumsum` along one axis by functions that compute prefix sums in blocks."""
-    return rewrite_calls(mod, _rewrite) if operator_calls(mod, "relax.cumsum") else mod
-
-
-def _rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
-    shape = static_shape(call)
-    if not is_call(call, "relax.cumsum"):
-        return None
-    if shape is None:
-        return missed("its shape is not known")
-    if call.attrs.axis is None:
-        return missed("it runs over all axes")
-    data, dtype, axis = call.args[0], str(call.ty.dtype), int(call.attrs.axis) % len(shape)
-    if str(data.ty.dtype) != dtype:
-        data = builder.emit(relax.op.astype(data, dtype))
-    return _scan(builder, data, axis, exclusive=bool(call.attrs.exclusive))
-
-
-def _scan(builder: relax.BlockBuilder, data: relax.Expr, axis: int, *, exclusive: bool) -> relax.Expr:
+def sum_in_blocks(builder: relax.BlockBuilder, data: relax.Expr, axis: int, *, exclusive: bool) -> relax.Expr:
+    """Return the prefix sums of the data along an axis."""
     length = (static_shape(data) or ())[axis]
     first = 1 if exclusive else 0
 
@@ -57,7 +35,7 @@ def _scan(builder: relax.BlockBuilder, data: relax.Expr, axis: int, *, exclusive
         return index * BLOCK + k, index * BLOCK + k < length
 
     totals = builder.emit_te(partial(_sum, axis, blocks, of_block), data, primfunc_name_hint="block_sum")
-    before = _scan(builder, totals, axis, exclusive=True)
+    before = sum_in_blocks(builder, totals, axis, exclusive=True)
     return builder.emit_te(_add_of_block, within, before, axis, primfunc_name_hint="add_block_sum")
 
 

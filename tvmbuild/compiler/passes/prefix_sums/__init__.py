@@ -1,0 +1,1 @@
+"""Prefix sums (CumSum) by functions for each kind of target."""
