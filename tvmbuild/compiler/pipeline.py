@@ -73,6 +73,7 @@ from tvmbuild.compiler.passes.join_residuals import join_residuals
 from tvmbuild.compiler.passes.one_hot_to_take import one_hot_to_take
 from tvmbuild.compiler.passes.pad_conv_channels import pad_conv_channels
 from tvmbuild.compiler.passes.pad_matmul_columns import pad_matmul_columns
+from tvmbuild.compiler.passes.parallel_scatter import parallel_scatter
 from tvmbuild.compiler.passes.patch_conv_transpose_to_conv import patch_conv_transpose_to_conv
 from tvmbuild.compiler.passes.precision import sum_products_in_float32
 from tvmbuild.compiler.passes.prefix_sums.lower_prefix_sums import lower_prefix_sums
@@ -177,6 +178,7 @@ OPERATORS = Phase(
             after={"DecomposeAndFold": "it looks for constants"},
         ),
         of_module("ScatterToSelect", scatter_to_select, after={"DecomposeAndFold": "it looks for constant indices"}),
+        of_module("ParallelScatter", parallel_scatter, on_gpu, after={"ScatterToSelect": "it writes one row better"}),
         of_module("FindSoftmax", find_softmax),
         Pass(
             "FuseAttention",

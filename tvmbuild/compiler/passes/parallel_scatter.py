@@ -1,0 +1,40 @@
+"""ScatterND and ScatterElements that replace elements, on GPUs by a thread for each update.
+
+ONNX leaves open what two updates of the same element give. Updates that are added up keep TVM's functions, which add
+them one after the other, because GPUs add floats of several threads in any order.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.rewrite import rewrite_calls
+from tvmbuild.compiler.kernels.scatter import NAME, Scatter, write_scatter
+from tvmbuild.compiler.remarks import missed
+
+_BY_ROWS, _BY_ELEMENTS = "relax.scatter_nd", "relax.scatter_elements"
+
+
+def parallel_scatter(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Replace each scatter that updates by a kernel of many threads."""
+    return rewrite_calls(mod, _rewrite) if operator_calls(mod, "relax.scatter_") else mod
+
+
+def _rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    if not is_call(call, _BY_ROWS) and not is_call(call, _BY_ELEMENTS):
+        return None
+    if call.attrs.reduction != "update":
+        return missed(f"its reduction is {call.attrs.reduction}: threads would add in any order")
+    data, indices, updates = shapes = [static_shape(each) for each in call.args]
+    if data is None or indices is None or updates is None:
+        return missed("its shapes are not known")
+    if not all(shapes) or any(0 in shape for shape in (data, indices, updates)):
+        return missed("it has a tensor without axes or without elements")
+    dtype, index_dtype = (str(call.args[place].ty.dtype) for place in (0, 1))
+    axis = int(call.attrs.axis) % len(data) if is_call(call, _BY_ELEMENTS) else None
+    form = Scatter(data, indices, updates, dtype, index_dtype, axis)
+    variable = builder.add_func(write_scatter(form), NAME)
+    return relax.call_tir(variable, list(call.args), relax.TensorType(data, dtype))
