@@ -56,7 +56,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=20,
+        version=21,
         scope="cell",
         inputs=("model",),
         outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),

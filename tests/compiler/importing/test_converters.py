@@ -88,6 +88,40 @@ def test_resize_with_empty_scales(save_model: SaveModel, cpu: tvm.target.Target)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+DEFAULTS = {
+    "keep_aspect_ratio_policy": "stretch",
+    "antialias": 0,
+    "extrapolation_value": 0.0,
+    "exclude_outside": 0,
+    "cubic_coeff_a": -0.75,
+}
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+def test_resize_with_its_defaults_written_out_is_the_same(save_model: SaveModel, mode: str) -> None:
+    """PyTorch's newer exporter writes them out; an own function would end the layout of convolutions."""
+    weights, given = {"sizes": np.array([1, 3, 16, 16], "int64")}, ["x", "", "", "sizes"]
+    texts = [
+        import_onnx(save_model([helper.make_node("Resize", given, ["y"], mode=mode, **more)], weights, opset=18))
+        .mod["main"]
+        .script()
+        for more in ({}, DEFAULTS)
+    ]
+    assert texts[0] == texts[1]
+    assert "image.resize2d" in texts[0]
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+def test_resize_to_the_same_size_is_nothing(save_model: SaveModel, mode: str) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Resize", ["a", "", "scales"], ["y"], mode=mode, coordinate_transformation_mode="asymmetric"),
+    ]
+    mod = import_onnx(save_model(nodes, {"scales": np.ones(4, "float32")}, opset=18)).mod
+    assert "resize" not in mod.script()
+    assert "relu" in mod.script()
+
+
 def test_clip_between_convolutions_costs_no_transpose(save_convnet: SaveModel, cpu: tvm.target.Target) -> None:
     lowered = lower(import_onnx(save_convnet()), cpu)
     assert lowered.layout == "NHWC"

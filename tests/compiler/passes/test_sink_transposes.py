@@ -94,6 +94,34 @@ def test_pooling_stays_in_the_convolutions_layout(save_model: SaveModel, cpu: tv
 
 
 @pytest.mark.compiler
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+def test_resizing_behind_a_reshape_stays_in_it(save_model: SaveModel, cpu: tvm.target.Target, mode: str) -> None:
+    """Tokens of a transformer become a picture, are resized, and meet a convolution, as in SegFormer's head."""
+    nodes = [
+        node("Conv", "x w", "a"),
+        node("Reshape", "a rows", "b"),
+        node("Transpose", "b", "tokens", perm=[0, 2, 1]),
+        node("MatMul", "tokens m", "c"),
+        node("Transpose", "c", "d", perm=[0, 2, 1]),
+        node("Reshape", "d picture", "e"),
+        node("Resize", "e none none sizes", "f", mode=mode, keep_aspect_ratio_policy="stretch"),
+        node("Concat", "f f", "g", axis=1),
+        node("Conv", "g s", "y"),
+    ]
+    constants = {
+        "rows": integers(1, 8, 80),
+        "picture": integers(1, 8, 8, 10),
+        "none": np.zeros(0, "float32"),
+        "sizes": integers(1, 8, 16, 20),
+        "m": draw(8, 8),
+        "s": draw(4, 16, 1, 1),
+    }
+    names = check(save_model(nodes, WEIGHTS | constants, SHAPE, opset=18), cpu)
+    assert sum(name.count("transpose") for name in names) <= 2, names  # the model's input and output
+    assert any("resize2d" in name for name in names)
+
+
+@pytest.mark.compiler
 def test_data_that_are_rounded_as_they_come_stay_in_it(save_model: SaveModel, cpu: tvm.target.Target) -> None:
     """uint8 weights with a zero point other than 128 also need sums of the data over channels."""
     nodes, weights, data = [], {"z": np.uint8(117), "s": np.float32(0.01)}, "x"

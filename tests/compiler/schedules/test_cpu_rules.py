@@ -29,6 +29,8 @@ from tvmbuild.compiler.ir.prim_funcs import has_plain_loops, list_nodes
 from tvmbuild.compiler.machine.machine import Machine, describe_machine, power_of_two_divisor
 from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.schedules.access import find_bound
+from tvmbuild.compiler.schedules.cpu.partition import PARTITIONED
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_function, schedule_uncovered
 from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
 from tvmbuild.compiler.schedules.nest import view_nest
@@ -309,6 +311,30 @@ def test_vectors_are_as_wide_as_the_target_s_registers() -> None:
     function = te_function(topi.exp, te.placeholder((512, 512), "float32", "x"))
     for vector_bytes, lanes in ((64, 16), (32, 8), (16, 4)):
         assert f"T.vectorized({lanes})" in schedule_function(function, Machine(vector_bytes, 32, 2)).script()
+
+
+@pytest.mark.parametrize(("sizes", "parts"), [((256, 256, 256), 3), ((64, 192), 4), ((64, 65), None)])
+def test_a_concatenation_of_whole_vectors_has_no_branches(sizes: tuple[int, ...], parts: int | None) -> None:
+    """TVM does not split loops of 64 bits by branches, where they read at places that are converted from floats."""
+    inputs = [te.placeholder((4, size), "float32", f"x{place}") for place, size in enumerate(sizes)]
+    function = te_function(lambda *data: topi.concatenate(data, axis=1), *inputs)
+    text = schedule_function(function, AVX512).script()
+    assert (f"T.unroll({parts})" in text) == (parts is not None)
+    assert (PARTITIONED in text) == (parts is None)
+
+
+@pytest.mark.parametrize(
+    ("write", "bound"),
+    [
+        (lambda v: v >= 8, 8), (lambda v: v > 8, 9), (lambda v: v < 8, 8), (lambda v: v <= 8, 9),
+        (lambda v: tirx.LE(tirx.IntImm("int64", 8), v), 8), (lambda v: tirx.LT(tirx.IntImm("int64", 8), v), 9),
+        (lambda v: tirx.GE(tirx.IntImm("int64", 8), v), 9), (lambda v: tirx.GT(tirx.IntImm("int64", 8), v), 8),
+        (lambda v: v * 2 >= 8, None),
+    ],
+)  # fmt: skip
+def test_a_branch_begins_where_its_condition_changes(write: Callable[[Any], Any], bound: int | None) -> None:
+    variable = tirx.Var("v", "int64")
+    assert find_bound(write(variable), variable) == bound
 
 
 def test_rows_that_no_vector_divides_have_vectors_that_overlap(cpu: tvm.target.Target) -> None:

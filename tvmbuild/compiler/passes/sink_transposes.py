@@ -24,9 +24,9 @@ from tvmbuild.compiler.remarks import missed
 
 
 def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Move each ``permute_dims`` of ``main`` behind elementwise operators, concat, split, reshape, pad and pooling.
+    """Move each ``permute_dims`` of ``main`` behind operators that can be computed before it.
 
-    Quantisations count as elementwise if they have one scale. A maximum or minimum of all elements needs no transpose.
+    These are elementwise operators, concat, split, reshape, pad, pooling and resize2d. Quantisations count as elementwise if they have one scale. A maximum or minimum of all elements needs no transpose.
     """
     return rewrite_main(mod, _SinkTransposes(mod), TIDY)
 
@@ -44,6 +44,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
             "permute_dims": self._permute,
             "nn.pad": self._pad,
             "quantize": self._quantize,
+            "image.resize2d": self._resize,
             **dict.fromkeys(("max", "min", "sum"), self._reduce),
             **{name.removeprefix("relax."): self._pool for name in POOLS},
         }
@@ -182,6 +183,28 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
             missed(f"{operator_name(call)} is not of NCHW that was NHWC")
             return call
         return relax.op.permute_dims(self.builder_.emit(POOLS[call.op.name](call, found[0])), TO_NCHW)
+
+    def _resize(self, call: relax.Call) -> relax.Expr:
+        found, attrs = self._transposed(call.args[0]), call.attrs
+        if found is None:
+            return call
+        if list(found[1]) != TO_NCHW or attrs.layout != "NCHW":
+            missed("image.resize2d is not of NCHW that was NHWC")
+            return call
+        resized = relax.op.image.resize2d(
+            found[0],
+            call.args[1],
+            roi=list(attrs.roi),
+            layout="NHWC",
+            method=attrs.method,
+            coordinate_transformation_mode=attrs.coordinate_transformation_mode,
+            rounding_method=attrs.rounding_method,
+            cubic_alpha=attrs.cubic_alpha,
+            cubic_exclude=attrs.cubic_exclude,
+            extrapolation_value=attrs.extrapolation_value,
+            out_dtype=str(call.ty.dtype),
+        )
+        return relax.op.permute_dims(self.builder_.emit(resized), TO_NCHW)
 
     def _permute(self, call: relax.Call) -> relax.Expr:
         found = self._transposed(call.args[0])

@@ -114,3 +114,16 @@ def list_moduli(expr: Any, var: Any) -> list[int]:
 
     tvm_ffi.structural_walk(expr, (tirx.FloorMod, on_remainder), order="post")
     return found
+
+
+def find_bound(condition: Any, var: Any) -> int | None:
+    """Return the first value of the variable for which a comparison with a constant changes, or None for others."""
+    if not isinstance(condition, (tirx.LE, tirx.LT, tirx.GE, tirx.GT)):
+        return None
+    left, right = condition.a, condition.b
+    is_after = isinstance(condition, (tirx.LE, tirx.GT))
+    if isinstance(right, tirx.IntImm) and left.same_as(var):
+        return int(right) + is_after
+    if isinstance(left, tirx.IntImm) and right.same_as(var):
+        return int(left) + (not is_after)
+    return None

@@ -11,7 +11,7 @@ import tvm
 from tvm import s_tir, tirx
 
 from tvmbuild.compiler.machine.machine import CHUNKS_PER_THREAD, PARALLEL_WORK, Machine
-from tvmbuild.compiler.schedules.access import Access, collect, list_moduli, uses
+from tvmbuild.compiler.schedules.access import Access, collect, find_bound, list_moduli, uses
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 
 MAX_TOGETHER = 8
@@ -103,6 +103,15 @@ class Nest:
         periods = {period for condition in self.conditions for period in list_moduli(condition, axis.var)}
         small = [each for each in periods if 1 < each <= MAX_TOGETHER and axis.extent % each == 0]
         return max(small, default=1)
+
+    def find_part(self, axis: Axis) -> int:
+        """Return the largest number of steps along the axis that never begin or end within a branch.
+
+        Return 1 if a branch does not compare the axis with a constant.
+        """
+        bounds = [find_bound(condition, axis.var) for condition in self.conditions if uses(condition, axis.var)]
+        known = [bound for bound in bounds if bound is not None]
+        return math.gcd(axis.extent, *known) if known and len(known) == len(bounds) else 1
 
 
 def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:

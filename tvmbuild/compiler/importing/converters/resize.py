@@ -53,6 +53,8 @@ def convert_resize(call: NodeCall) -> relax.Expr:
     axes = _find_axes(call)
     if axes is None:
         return call.by_tvm()
+    if _keeps_all(call, axes):
+        return call.data
     if _suits_tvm(call, axes):
         # We pass sizes, because TVM rounds the product of a size and a scale differently from ONNX Runtime.
         call.inputs[2:] = [None, constant(np.array([axis.wanted for axis in axes], dtype=np.int64))]
@@ -101,10 +103,16 @@ def _find_axes(call: NodeCall) -> list[_Axis] | None:
     return [_Axis(n, size, *found.get(n, (size, 1.0))) for n, size in enumerate(shape)]
 
 
+def _keeps_all(call: NodeCall, axes: Sequence[_Axis]) -> bool:
+    """Return whether each new element is an old one; a region of interest may lie elsewhere."""
+    whole = call.text("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize"
+    return whole and all(axis.size == axis.wanted and axis.is_exact for axis in axes)
+
+
 def _suits_tvm(call: NodeCall, axes: Sequence[_Axis]) -> bool:
-    plain = not any(name in call.attributes for name in ("axes", "keep_aspect_ratio_policy"))
     return (
-        plain
+        "axes" not in call.attributes
+        and call.text("keep_aspect_ratio_policy", "stretch") == "stretch"  # PyTorch's newer exporter writes the default
         and len(axes) in _RANKS_OF_TVM
         and all(axis.size == axis.wanted for axis in axes[:2])
         and all(axis.is_exact for axis in axes)

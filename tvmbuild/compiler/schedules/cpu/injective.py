@@ -86,7 +86,11 @@ def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> Non
     crossed = _crossing_axis(nest, last)
     if nest.is_conditional_on(last):
         together = last.extent if last.extent <= MAX_TOGETHER else nest.find_period(last)
-        if together > 1:
+        part = nest.find_part(last)
+        if part >= machine.lanes(nest.bits) and last.extent <= part * MAX_TOGETHER:
+            # A concatenation of whole vectors: its parts have no branches, and no loop needs to be split by TVM.
+            sch.unroll(sch.split(last.loop, [None, part])[0])
+        elif together > 1:
             # Several inputs in turn, or shuffled channels: each branch has its place in the loop.
             sch.unroll(sch.split(last.loop, [None, together])[1])
         else:
