@@ -72,8 +72,8 @@ def test_several_frames(load: Load) -> None:
 )
 def test_results(load: Load, text: str, want: Postprocess) -> None:
     (model,) = load(models=NET + f"    postprocess: {{{text}}}\n").models
-    assert model.postprocess == want
-    assert postprocess_from_json(postprocess_to_json(want)) == want
+    assert model.postprocess == (want,)
+    assert postprocess_from_json(postprocess_to_json((want,))) == (want,)
 
 
 MISTAKES = {
@@ -82,6 +82,9 @@ MISTAKES = {
     "preprocess: {frame: {size: [4, 8], encoding: rgb8, stride: 23}}": "models.yaml:4:64: models.net.preprocess.frame.stride: 23 is not possible for rgb8; expected a row has 24 bytes, so the stride is 24 to 131072",
     "preprocess: {frame: {size: [4, 8], encoding: rgb8, crop: [1, 0, 4, 8]}}": "models.yaml:4:62: models.net.preprocess.frame.crop: [1, 0, 4, 8] is not possible for rgb8; expected the crop lies inside of 4 rows and 8 columns",
     "preprocess: {frame: {size: [4, 8], encoding: rgb}}": 'models.yaml:4:50: models.net.preprocess.frame.encoding: "rgb" is not valid; expected rgb8, bgr8, rgba8, bgra8, mono8, yuyv, uyvy, nv12, nv21, i420, bayer_rggb8, bayer_bggr8, bayer_gbrg8 or bayer_grbg8; did you mean "rgb8"?',
+    "postprocess: {}": "models.yaml:4:5: models.net.postprocess: is empty; expected one or several of the keys boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps",
+    "postprocess: {boxes: {form: yolov8}, masks: {form: yolov8}}": "models.yaml:4:18: models.net.postprocess: boxes and masks both have boxes; expected one of them",
+    "postprocess: {depth: {}}": "models.yaml:4:19: models.net.postprocess.depth: unknown key; expected boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps",
     "postprocess: {boxes: {form: yolov9}}": 'models.yaml:4:33: models.net.postprocess.boxes.form: "yolov9" is not valid; expected yolov5, yolov8, yolox, end2end, rtdetr, detr, dfine, yolov3_raw, yolov5_raw, yunet, nanodet or centernet; did you mean "yolov8"?',
     "postprocess: {boxes: {form: yolov3_raw}}": "models.yaml:4:19: models.net.postprocess.boxes: the form yolov3_raw needs `anchors`; expected width and height of each, a list for each grid",
     "postprocess: {boxes: {form: yolov3_raw, anchors: [[1, 2, 3]]}}": "models.yaml:4:55: models.net.postprocess.boxes.anchors[0]: has 3 numbers; expected width and height of each anchor",
@@ -103,6 +106,8 @@ def test_mistakes(load_mistakes: Callable[..., list[str]], text: str) -> None:
     assert load_mistakes(models=NET + f"    {text}\n") == [MISTAKES[text]]
 
 
-def test_classes_and_boxes_exclude_each_other(load_mistakes: Callable[..., list[str]]) -> None:
-    (message,) = load_mistakes(models=NET + "    postprocess: {boxes: {form: yolov8}, classes: {}}\n")
-    assert "boxes and classes exclude each other" in message
+def test_several_results_have_one_order(load: Load) -> None:
+    text = "    postprocess:\n      segmentation: {output: s}\n      boxes: {form: yolov5, output: d}\n"
+    (model,) = load(models=NET + text).models
+    assert model.postprocess == (Boxes("yolov5", ("d",)), Segmentation(("s",)))
+    assert postprocess_from_json(postprocess_to_json(model.postprocess)) == model.postprocess

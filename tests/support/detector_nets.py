@@ -62,6 +62,19 @@ def make_detector(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def add_factor(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the network with one more input, `factor` [1], by which its first output is multiplied."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    graph = changed.graph
+    name = graph.output[0].name
+    for node in graph.node:
+        node.output[:] = ["before" if each == name else each for each in node.output]
+    graph.node.append(helper.make_node("Mul", ["before", "factor"], [name]))
+    graph.input.append(helper.make_tensor_value_info("factor", TensorProto.FLOAT, [1]))
+    return changed
+
+
 def _reshape(source: str, name: str, shape: Sequence[int]) -> onnx.NodeProto:
     node = helper.make_node("Reshape", [source, f"{name}_shape"], [name])
     node.doc_string = " ".join(map(str, shape))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
+
+from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 
 Activation = Literal["none", "sigmoid", "softmax"]
 Interpolation = Literal["bilinear", "nearest"]
@@ -71,6 +74,8 @@ class Boxes:
     """Whether boxes of different classes suppress each other."""
     anchors: tuple[tuple[float, ...], ...] = ()
     """For each grid width and height of its anchors, one after the other, in pixels. Only some forms have anchors."""
+    labels: tuple[str, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    """The names of the classes. Empty means those of the model."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,8 @@ class Classes:
     """The probability that a class must exceed. `run_frame` may replace it."""
     most: int = 5
     """The largest number of classes in a result."""
+    labels: tuple[str, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    """The names of the classes. Empty means those of the model."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,8 @@ class Heatmaps:
 
     outputs: tuple[str, ...] = ()
     """The name of the output [1, points, height, width]. Empty means the model's first output."""
+    labels: tuple[str, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    """The names of the points. Empty means those of the model."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +136,8 @@ class Segmentation:
     """The function that makes a probability of an output with a single score for each pixel: none or sigmoid."""
     score: float = 0.5
     """The probability that a pixel of class 1 must exceed if an output has one score for each pixel."""
+    labels: tuple[str, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    """The names of the classes. Empty means those of the model."""
 
 
 @dataclass(frozen=True)
@@ -175,24 +186,41 @@ MAX_MASKS = 255
 """The largest ``most`` of masks, because a byte holds the number of an object."""
 
 
+WITH_BOXES = tuple(name for name, each in KINDS.items() if issubclass(each, Boxes))
+"""The kinds of results with boxes. A package makes one of them at most."""
+
+
 def kind_of(value: Postprocess) -> str:
-    """Return the name of the kind of a postprocess."""
+    """Return the name of the kind of a result."""
     return next(name for name, each in KINDS.items() if type(value) is each)
 
 
-def postprocess_to_json(value: Postprocess) -> dict[str, Any]:
-    """Return a postprocess as a JSON value, a map with one key, the kind. ``postprocess_from_json`` is the inverse."""
-    return {kind_of(value): asdict(value)}
+def find_clash(kinds: Collection[str]) -> str | None:
+    """Return why no package makes results of these kinds together, or None if one can."""
+    found = [name for name in WITH_BOXES if name in kinds]
+    return f"{' and '.join(found)} both have boxes" if len(found) > 1 else None
 
 
-def postprocess_from_json(value: dict[str, Any]) -> Postprocess:
+def postprocess_to_json(value: tuple[Postprocess, ...]) -> dict[str, Any]:
+    """Return results as a JSON value, a map with a key for each kind. ``postprocess_from_json`` is the inverse."""
+    return {
+        kind_of(each): {key: field for key, field in asdict(each).items() if key != "labels" or field} for each in value
+    }
+
+
+def postprocess_from_json(value: Mapping[str, Any]) -> tuple[Postprocess, ...]:
     """Parse the output of ``postprocess_to_json``. Raises TypeError or ValueError if it is malformed."""
-    if len(value) != 1:
-        raise ValueError(f"postprocess has {len(value)} kinds")
-    ((kind, fields),) = value.items()
-    if kind not in KINDS:
-        raise ValueError(f"postprocess has the unknown kind {kind!r}")
-    return KINDS[kind](**{key: _freeze(each) for key, each in fields.items()})
+    unknown = sorted(value.keys() - KINDS.keys())
+    if unknown:
+        raise ValueError(f"postprocess has the unknown kind {unknown[0]!r}")
+    clash = find_clash(value)
+    if clash is not None:
+        raise ValueError(f"postprocess is impossible: {clash}")
+    return tuple(
+        make(**{key: _freeze(each) for key, each in value[kind].items()})
+        for kind, make in KINDS.items()
+        if kind in value
+    )
 
 
 def _freeze(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, Boxes, Postprocess
+from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, WITH_BOXES, Postprocess, find_clash
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
 
@@ -46,10 +46,17 @@ def check_postprocess(document: Document, path: KeyPath, own: dict[str, Any]) ->
     data = own.get("postprocess")
     if not isinstance(data, dict) or not document.is_sound((*path, "postprocess")):
         return
-    ((kind, fields),) = data.items()
-    if not issubclass(KINDS[kind], Boxes):
-        return
-    here, name = (*path, "postprocess", kind), fields["form"]
+    clash = find_clash(data)
+    if clash is not None:
+        document.report((*path, "postprocess"), clash, "one of them")
+    for kind in WITH_BOXES:
+        if kind in data:
+            _check_boxes(document, (*path, "postprocess", kind), kind, data[kind])
+
+
+def _check_boxes(document: Document, here: KeyPath, kind: str, fields: dict[str, Any]) -> None:
+    """Report names of outputs that the form of a result with boxes does not have."""
+    name = fields["form"]
     if name in GRID_FORMS:
         _check_grids(document, here, name, fields)
         return
@@ -100,15 +107,19 @@ def _make_frame(data: dict[str, Any]) -> Frame:
     )
 
 
-def make_postprocess(data: dict[str, Any] | None) -> Postprocess | None:
-    """Return the result that a checked map `postprocess` asks for."""
-    if data is None:
-        return None
-    ((kind, fields),) = data.items()
+def make_postprocess(data: dict[str, Any]) -> tuple[Postprocess, ...]:
+    """Return the results that a checked map `postprocess` asks for, in the order of `KINDS`."""
+    return tuple(_make_result(make, data[kind]) for kind, make in KINDS.items() if kind in data)
+
+
+def _make_result(make: type[Postprocess], fields: dict[str, Any]) -> Postprocess:
     named = tuple(str(fields[key]) for key in _OUTPUTS if key in fields)
-    given = {key: value for key, value in fields.items() if key not in _OUTPUTS}
-    numbers = {key: float(given[key]) for key in ("score", "overlap") if key in given}
+    given: dict[str, Any] = {key: value for key, value in fields.items() if key not in _OUTPUTS}
+    numbers: dict[str, Any] = {key: float(given[key]) for key in ("score", "overlap") if key in given}
     if "anchors" in given:
         given["anchors"] = tuple(tuple(map(float, each)) for each in given["anchors"])
+    if "labels" in given:
+        given["labels"] = tuple(map(str, given["labels"]))
     outputs = tuple(given.pop("outputs", named))
-    return KINDS[kind](**{**given, **numbers, "outputs": outputs})
+    given.update(numbers, outputs=outputs)
+    return make(**given)
