@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from detector_nets import add_factor, decode, draw_outputs, make_detector, select
+from detector_nets import add_factor, add_priors, decode, draw_outputs, make_detector, select
 from frame_cells import SIZE
 from small_package import ANY_X86
 
@@ -164,9 +164,9 @@ def test_wrong_thresholds_are_refused(wrong: dict[str, Any], message: str) -> No
     assert message in problem
 
 
-def suppress(asked: Boxes, outputs: Sequence[np.ndarray]) -> Fields:
+def suppress(asked: Boxes, outputs: Sequence[np.ndarray], priors: np.ndarray | None = None) -> Fields:
     """Return the fields of the boxes that textbook code finds, rounded to float32."""
-    found = select(asked, decode(BOX_FORMS[asked.form], outputs, (HEIGHT, WIDTH)))
+    found = select(asked, decode(BOX_FORMS[asked.form], outputs, (HEIGHT, WIDTH), priors))
     boxes = []
     for score, index, corners in found:
         left, top, right, bottom = np.clip(np.array(corners, np.float32), 0, None).tolist()
@@ -179,11 +179,11 @@ def suppress(asked: Boxes, outputs: Sequence[np.ndarray]) -> Fields:
 @pytest.mark.parametrize("agnostic", [False, True])
 def test_textbook_boxes_are_accepted(form: str, most: int, agnostic: bool) -> None:
     count = sum((HEIGHT // stride) * (WIDTH // stride) for stride in BOX_FORMS[form].strides) or 400
-    outputs = draw_outputs(form, count, 4, np.random.default_rng(1))
-    asked = Boxes(form, score=0.3, overlap=0.4, most=most, agnostic=agnostic)
+    asked, priors = add_priors(Boxes(form, score=0.3, overlap=0.4, most=most, agnostic=agnostic), (HEIGHT, WIDTH))
+    outputs = draw_outputs(form, count if priors is None else len(priors), 4, np.random.default_rng(1))
     named = {f"out{number}": value for number, value in enumerate(outputs)}
     decoding = Decoding(asked, tuple(named), HEIGHT, WIDTH, FAR)
-    found = suppress(asked, outputs)
+    found = suppress(asked, outputs, priors)
     assert found
     got = check_boxes(decoding, widen(named), Thresholds(), found)
     assert (got.count, got.problem) == (len(found), None)

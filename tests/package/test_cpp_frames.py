@@ -639,6 +639,8 @@ def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path
     ((kind, fields),) = json.loads(json.dumps(postprocess_to_json((asked,)))).items()
     wrong: dict[str, list[tuple[Any, str]]] = {
         "outputs": [("out0", "list")],
+        "labels": [("cat", "list")],
+        "strides": [(8, "list")],
         "form": [(8, "text")],
         "anchors": [(8, "list")],
         "score": [(True, "number")],
@@ -658,6 +660,8 @@ def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path
         (" is no map of kinds of results that are known", {}),
         (" is no map with one kind of boxes", {each: _BOXES[each] for each in ("boxes", "masks")}),
     ]
+    for key in (*(["labels"] if kind not in ("text", "vector") else []), *(["strides"] if "form" in fields else [])):
+        cases += [(f".{kind}.{key} is no {told}", {kind: {**fields, key: value}}) for value, told in wrong[key]]
     for key in fields:
         others = {each: fields[each] for each in fields if each != key}
         cases.append((f".{kind}.{key} is missing", {kind: others}))

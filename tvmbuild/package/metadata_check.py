@@ -138,7 +138,7 @@ def _postprocess(value: Any, where: str) -> None:
     if clash is not None:
         raise ValueError(f"{where} is impossible: {clash}")
     for kind, data in value.items():
-        required = [key for key in _RESULTS[kind] if key != "labels" or (isinstance(data, dict) and key in data)]
+        required = [key for key in _RESULTS[kind] if key not in _OPTIONAL or (isinstance(data, dict) and key in data)]
         _check_fields(data, f"{where}.{kind}", _RESULTS[kind], required)
 
 
@@ -246,8 +246,11 @@ _BOXES: dict[str, Check] = {
     "overlap": _number,
     "most": _between(1, MAX_RESULTS),
     "agnostic": _truth,
+    "strides": _each(_number),
+    "variances": _each(_number),
     **_LABELS,
 }
+_OPTIONAL = ("labels", "strides", "variances")
 _RESULTS: dict[str, dict[str, Check]] = {
     "boxes": _BOXES,
     "masks": {**_BOXES, "most": _between(1, MAX_MASKS)},

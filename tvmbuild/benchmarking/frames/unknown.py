@@ -8,11 +8,14 @@ from typing import Any
 
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Heatmaps, Segmentation, Text, Vector
 
-_KNOWN_OF_BOXES = ("form", "outputs", "score", "overlap", "most", "agnostic", "points", "values", "labels")
+_KNOWN_OF_BOXES = (
+    *("form", "outputs", "score", "overlap", "most", "agnostic", "points", "values", "labels", "anchors", "strides"),
+    "variances",
+)
 _KNOWN_OF_CLASSES = ("outputs", "activation", "score", "most", "labels")
 _KNOWN_OF_FORMS = (
     *("layout", "corners", "objectness", "ready", "split", "activation", "background", "normalised", "strides"),
-    "suppress",
+    *("suppress", "priors", "swapped"),
 )
 """The fields of a form of boxes that `boxes` and `box_check` know."""
 

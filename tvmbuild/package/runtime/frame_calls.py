@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.counts import fill_outputs
-from tvmbuild.package.frames import find_frame, list_others
+from tvmbuild.package.frames import find_frame, find_geometry, list_others
 from tvmbuild.package.inputs import check_inputs, check_outputs
 from tvmbuild.package.metadata import ModelInputs, PackageInfo
+from tvmbuild.package.preprocess import find_fit, find_rules, find_sizes
 from tvmbuild.package.runtime.tensors import read_array
 
 _FAR = np.finfo(np.float32).max
@@ -51,3 +53,15 @@ def read_outputs(info: PackageInfo, outputs: Mapping[str, Any]) -> dict[str, Any
     named = {name: read_array(name, value) for name, value in fill_outputs(info.outputs, outputs).items()}
     check_outputs(info, named)
     return {each.name: named[each.name] for each in info.outputs}
+
+
+def place_picture(info: PackageInfo, picture: Image.Image) -> tuple[str, np.ndarray]:
+    """Return the name of the input that a picture becomes, and the geometry of the picture in it."""
+    rules, tensor = find_rules(info)
+    height, width, _ = find_sizes(info, rules, tensor)
+    return tensor.name, find_geometry(find_fit(rules, picture.size, (width, height)), picture.size)
+
+
+def prefix(word: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arrays by their names behind a word, because an input may have the name of a frame or threshold."""
+    return {f"{word} {name}": value for name, value in arrays.items()}

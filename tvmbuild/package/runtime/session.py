@@ -15,22 +15,22 @@ import tvm_ffi
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
 from tvmbuild.package.counts import cut_outputs
-from tvmbuild.package.frames import POSTPROCESS, find_geometry, frame_entry, prepare_entry
+from tvmbuild.package.frames import POSTPROCESS, frame_entry, prepare_entry
 from tvmbuild.package.inputs import check_inputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
-from tvmbuild.package.preprocess import (
-    Picture,
-    find_fit,
-    find_rules,
-    find_sizes,
-    open_picture,
-    preprocess_picture,
-)
+from tvmbuild.package.preprocess import Picture, open_picture, preprocess_picture
 from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results, require_postprocess
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
-from tvmbuild.package.runtime.frame_calls import read_frame, read_geometry, read_others, read_outputs
+from tvmbuild.package.runtime.frame_calls import (
+    place_picture,
+    prefix,
+    read_frame,
+    read_geometry,
+    read_others,
+    read_outputs,
+)
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
 from tvmbuild.package.runtime.tensors import (
@@ -193,15 +193,14 @@ class Session:
         """Run the model on a camera's frame, and return its results (`package.results`), the best first.
 
         ``frame`` is the uint8 array of a frame's bytes, in one of the forms of `metadata.frames`; ``encoding`` is
-        needed only if several of them have its shape. ``inputs`` are the model's inputs beside the picture. ``score``
-        and ``overlap`` replace the thresholds of models.yaml, of the first result that has them. A package without
-        `postprocess` returns the model's outputs by name, as ``run`` does. Raises TvmbuildError if the package takes no
-        such frame, or if an input is missing.
+        needed only if several of them have its shape. ``inputs`` are the model's other inputs. ``score`` and
+        ``overlap`` replace the thresholds of the first result that has them. A package without `postprocess` returns
+        the model's outputs by name, as ``run`` does. Raises TvmbuildError if a frame or input does not fit.
         """
         with EXPLAINED_ERRORS:
             number, value = read_frame(self.info, frame, encoding)
-            values = {"frame": value, **_prefix("thresholds", make_thresholds(self.info.postprocess, score, overlap))}
-            values |= _prefix("input", read_others(self.info, inputs))
+            values = {"frame": value, **prefix("thresholds", make_thresholds(self.info.postprocess, score, overlap))}
+            values |= prefix("input", read_others(self.info, inputs))
             arrays = self._call_entry(frame_entry(number), values)
         if not self.info.postprocess:
             return cut_outputs(self.outputs, arrays)
@@ -223,11 +222,9 @@ class Session:
         """
         require_postprocess(self.info)
         image = open_picture(picture)
-        rules, tensor = find_rules(self.info)
-        height, width, _ = find_sizes(self.info, rules, tensor)
-        geometry = find_geometry(find_fit(rules, image.size, (width, height)), image.size)
+        name, geometry = place_picture(self.info, image)
         with EXPLAINED_ERRORS:
-            values = self._compute({tensor.name: self.preprocess(image), **read_others(self.info, inputs)})
+            values = self._compute({name: self.preprocess(image), **read_others(self.info, inputs)})
         outputs = {info.name: value for info, value in zip(self.outputs, values, strict=False)}
         return self.make_results(outputs, geometry, score=score, overlap=overlap)
 
@@ -246,8 +243,8 @@ class Session:
         """
         asked = require_postprocess(self.info)
         place = read_geometry(geometry)
-        values = _prefix("output", read_outputs(self.info, outputs))
-        values |= {**_prefix("thresholds", make_thresholds(asked, score, overlap)), "geometry": place}
+        values = prefix("output", read_outputs(self.info, outputs))
+        values |= {**prefix("thresholds", make_thresholds(asked, score, overlap)), "geometry": place}
         with EXPLAINED_ERRORS:
             arrays = self._call_entry(POSTPROCESS, values)
         return read_results(self.info, Placed(arrays, None if geometry is None else place))
@@ -401,8 +398,3 @@ class Session:
         except (RuntimeError, ValueError) as error:
             raise TvmbuildError(f"mod.params cannot be read: {str(error).splitlines()[0]}", "build it again") from error
         return [to_device(params[name], self._device) for name in sorted(str(key) for key in params)]
-
-
-def _prefix(word: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arrays by their names behind a word, because an input may have the name of a frame or threshold."""
-    return {f"{word} {name}": value for name, value in arrays.items()}

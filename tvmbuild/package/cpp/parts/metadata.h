@@ -266,6 +266,11 @@ inline Postprocess read_result(const std::string &kind, const Part &fields) {
     keys.insert("labels");
     for (const Part &label : fields["labels"].list()) result.labels.push_back(label.text());
   }
+  for (const char *key : {"strides", "variances"}) {
+    if (!keys.count("form") || !fields.has(key)) continue;
+    keys.insert(key);
+    for (const Part &number : fields[key].list()) static_cast<void>(number.number());
+  }
   expect_keys(fields, keys);
   for (const Part &output : fields["outputs"].list()) static_cast<void>(output.text());
   if (fields.has("anchors")) {
