@@ -104,7 +104,7 @@ def build(detector: Detector, cpu: str | None, size: tuple[int, int], folder: Pa
     target = PackageTarget("here", "llvm", FrozenMap({"mcpu": name, "num-cores": 2}))
     frames = tuple(Frame(*size, each, "bilinear") for each in ENCODINGS)
     asked = Boxes(detector.form, score=SCORE, overlap=OVERLAP)
-    options = BuildOptions(detector.network, preprocess=detector.rules, frames=frames, postprocess=asked)
+    options = BuildOptions(detector.network, preprocess=detector.rules, frames=frames, postprocess=(asked,))
     made = build_package(find_network(detector.network), target, options=options)
     path = folder / f"{detector.network}.tar"
     write_package(path, made)
@@ -127,7 +127,7 @@ def compare(packages: dict[str, Path], picture: np.ndarray, threads: int, rounds
                 times = time_ways(ways, number, rounds)
                 ratios.append(times["ours"] / times["peer"])
                 parts = [" ".join(f"{times[f'{way} {part}']:.2f}" for part in PARTS) for way in ways]
-                apart = describe_boxes(*(way.find(number, None, None) for way in ways.values()))
+                apart = describe_boxes(*(way.find(number, None, None)["boxes"] for way in ways.values()))
                 print(
                     f"| {detector.network} | {encoding} | {times['ours']:.2f} | {parts[0]} | {times['peer']:.2f} "
                     f"| {parts[1]} | {ratios[-1]:.2f} | {apart} |",

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from detector_nets import decode, draw_outputs, make_detector, select
+from detector_nets import add_factor, add_priors, decode, draw_outputs, make_detector, select
 from frame_cells import SIZE
 from small_package import ANY_X86
 
@@ -62,14 +62,15 @@ class LocalWorker:
 
     def bind_frames(self, frames: Sequence[np.ndarray]) -> TvmFrames:
         """Return the session's way from frames to results."""
-        return TvmFrames(self.session, frames)
+        return TvmFrames(self.session, frames, {"factor": np.ones(1, np.float32)})
 
     def ask(self, command: Mapping[str, Any], calls: int = 1) -> dict[str, object]:
         """Obey a command as the process of a worker does."""
         assert calls == 1
         answer = COMMANDS[command["do"]](self.commands, command, lambda: None)
         if "results" in answer:
-            self.distort(cast("Fields", answer["results"]))
+            for each in cast("dict[str, Fields]", answer["results"]).values():
+                self.distort(each)
         return answer
 
 
@@ -81,7 +82,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         "net",
         preprocess=Preprocess(resize="letterbox"),
         frames=(Frame(50, 80, "bgr8"),),
-        postprocess=Boxes("yolov8", score=0.3, overlap=0.3, most=40),
+        postprocess=(Boxes("yolov8", score=0.3, overlap=0.3, most=40),),
         labels=("cat", "dog", "cow"),
     )
     model = make_detector([[1, 7, 200]], SIZE).SerializeToString()
@@ -163,9 +164,9 @@ def test_wrong_thresholds_are_refused(wrong: dict[str, Any], message: str) -> No
     assert message in problem
 
 
-def suppress(asked: Boxes, outputs: Sequence[np.ndarray]) -> Fields:
+def suppress(asked: Boxes, outputs: Sequence[np.ndarray], priors: np.ndarray | None = None) -> Fields:
     """Return the fields of the boxes that textbook code finds, rounded to float32."""
-    found = select(asked, decode(BOX_FORMS[asked.form], outputs, (HEIGHT, WIDTH)))
+    found = select(asked, decode(BOX_FORMS[asked.form], outputs, (HEIGHT, WIDTH), priors))
     boxes = []
     for score, index, corners in found:
         left, top, right, bottom = np.clip(np.array(corners, np.float32), 0, None).tolist()
@@ -178,11 +179,11 @@ def suppress(asked: Boxes, outputs: Sequence[np.ndarray]) -> Fields:
 @pytest.mark.parametrize("agnostic", [False, True])
 def test_textbook_boxes_are_accepted(form: str, most: int, agnostic: bool) -> None:
     count = sum((HEIGHT // stride) * (WIDTH // stride) for stride in BOX_FORMS[form].strides) or 400
-    outputs = draw_outputs(form, count, 4, np.random.default_rng(1))
-    asked = Boxes(form, score=0.3, overlap=0.4, most=most, agnostic=agnostic)
+    asked, priors = add_priors(Boxes(form, score=0.3, overlap=0.4, most=most, agnostic=agnostic), (HEIGHT, WIDTH))
+    outputs = draw_outputs(form, count if priors is None else len(priors), 4, np.random.default_rng(1))
     named = {f"out{number}": value for number, value in enumerate(outputs)}
     decoding = Decoding(asked, tuple(named), HEIGHT, WIDTH, FAR)
-    found = suppress(asked, outputs)
+    found = suppress(asked, outputs, priors)
     assert found
     got = check_boxes(decoding, widen(named), Thresholds(), found)
     assert (got.count, got.problem) == (len(found), None)
@@ -326,7 +327,7 @@ def test_other_kinds_of_results(tmp_path: Path, shape: list[int], asked: Postpro
         "net",
         preprocess=Preprocess(resize="letterbox"),
         frames=(Frame(50, 80, "bgr8"), Frame(50, 80, "mono8", crop=Crop(7, 9, 31, 60))),
-        postprocess=asked,
+        postprocess=(asked,),
     )
     model = make_detector([shape], SIZE, spread=20 if isinstance(asked, Keypoints) else 0).SerializeToString()
     write_package(tmp_path / "net.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
@@ -334,6 +335,30 @@ def test_other_kinds_of_results(tmp_path: Path, shape: list[int], asked: Postpro
         found = check(session)
         assert (found.notes, found.check.results > 0) == ((), True)
         for message, distort in faults.items():
+            assert message in refuse(session, distort)
+
+
+@pytest.mark.compiler
+def test_several_results_are_all_compared(tmp_path: Path) -> None:
+    options = BuildOptions(
+        "net",
+        preprocess=Preprocess(input="picture", resize="letterbox"),
+        frames=(Frame(50, 80, "bgr8"),),
+        postprocess=(Boxes("yolov8", score=0.3, overlap=0.3, most=40), Segmentation(("out1",))),
+    )
+    model = add_factor(make_detector([[1, 7, 200], [1, 5, 16, 24]], SIZE)).SerializeToString()
+    write_package(tmp_path / "net.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
+    with Session(tmp_path / "net.tar") as session:
+        found = check(session)
+        assert (found.notes, found.check.results > 20) == ((), True)
+        for field, message in (("x", "is off by 1 pixels"), ("classes", "has 9 pixels, where")):
+
+            def distort(results: Fields, field: str = field) -> None:
+                if field == "x" in results[0]:
+                    results[0]["x"] += 1
+                elif field == "classes" in results[0]:
+                    results[0]["classes"][0]["pixels"] = 9
+
             assert message in refuse(session, distort)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from detector_nets import decode, make_detector, select
+from detector_nets import add_priors, decode, make_detector, select
 from frame_packages import DEVICES, FRAMES, SIZE, build, draw_frame
+from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Postprocess
 from tvmbuild.errors import TvmbuildError
@@ -24,19 +25,24 @@ SHAPES: dict[str, list[list[int]]] = {
     "rtdetr": [[1, 30, 7]],
     "detr": [[1, 30, 4], [1, 30, 4]],
     "dfine": [[1, 30, 3], [1, 30, 4]],
+    "ssd": [[1, 144, 4], [1, 144, 4]],
+    "ssd_softmax": [[1, 144, 3], [1, 144, 4]],
+    "ssd_tf": [[1, 144, 3], [1, 144, 4]],
+    "ssd_decoded": [[1, 144, 3], [1, 144, 4]],
+    "blazeface": [[1, 144, 1], [1, 144, 16]],
 }
 
 
 @pytest.mark.parametrize("kind", DEVICES)
 @pytest.mark.parametrize("form", sorted(BOX_FORMS))
 def test_boxes_of_a_frame(tmp_path: Path, form: str, kind: str) -> None:
-    asked = Boxes(form, score=0.3, overlap=0.3, most=40)
+    asked, priors = add_priors(Boxes(form, score=0.3, overlap=0.3, most=40), SIZE)
     with build(tmp_path, make_detector(SHAPES[form], SIZE), asked, kind, labels=("cat", "dog")) as session:
         for frame in FRAMES:
             data = draw_frame(frame)
             got = session.run_frame(data, frame.encoding)
             outputs = list(session.run({"picture": session.prepare_frame(data, frame.encoding)}).values())
-            want = select(asked, decode(BOX_FORMS[form], outputs, SIZE))
+            want = select(asked, decode(BOX_FORMS[form], outputs, SIZE, priors))
             # 80 by 50 pixels become 96 by 60, two rows below the upper edge of the input.
             assert len(got) == len(want) > 0
             for box, (score, index, corners) in zip(got, want, strict=True):
@@ -46,6 +52,19 @@ def test_boxes_of_a_frame(tmp_path: Path, form: str, kind: str) -> None:
                 left, top, right, bottom = np.clip((np.array(corners) - [0, 2, 0, 2]) / 1.2, 0, [80, 50, 80, 50])
                 assert (box.x, box.y) == pytest.approx((left, top), abs=1e-2)
                 assert (box.width, box.height) == pytest.approx((right - left, bottom - top), abs=1e-2)
+
+
+def test_priors_may_be_a_constant_output(tmp_path: Path) -> None:
+    stated, priors = add_priors(Boxes("ssd", ("out0", "out1"), score=0.3, overlap=0.3), SIZE)
+    assert priors is not None
+    model, data = make_detector(SHAPES["ssd"], SIZE), draw_frame(FRAMES[0])
+    with build(tmp_path, model, stated) as session:
+        want = session.run_frame(data, "bgr8")
+    value = numpy_helper.from_array(priors.astype(np.float32))
+    model.graph.node.append(helper.make_node("Constant", [], ["priors"], value=value))
+    model.graph.output.append(helper.make_tensor_value_info("priors", TensorProto.FLOAT, priors.shape))
+    with build(tmp_path, model, Boxes("ssd", ("out0", "out1", "priors"), score=0.3, overlap=0.3)) as session:
+        assert session.run_frame(data, "bgr8") == want != ()
 
 
 @pytest.mark.parametrize("kind", DEVICES)
@@ -165,6 +184,17 @@ def test_frames_that_do_not_fit(tmp_path: Path) -> None:
             r"a result `boxes` of the form end2end needs \[1, boxes, 6\]; net has out0 \[1, 200, 8\]",
         ),
         ([[1, 10, 8]], Boxes("yolox"), r"of the form yolox needs .*; net has out0 \[1, 10, 8\]"),
+        ([[1, 9, 8], [1, 9, 4]], Boxes("ssd"), "`boxes` of the form ssd is in 3 outputs; net has or names 2"),
+        (
+            [[1, 9, 8], [1, 9, 4]],
+            Boxes("ssd", strides=(32,), anchors=((8.0, 8.0),)),
+            "of the form ssd has 6 boxes by its `strides` and `anchors`; net has 9",
+        ),
+        (
+            [[1, 9, 8], [1, 9, 4], [1, 8, 4]],
+            Boxes("ssd"),
+            r"needs \[1, boxes, classes \+ 1\] and \[1, boxes, 4\] and \[boxes, 4\]; net has out0",
+        ),
         ([[1, 10, 8]], Boxes("detr"), "`boxes` of the form detr is in 2 outputs; net has or names 1"),
         ([[1, 10, 8]], Boxes("yolov8", ("boxes",)), "net has no output boxes; its outputs are out0"),
         ([[1, 4, 10]], Boxes("yolov8"), r"of the form yolov8 needs \[1, 4 \+ classes, boxes\]; net has"),

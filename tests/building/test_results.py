@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from detector_nets import decode, make_detector, select
 from frame_packages import DEVICES, FRAMES, SIZE, build, draw_frame
+from onnx import TensorProto, helper
 from result_functions import Placement, draw_instances, find_points, read_text, segment
 
 from tvmbuild.base.postprocess_specs import (
@@ -20,9 +21,10 @@ from tvmbuild.base.postprocess_specs import (
     Text,
     Vector,
 )
+from tvmbuild.base.specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.preprocess import Fit
-from tvmbuild.package.results import Box, Map, Point
+from tvmbuild.package.results import Box, Map, Point, Results
 from tvmbuild.package.results import Text as TextFound
 from tvmbuild.package.results import Vector as VectorFound
 from tvmbuild.package.runtime.session import Session
@@ -139,6 +141,22 @@ def test_points_of_a_frame(tmp_path: Path, kind: str) -> None:
         assert [each.label for each in points] == ["nose", "eye", None, None, None]
         got = np.array([(each.x, each.y, each.score) for each in points])
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_points_with_channels_last(tmp_path: Path, kind: str) -> None:
+    model = make_detector([[1, 16, 24, 5]], SIZE)
+    model.graph.node.insert(0, helper.make_node("Transpose", ["last"], ["picture"], perm=[0, 3, 1, 2]))
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("last", TensorProto.FLOAT, [1, *SIZE, 3]))
+    rules = Preprocess(resize="letterbox", layout="NHWC")
+    with build(tmp_path, model, Heatmaps(labels=("nose",)), kind, preprocess=rules) as session:
+        data = draw_frame(FRAMES[0])
+        (maps,) = session.run({"last": session.prepare_frame(data, "bgr8")}).values()
+        found = session.run_frame(data, "bgr8")
+        assert isinstance(found, Results)
+        got = np.array([(each.x, each.y, each.score) for each in found.points])
+        np.testing.assert_allclose(got, find_points(PLACED, np.moveaxis(maps[0], -1, 0)), rtol=1e-4, atol=1e-3)
+        assert [each.label for each in found.points[:2]] == ["nose", None]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_the_options_are_those_of_both_files(folder: DoitProject, tmp_path: Path
     assert [(each.name, each.shape) for each in model.inputs] == [("Input3", (1, 1, 28, 28))]
     assert model.preprocess is not None
     assert model.preprocess.color == "gray"
-    assert model.postprocess == Classes(most=3)
+    assert model.postprocess == (Classes(most=3),)
     assert (target.tune.minutes, target.glibc, target.precision) == (0.5, "2.28", "fp32")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from detector_nets import make_detector
+from detector_nets import add_factor, make_detector
 from PIL import Image
 from small_package import ANY_X86, change_package
 
@@ -31,7 +31,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("frames") / "net.tar"
     model = make_detector([[1, 6, 50]], (32, 32)).SerializeToString()
     frames = (Frame(24, 40, "nv12"), Frame(24, 40, "bgr8"))
-    options = BuildOptions("net", preprocess=Preprocess(), frames=frames, postprocess=Boxes("yolov8", overlap=0.1))
+    options = BuildOptions("net", preprocess=Preprocess(), frames=frames, postprocess=(Boxes("yolov8", overlap=0.1),))
     write_package(path, build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
     return path
 
@@ -95,14 +95,35 @@ def test_what_cannot_be_a_frame(package: Path, picture: Path, tmp_path: Path, ca
 
 
 def test_a_package_without_a_result(package: Path, picture: Path, tmp_path: Path, capsys: Capture) -> None:
-    bare = change_package(package, tmp_path / "bare.tar", postprocess=None)
+    bare = change_package(package, tmp_path / "bare.tar", postprocess=())
     assert run(bare, "--frame", picture) == 1
     assert "does not say what its outputs mean" in capsys.readouterr().err
 
 
+def test_several_results_are_shown(tmp_path: Path, picture: Path, capsys: Capture) -> None:
+    model = add_factor(make_detector([[1, 6, 60], [1, 4, 8, 8]], (32, 32))).SerializeToString()
+    asked = (Boxes("yolov8", overlap=0.1), Segmentation(("out1",), labels=("ground",)))
+    options = BuildOptions("net", preprocess=Preprocess(input="picture"), postprocess=asked)
+    write_package(tmp_path / "s.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
+    capsys.readouterr()
+    words: list[str | Path] = [tmp_path / "s.tar", "--frame", picture]
+    assert run(*words) == 1
+    assert "net needs the inputs factor beside the picture" in capsys.readouterr().err
+    np.save(tmp_path / "one.npy", np.ones(1, np.float32))
+    words += ["--input", f"factor={tmp_path / 'one.npy'}"]
+    assert run(*words, "--draw", tmp_path / "out.png") == 0
+    shown = capsys.readouterr().out
+    assert "net for here: boxes" in shown
+    assert "net for here: segmentation" in shown
+    assert "ground" in shown
+    assert (read(tmp_path / "out.png") != read(picture)).any()
+    assert run(*words, "--json") == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"boxes", "segmentation"}
+
+
 def test_classes_are_drawn(tmp_path: Path, picture: Path, capsys: Capture) -> None:
     model = make_detector([[1, 4]], (32, 32)).SerializeToString()
-    options = BuildOptions("net", preprocess=Preprocess(), postprocess=Classes(most=2), labels=tuple("abcd"))
+    options = BuildOptions("net", preprocess=Preprocess(), postprocess=(Classes(most=2),), labels=tuple("abcd"))
     write_package(tmp_path / "c.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
     capsys.readouterr()
     assert run(tmp_path / "c.tar", "--frame", picture, "--draw", tmp_path / "out.png") == 0
@@ -125,7 +146,7 @@ def test_results_of_every_kind(  # noqa: PLR0917 - three come from pytest
     tmp_path: Path, picture: Path, capsys: Capture, shapes: list[list[int]], asked: Postprocess, headings: list[str]
 ) -> None:
     model = make_detector(shapes, (32, 32), spread=8).SerializeToString()
-    options = BuildOptions("net", preprocess=Preprocess(), postprocess=asked, labels=tuple("abcd"))
+    options = BuildOptions("net", preprocess=Preprocess(), postprocess=(asked,), labels=tuple("abcd"))
     write_package(tmp_path / "c.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
     capsys.readouterr()
     drawn = tmp_path / "out.png"

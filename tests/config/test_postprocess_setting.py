@@ -56,6 +56,12 @@ def test_several_frames(load: Load) -> None:
         ("boxes: {form: yolov5, overlap: 1, agnostic: true}", Boxes("yolov5", overlap=1.0, agnostic=True)),
         ("boxes: {form: nanodet, outputs: [a, b]}", Boxes("nanodet", ("a", "b"))),
         ("boxes: {form: yolov3_raw, anchors: [[10, 13.5], [1, 2]]}", Boxes("yolov3_raw", anchors=((10, 13.5), (1, 2)))),
+        (
+            "boxes: {form: ssd, output: s, boxes: b, strides: [8, 16.5], anchors: [[10, 20], [30, 40]], variances: [1, 1]}",
+            Boxes("ssd", ("s", "b"), anchors=((10, 20), (30, 40)), strides=(8, 16.5), variances=(1, 1)),
+        ),
+        ("boxes: {form: ssd_tf, output: s, boxes: b, priors: p}", Boxes("ssd_tf", ("s", "b", "p"))),
+        ("classes: {labels: [a, b]}", Classes(labels=("a", "b"))),
         ("masks: {form: yolov8, output: out, prototypes: protos}", Masks("yolov8", ("out", "protos"))),
         ("keypoints: {form: end2end, points: 5, values: 2}", Keypoints("end2end", points=5, values=2)),
         ("segmentation: {interpolation: nearest}", Segmentation(interpolation="nearest")),
@@ -72,8 +78,8 @@ def test_several_frames(load: Load) -> None:
 )
 def test_results(load: Load, text: str, want: Postprocess) -> None:
     (model,) = load(models=NET + f"    postprocess: {{{text}}}\n").models
-    assert model.postprocess == want
-    assert postprocess_from_json(postprocess_to_json(want)) == want
+    assert model.postprocess == (want,)
+    assert postprocess_from_json(postprocess_to_json((want,))) == (want,)
 
 
 MISTAKES = {
@@ -82,12 +88,21 @@ MISTAKES = {
     "preprocess: {frame: {size: [4, 8], encoding: rgb8, stride: 23}}": "models.yaml:4:64: models.net.preprocess.frame.stride: 23 is not possible for rgb8; expected a row has 24 bytes, so the stride is 24 to 131072",
     "preprocess: {frame: {size: [4, 8], encoding: rgb8, crop: [1, 0, 4, 8]}}": "models.yaml:4:62: models.net.preprocess.frame.crop: [1, 0, 4, 8] is not possible for rgb8; expected the crop lies inside of 4 rows and 8 columns",
     "preprocess: {frame: {size: [4, 8], encoding: rgb}}": 'models.yaml:4:50: models.net.preprocess.frame.encoding: "rgb" is not valid; expected rgb8, bgr8, rgba8, bgra8, mono8, yuyv, uyvy, nv12, nv21, i420, bayer_rggb8, bayer_bggr8, bayer_gbrg8 or bayer_grbg8; did you mean "rgb8"?',
-    "postprocess: {boxes: {form: yolov9}}": 'models.yaml:4:33: models.net.postprocess.boxes.form: "yolov9" is not valid; expected yolov5, yolov8, yolox, end2end, rtdetr, detr, dfine, yolov3_raw, yolov5_raw, yunet, nanodet or centernet; did you mean "yolov8"?',
+    "postprocess: {}": "models.yaml:4:5: models.net.postprocess: is empty; expected one or several of the keys boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps",
+    "postprocess: {boxes: {form: yolov8}, masks: {form: yolov8}}": "models.yaml:4:18: models.net.postprocess: boxes and masks both have boxes; expected one of them",
+    "postprocess: {depth: {}}": "models.yaml:4:19: models.net.postprocess.depth: unknown key; expected boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps",
+    "postprocess: {boxes: {form: yolov9}}": 'models.yaml:4:33: models.net.postprocess.boxes.form: "yolov9" is not valid; expected yolov5, yolov8, yolox, end2end, rtdetr, detr, dfine, ssd, ssd_softmax, ssd_tf, ssd_decoded, blazeface, yolov3_raw, yolov5_raw, yunet, nanodet or centernet; did you mean "yolov8"?',
     "postprocess: {boxes: {form: yolov3_raw}}": "models.yaml:4:19: models.net.postprocess.boxes: the form yolov3_raw needs `anchors`; expected width and height of each, a list for each grid",
     "postprocess: {boxes: {form: yolov3_raw, anchors: [[1, 2, 3]]}}": "models.yaml:4:55: models.net.postprocess.boxes.anchors[0]: has 3 numbers; expected width and height of each anchor",
     "postprocess: {boxes: {form: nanodet, anchors: [[1, 2]]}}": "models.yaml:4:42: models.net.postprocess.boxes.anchors: the form nanodet has no anchors; expected no `anchors`",
     "postprocess: {boxes: {form: nanodet, output: a}}": "models.yaml:4:42: models.net.postprocess.boxes.output: the form nanodet has grids; expected `outputs`, with all of them",
-    "postprocess: {boxes: {form: yolov8, outputs: [a]}}": "models.yaml:4:41: models.net.postprocess.boxes.outputs: the form yolov8 has no grids; expected no `outputs` and no `anchors`",
+    "postprocess: {boxes: {form: yolov8, outputs: [a]}}": "models.yaml:4:41: models.net.postprocess.boxes.outputs: the form yolov8 has no grids; expected no `outputs`",
+    "postprocess: {boxes: {form: yolov8, strides: [8]}}": "models.yaml:4:41: models.net.postprocess.boxes.strides: the form yolov8 has no priors; expected no `strides`",
+    "postprocess: {boxes: {form: nanodet, priors: p}}": "models.yaml:4:42: models.net.postprocess.boxes.priors: the form nanodet has no priors; expected no `priors`",
+    "postprocess: {boxes: {form: blazeface, strides: [8], anchors: [[1, 1]], variances: [1, 1]}}": "models.yaml:4:77: models.net.postprocess.boxes.variances: the form blazeface has no scaled priors; expected no `variances`",
+    "postprocess: {boxes: {form: ssd}}": "models.yaml:4:19: models.net.postprocess.boxes: the form ssd needs priors; expected `priors`, the output with them, or both `anchors` and `strides`",
+    "postprocess: {boxes: {form: ssd, strides: [8], anchors: [[1, 1], [2, 2]]}}": "models.yaml:4:47: models.net.postprocess.boxes.strides: has 1 numbers; expected one for each of 2 grids",
+    "postprocess: {boxes: {form: ssd, priors: p}}": "models.yaml:4:19: models.net.postprocess.boxes: not all outputs are named; expected all of `output`, `boxes` and `priors`",
     "postprocess: {masks: {form: detr}}": "models.yaml:4:27: models.net.postprocess.masks.form: the form detr has boxes alone; expected another form, or the result `boxes`",
     "postprocess: {masks: {form: yolov8, prototypes: p}}": "models.yaml:4:19: models.net.postprocess.masks: one of two outputs is named; expected both `output`, with the boxes, and `prototypes`, or none",
     "postprocess: {masks: {form: yolov8, most: 300}}": "models.yaml:4:47: models.net.postprocess.masks.most: 300 is too large; expected at most 255",
@@ -103,6 +118,8 @@ def test_mistakes(load_mistakes: Callable[..., list[str]], text: str) -> None:
     assert load_mistakes(models=NET + f"    {text}\n") == [MISTAKES[text]]
 
 
-def test_classes_and_boxes_exclude_each_other(load_mistakes: Callable[..., list[str]]) -> None:
-    (message,) = load_mistakes(models=NET + "    postprocess: {boxes: {form: yolov8}, classes: {}}\n")
-    assert "boxes and classes exclude each other" in message
+def test_several_results_have_one_order(load: Load) -> None:
+    text = "    postprocess:\n      segmentation: {output: s}\n      boxes: {form: yolov5, output: d}\n"
+    (model,) = load(models=NET + text).models
+    assert model.postprocess == (Boxes("yolov5", ("d",)), Segmentation(("s",)))
+    assert postprocess_from_json(postprocess_to_json(model.postprocess)) == model.postprocess

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import pytest
 from cpp_programs import SOURCES, install_programs, run_program
-from detector_nets import make_detector
+from detector_nets import add_factor, make_detector
 from device_kinds import KINDS, attributes_of
 from made_once import make_once
 from small_package import build_package
@@ -75,23 +75,42 @@ class Net:
 
     shapes: tuple[tuple[int, ...], ...]
     """The shapes of its outputs."""
-    asked: Postprocess | None
+    asked: Postprocess | tuple[Postprocess, ...]
     labels: tuple[str, ...] | None = None
     resize: Any = "letterbox"
     spread: float = 0
+    factor: float | None = None
+    """The value of another input, by which the network multiplies its first output. None: it has no other input."""
 
     @property
     def model(self) -> onnx.ModelProto:
         """The network."""
-        return make_detector(self.shapes, SIZE, spread=self.spread)
+        model = make_detector(self.shapes, SIZE, spread=self.spread)
+        return model if self.factor is None else add_factor(model)
+
+    @property
+    def inputs(self) -> dict[str, np.ndarray]:
+        """The inputs beside the picture."""
+        return {} if self.factor is None else {"factor": np.full(1, self.factor, np.float32)}
+
+    @property
+    def results(self) -> tuple[Postprocess, ...]:
+        """The results of its package."""
+        return self.asked if isinstance(self.asked, tuple) else (self.asked,)
 
     @property
     def options(self) -> dict[str, Any]:
         """The options that its package is built with."""
-        rules = Preprocess(resize=self.resize)
-        return {"preprocess": rules, "frames": FRAMES, "postprocess": self.asked, "labels": self.labels}
+        rules = Preprocess(None if self.factor is None else "picture", resize=self.resize)
+        return {
+            "preprocess": rules,
+            "frames": FRAMES,
+            "postprocess": self.results,
+            "labels": self.labels,
+        }
 
 
+_FACTOR = 0.75
 NETS = {
     "boxes": Net(((1, 9, 60),), Boxes("yolov8", score=0.6, most=300), LABELS),
     "masks": Net(((1, 12, 80), (1, 6, 16, 20)), Masks("yolov8", score=0.6, overlap=0.3, most=70), spread=20),
@@ -104,7 +123,18 @@ NETS = {
     "last": Net(((30, 1, 9),), Text(blank="last")),
     "vector": Net(((1, 300),), Vector()),
     "heatmaps": Net(((1, 5, 16, 20),), Heatmaps(), LABELS),
-    "outputs": Net(((1, 7), (1, 3, 4)), None),
+    "outputs": Net(((1, 7), (1, 3, 4)), ()),
+    "another input": Net(((1, 9, 60),), Boxes("yolov8", score=0.6), LABELS, factor=_FACTOR),
+    "several": Net(
+        ((1, 5, 16, 20), (1, 17, 80), (1, 20)),
+        (
+            Keypoints("yolov8", ("out1",), 0.6, 0.3, 70, points=4),
+            Classes(("out2",), most=3, labels=("first", "second", "third")),
+            Segmentation(("out0",), labels=("ground", "ä")),
+        ),
+        LABELS,
+        spread=20,
+    ),
 }
 """Name of a package → its network. There is one for every kind of result."""
 _BUILD = """
@@ -189,14 +219,23 @@ int main(int, char **words) {
   std::ifstream file(words[2], std::ios::binary);
   std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   auto *memory = static_cast<uint8_t *>(std::aligned_alloc(64, (bytes.size() + 127) / 64 * 64));
-  std::vector<tvmbuild::Tensor> inputs = {tvmbuild::Tensor(session.info().inputs[0])}, want = session.run(inputs);
+  std::vector<tvmbuild::Tensor> inputs, others;
+  for (const tvmbuild::TensorInfo &each : session.info().inputs) inputs.emplace_back(each);
+  for (size_t i = 1; i < inputs.size(); i++) {
+    others.emplace_back(inputs[i].info());
+    *others.back().as<float>() = FACTOR;
+  }
+  std::vector<tvmbuild::Tensor> want = session.run(inputs);
   tvmbuild::FrameOptions options[3];
-  for (tvmbuild::FrameOptions &each : options) each.encoding = "rgb8";
+  for (tvmbuild::FrameOptions &each : options) {
+    each.encoding = "rgb8";
+    each.inputs = others;
+  }
   options[0].width = options[2].width = std::atoi(words[4]);
   options[1].width = std::atoi(words[5]);
   const auto &made = session.info().postprocess;
-  if (made && made->score) options[2].score = -9;
-  if (made && made->overlap) options[2].overlap = 1;
+  if (!made.empty() && made[0].score) options[2].score = -9;
+  if (!made.empty() && made[0].overlap) options[2].overlap = 1;
   std::string first[3];
   long begun = 0, counted = 0;
   int different = 0, more = 0;
@@ -322,39 +361,36 @@ def map_bytes(drawn: np.ndarray) -> bytes:
     return struct.pack("<ii", *drawn.shape) + drawn.astype(np.uint8).tobytes()
 
 
-def list_maps(found: Results) -> Iterator[np.ndarray]:
-    """Yield the map of classes among results, or the map of all masks, which has the number of an object."""
-    yield from (each.classes for each in found if isinstance(each, Map))
-    masks = [each.mask for each in found if isinstance(each, Box) and each.mask is not None]
-    if masks:
-        yield np.sum([number * mask for number, mask in enumerate(masks, 1)], axis=0)
+def draw_masks(found: Results) -> bytes:
+    """Return the map of all masks, which has the number of an object, or nothing if there are no masks."""
+    masks = [each.mask for each in found.boxes if each.mask is not None]
+    return map_bytes(np.sum([number * mask for number, mask in enumerate(masks, 1)], axis=0)) if masks else b""
 
 
 def as_bytes(found: Results | dict[str, np.ndarray]) -> bytes:
     """Return results of Python as the program of this file writes them: each field of C++'s Results."""
     if isinstance(found, dict):
         return b"\0" + struct.pack("<f", 0) + b"".join(each.tobytes() for each in found.values())
-    boxes = [each for each in found if isinstance(each, Box)]
     data = b"".join(
         struct.pack("<fffffi", b.x, b.y, b.width, b.height, b.score, b.index)
         + name_bytes(b.label)
         + point_bytes(b.points)
-        for b in boxes
+        for b in found.boxes
     )
-    data += b"".join(map(map_bytes, list_maps(found)))
-    classes = [each for each in found if isinstance(each, Class)]
-    data += b"".join(struct.pack("<fi", each.score, each.index) + name_bytes(each.label) for each in classes)
-    text = next((each for each in found if isinstance(each, TextFound)), TextFound("", 0))
+    data += draw_masks(found)
+    data += b"".join(struct.pack("<fi", each.score, each.index) + name_bytes(each.label) for each in found.classes)
+    data += b"" if found.segmentation is None else map_bytes(found.segmentation.classes)
+    text = found.text or TextFound("", 0)
     data += name_bytes(text.text) + struct.pack(f"<f{len(text.symbols)}i", text.score, *text.symbols)
-    data += b"".join(each.values.tobytes() for each in found if isinstance(each, VectorFound))
-    return data + point_bytes(tuple(each for each in found if isinstance(each, Point)))
+    data += b"" if found.vector is None else found.vector.values.tobytes()
+    return data + point_bytes(found.points)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_printed_results_are_pythons(packages: Path, tmp_path: Path) -> None:
     different: dict[str, set[tuple[str, ...]]] = {}
     for name, net in NETS.items():
-        if net.asked is None:
+        if not net.results or net.inputs:
             continue
         frames = list(draw_frames())
         with Session(packages / f"{name}.tar") as session:
@@ -400,7 +436,7 @@ def program() -> Path:
     """The program of this file, which counts."""
 
     def build(folder: Path) -> None:
-        (folder / "frames.cpp").write_text(_PROGRAM)
+        (folder / "frames.cpp").write_text(_PROGRAM.replace("FACTOR", str(_FACTOR)))
         library = install_programs().parent / "build" / "libtvmbuild.a"
         libraries = [str(each) for each in find_runtime()]
         command = ["c++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-static-libstdc++", f"-I{SOURCES}"]
@@ -418,21 +454,26 @@ def test_same_bits_at_any_address_without_allocations(packages: Path, program: P
     path = tmp_path / "frame.raw"
     path.write_bytes(value.tobytes())
     with Session(packages / f"{name}.tar") as session:
-        found = [session.run_frame(value.reshape(shape), "rgb8") for shape in ((90, 120, 3), (120, 90, 3))]
+        found = [
+            session.run_frame(value.reshape(shape), "rgb8", inputs=NETS[name].inputs)
+            for shape in ((90, 120, 3), (120, 90, 3))
+        ]
     done = run_program(program, packages / f"{name}.tar", path, 30, 120, 90)
     assert (done.returncode, done.stderr) == (0, "")
-    more = 30 if getattr(NETS[name].asked, "overlap", None) is not None else 0
+    more = 30 if any(hasattr(each, "overlap") for each in NETS[name].results) else 0
     assert done.stdout == f"different 0 more {more} allocated 0, 1 at first\n"
     assert path.with_suffix(".raw.results").read_bytes() == b"".join(map(as_bytes, found))
     if name in ("masks", "segmentation"):
-        assert isinstance(found[0], tuple)
-        (drawn,) = list_maps(found[0])
+        assert isinstance(found[0], Results)
+        drawn = np.frombuffer(draw_masks(found[0]), np.uint8)[8:]
+        if found[0].segmentation is not None:
+            drawn = found[0].segmentation.classes
         assert len(np.unique(drawn)) > 2
         assert name == "masks" or (drawn == 255).any(), "the network sees all of the frame"
 
 
 def test_every_kind_of_result_has_a_package() -> None:
-    assert {kind_of(net.asked) for net in NETS.values() if net.asked is not None} == set(RESULT_KINDS)
+    assert {kind_of(each) for net in NETS.values() for each in net.results} == set(RESULT_KINDS)
 
 
 def test_texts_have_symbols_without_labels(cpu_packages: Path) -> None:
@@ -452,11 +493,11 @@ def test_thresholds_that_a_result_does_not_have(cpu_packages: Path, tmp_path: Pa
     frame, value = next(draw_frames())
     for name, net in NETS.items():
         for threshold in ("score", "overlap"):
-            if net.asked is None or hasattr(net.asked, threshold):
+            if any(hasattr(each, threshold) for each in net.results):
                 continue
             given: dict[str, Any] = {threshold: 0.5}
             with Session(cpu_packages / f"{name}.tar") as session, pytest.raises(TvmbuildError) as caught:
-                session.run_frame(value, frame.encoding, **given)
+                session.run_frame(value, frame.encoding, inputs=net.inputs, **given)
             which = ["--encoding", frame.encoding, "--width", frame.width, f"--{threshold}", 0.5]
             done = run_zeros(cpu_packages / f"{name}.tar", value.size, tmp_path, *which)
             assert (done.returncode, done.stderr) == (1, f"error: {caught.value.message}\n")
@@ -565,7 +606,9 @@ def test_damaged_metadata_are_refused(cpu_packages: Path, tmp_path: Path) -> Non
             replace_value, ["frames", 4, "height"], 91
         ),
         "postprocess is no map": lambda value: value.update(postprocess=["boxes"]),
-        "postprocess is no single kind of result that is known": lambda value: value.update(postprocess={"depth": {}}),
+        "postprocess is no map of kinds of results that are known": lambda value: value.update(
+            postprocess={"depth": {}}
+        ),
         "postprocess.boxes is no map": lambda value: value.update(postprocess={"boxes": 4}),
         "postprocess.boxes.most is missing": lambda value: value["postprocess"]["boxes"].pop("most"),
     }
@@ -588,11 +631,16 @@ def expect_refused(
             Session(path)
 
 
-@pytest.mark.parametrize("asked", [net.asked for net in NETS.values() if net.asked is not None], ids=kind_of)
+_BOXES = postprocess_to_json((Boxes("yolov8"),)) | postprocess_to_json((Masks("yolov8"),))
+
+
+@pytest.mark.parametrize("asked", [net.results[0] for net in NETS.values() if net.results], ids=kind_of)
 def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path, asked: Postprocess) -> None:
-    ((kind, fields),) = json.loads(json.dumps(postprocess_to_json(asked))).items()
+    ((kind, fields),) = json.loads(json.dumps(postprocess_to_json((asked,)))).items()
     wrong: dict[str, list[tuple[Any, str]]] = {
         "outputs": [("out0", "list")],
+        "labels": [("cat", "list")],
+        "strides": [(8, "list")],
         "form": [(8, "text")],
         "anchors": [(8, "list")],
         "score": [(True, "number")],
@@ -608,9 +656,12 @@ def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path
     }
     cases: list[tuple[str, dict[str, Any]]] = [
         (f".{kind}.colour is no key that is known", {kind: {**fields, "colour": "red"}}),
-        (" is no single kind of result that is known", {kind: fields, "depth": {}}),
-        (" is no single kind of result that is known", {}),
+        (" is no map of kinds of results that are known", {kind: fields, "depth": {}}),
+        (" is no map of kinds of results that are known", {}),
+        (" is no map with one kind of boxes", {each: _BOXES[each] for each in ("boxes", "masks")}),
     ]
+    for key in (*(["labels"] if kind not in ("text", "vector") else []), *(["strides"] if "form" in fields else [])):
+        cases += [(f".{kind}.{key} is no {told}", {kind: {**fields, key: value}}) for value, told in wrong[key]]
     for key in fields:
         others = {each: fields[each] for each in fields if each != key}
         cases.append((f".{kind}.{key} is missing", {kind: others}))
@@ -649,7 +700,7 @@ def test_metadata_that_do_not_fit_the_code(cpu_packages: Path, tmp_path: Path) -
         ("segmentation", "another number of results", Boxes("yolov8")),
     ]
     for name, told, asked in returns:
-        new = json.loads(json.dumps(postprocess_to_json(asked)))
+        new = json.loads(json.dumps(postprocess_to_json((asked,))))
         cases.append((name, 21600, f"frame3 of net returns {told}", partial(replace_value, ["postprocess"], new)))
     for name, size, told, alter in cases:
         path = damage(cpu_packages / f"{name}.tar", tmp_path / "m.tar", alter)

@@ -97,7 +97,7 @@ def build_packages(folder: Path) -> None:
     options = {}
     for name, (shapes, asked) in NETS.items():
         onnx.save(make_detector(shapes, (32, 40)), folder / f"{name}.onnx")
-        options[name] = {"preprocess": Preprocess(resize="letterbox"), "frames": FRAMES, "postprocess": asked}
+        options[name] = {"preprocess": Preprocess(resize="letterbox"), "frames": FRAMES, "postprocess": (asked,)}
     code = _BUILD.replace("ATTRIBUTES", repr(ANY_X86)).replace("OPTIONS", repr(options))
     environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder))
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=environment, cwd=folder, check=True, timeout=300)

@@ -110,7 +110,7 @@ def test_results_of_an_unknown_kind_are_said_and_frames_timed(cell: Path, monkey
 
 def test_a_package_without_a_result_has_two_parts(tmp_path: Path) -> None:
     pytest.importorskip("cv2")
-    found = measure(make_cell(tmp_path, postprocess=None), "onnxruntime")
+    found = measure(make_cell(tmp_path, postprocess=()), "onnxruntime")
     assert found.times is not None
     assert list(found.times.parts_ms) == ["prepare", "network"]
     assert (found.check.frames, found.check.results) == (2, 0)
@@ -118,7 +118,7 @@ def test_a_package_without_a_result_has_two_parts(tmp_path: Path) -> None:
 
 
 def test_results_are_compared_without_frames(tmp_path: Path) -> None:
-    found = measure(make_cell(tmp_path, make_detector([[1, 50]], SIZE), frames=(), postprocess=Classes(most=3)))
+    found = measure(make_cell(tmp_path, make_detector([[1, 50]], SIZE), frames=(), postprocess=(Classes(most=3),)))
     assert (found.frame, found.times) == (None, None)
     assert (found.check.frames, found.check.results) == (0, 3)
     assert found.notes == ("no frame is timed: the model's `preprocess` names no `frame`",)
@@ -143,7 +143,7 @@ def test_another_encoding_fails_the_cell(cell: Path) -> None:
 
 
 def test_boxes_that_suppress_other_classes_fail_the_cell(cell: Path) -> None:
-    message = refuse(cell, postprocess=Boxes("yolov8", score=0.3, overlap=0.3, most=40, agnostic=True))
+    message = refuse(cell, postprocess=(Boxes("yolov8", score=0.3, overlap=0.3, most=40, agnostic=True),))
     assert "the package makes wrong results (bgr8 [50, 80, 3], bilinear, score 0.3): boxes " in message
     assert " of their union, over 0.3" in message
 

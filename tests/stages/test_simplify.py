@@ -44,7 +44,7 @@ def refused(step: Step[SimplifyStep]) -> TvmbuildError:
 
 def test_a_result_that_does_not_fit_is_refused_before_a_search(simplify_step: MakeStep, dense: Make) -> None:
     step = simplify_step(dense(), InputSpec("x", (2, 4)))
-    error = refused(replace(step, options=replace(step.options, postprocess=Boxes("end2end"))))
+    error = refused(replace(step, options=replace(step.options, postprocess=(Boxes("end2end"),))))
     assert error.message == "a result `boxes` of the form end2end needs [1, boxes, 6]; net has y [2, 3]"
     frames = (Frame(4, 4, "rgb8"),)
     error = refused(replace(step, options=replace(step.options, preprocess=Preprocess(), frames=frames)))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm
+from tvmbuild.base.postprocess_specs import BOX_FORMS, VARIANCES, Boxes, BoxForm
 
 _BOXES = 3
 """The number of axes of an output with boxes."""
@@ -62,15 +63,26 @@ def make_detector(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def add_factor(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the network with one more input, `factor` [1], by which its first output is multiplied."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    graph = changed.graph
+    name = graph.output[0].name
+    for node in graph.node:
+        node.output[:] = ["before" if each == name else each for each in node.output]
+    graph.node.append(helper.make_node("Mul", ["before", "factor"], [name]))
+    graph.input.append(helper.make_tensor_value_info("factor", TensorProto.FLOAT, [1]))
+    return changed
+
+
 def _reshape(source: str, name: str, shape: Sequence[int]) -> onnx.NodeProto:
     node = helper.make_node("Reshape", [source, f"{name}_shape"], [name])
     node.doc_string = " ".join(map(str, shape))
     return node
 
 
-def draw_outputs(name: str, count: int, classes: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """Return outputs of a form as a detector of 640 by 480 pixels would make them: crowded boxes, few high scores."""
-    form = BOX_FORMS[name]
+def _draw_boxes(form: BoxForm, count: int, generator: np.random.Generator) -> np.ndarray:
     width, height = 640, 480
     centres = generator.uniform(0, 1, (count, 2)) * (width, height)
     sides = generator.uniform(10, 200, (count, 2))
@@ -81,7 +93,36 @@ def draw_outputs(name: str, count: int, classes: int, generator: np.random.Gener
         boxes = np.concatenate([centres - sides / 2, centres + sides / 2], axis=1)
     if form.normalised:
         boxes = boxes / (width, height, width, height)
-    scores = generator.beta(0.3, 2, (count, classes + form.background))
+    if form.priors != "none":
+        boxes = generator.normal(0, 2 if form.normalised else 40, (count, 4))
+    return boxes
+
+
+STRIDES, ANCHORS = (8.0, 16.0), ((20.0, 10.0), (30.0, 30.0, 40.0, 60.0))
+"""Grids with one anchor and with two."""
+
+
+def add_priors(asked: Boxes, size: tuple[int, int]) -> tuple[Boxes, np.ndarray | None]:
+    """Return the result with STRIDES and ANCHORS, and its priors in the unit of the form, if the form has priors."""
+    form, (height, width) = BOX_FORMS[asked.form], size
+    if form.priors == "none":
+        return asked, None
+    priors = [
+        (column * stride + stride / 2, row * stride + stride / 2, *anchors[at : at + 2])
+        for stride, anchors in zip(STRIDES, ANCHORS, strict=True)
+        for row in range(int(height / stride))
+        for column in range(int(width / stride))
+        for at in range(0, len(anchors), 2)
+    ]
+    unit = (width, height, width, height) if form.normalised else (1, 1, 1, 1)
+    return replace(asked, strides=STRIDES, anchors=ANCHORS), np.array(priors) / unit
+
+
+def draw_outputs(name: str, count: int, classes: int, generator: np.random.Generator) -> list[np.ndarray]:
+    """Return outputs of a form as a detector of 640 by 480 pixels would make them: crowded boxes, few high scores."""
+    form = BOX_FORMS[name]
+    boxes = _draw_boxes(form, count, generator)
+    scores = generator.beta(0.3, 2, (count, classes + form.spare))
     if form.activation == "softmax":
         scores = np.log(scores + 1e-6)
     if form.activation == "sigmoid":
@@ -99,8 +140,32 @@ def draw_outputs(name: str, count: int, classes: int, generator: np.random.Gener
     return [np.ascontiguousarray(rows.transpose(0, 2, 1))] if form.layout == "columns" else [rows]
 
 
-def decode(form: BoxForm, outputs: Outputs, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return boxes (left, top, right, bottom), scores and classes of all candidates, in float64."""
+def _move_priors(form: BoxForm, boxes: np.ndarray, priors: np.ndarray, variances: Sequence[float]) -> np.ndarray:
+    x, y, across, down = boxes[:, [1, 0, 3, 2]].T if form.swapped else boxes[:, :4].T
+    if form.priors == "offset":
+        return np.stack([priors[:, 0] + x, priors[:, 1] + y, across, down], axis=1)
+    return np.stack(
+        [
+            priors[:, 0] + variances[0] * x * priors[:, 2],
+            priors[:, 1] + variances[0] * y * priors[:, 3],
+            np.exp(variances[1] * across) * priors[:, 2],
+            np.exp(variances[1] * down) * priors[:, 3],
+        ],
+        axis=1,
+    )
+
+
+def decode(
+    form: BoxForm,
+    outputs: Outputs,
+    size: tuple[int, int],
+    priors: np.ndarray | None = None,
+    variances: Sequence[float] = VARIANCES,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return boxes (left, top, right, bottom), scores and classes of all candidates, in float64.
+
+    ``priors`` [count, 4] are centre x, centre y, width and height in the unit of the form.
+    """
     height, width = size
     rows = outputs[0][0].astype(np.float64)
     rows = rows.T if form.layout == "columns" else rows
@@ -113,6 +178,8 @@ def decode(form: BoxForm, outputs: Outputs, size: tuple[int, int]) -> tuple[np.n
         grid = np.array(cells, float)
         centres = (boxes[:, :2] + grid[:, :2]) * grid[:, 2:]
         boxes = np.concatenate([centres, np.exp(boxes[:, 2:]) * grid[:, 2:]], axis=1)
+    if priors is not None:
+        boxes = _move_priors(form, boxes, priors, variances)
     if form.normalised:
         boxes = boxes * (width, height, width, height)
     if not form.corners:
@@ -124,7 +191,7 @@ def decode(form: BoxForm, outputs: Outputs, size: tuple[int, int]) -> tuple[np.n
         scores = 1 / (1 + np.exp(-scores))
     if form.activation == "softmax":
         scores = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-    scores = scores[:, :-1] if form.background else scores
+    scores = {"none": scores, "first": scores[:, 1:], "last": scores[:, :-1]}[form.background]
     best = scores.argmax(axis=1)
     values = scores.max(axis=1) * (rows[:, 4] if form.objectness else 1)
     return boxes, values, best

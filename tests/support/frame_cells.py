@@ -37,7 +37,7 @@ def make_cell(folder: Path, model: onnx.ModelProto | None = None, target: Packag
     default: dict[str, Any] = {
         "preprocess": Preprocess(resize="letterbox"),
         "frames": FRAMES,
-        "postprocess": Boxes("yolov8", score=0.3, overlap=0.3, most=40),
+        "postprocess": (Boxes("yolov8", score=0.3, overlap=0.3, most=40),),
     }
     options = BuildOptions("net", **{**default, **more})
     write_package(folder / "net-here.tar", build_package(simplified.model, target, options=options))

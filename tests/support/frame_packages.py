@@ -29,7 +29,8 @@ def build(folder: Path, model: onnx.ModelProto, asked: Postprocess | None, kind:
     """Build a package of a network for a kind of device, and open it."""
     host = FrozenMap({"mcpu": "x86-64"}) if kind != "llvm" else FrozenMap()
     target = PackageTarget("here", kind, attributes_of(kind), host)
-    options = BuildOptions("net", **{"preprocess": RULES, "frames": FRAMES, "postprocess": asked, **more})
+    given = {"preprocess": RULES, "frames": FRAMES, "postprocess": () if asked is None else (asked,)}
+    options = BuildOptions("net", **{**given, **more})
     write_package(folder / "net.tar", build_package(model.SerializeToString(), target, options=options))
     return Session(folder / "net.tar")
 

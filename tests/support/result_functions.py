@@ -15,7 +15,7 @@ from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.kernels.results.canvas import make_canvas
 from tvmbuild.compiler.kernels.results.select import GEOMETRY
 from tvmbuild.compiler.results.form import KernelCalls, Request
-from tvmbuild.compiler.results.table import describe_result
+from tvmbuild.compiler.results.table import describe_results
 from tvmbuild.package.frames import find_frame_geometry
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.package.preprocess import Fit
@@ -54,7 +54,7 @@ def compile_result(
     """
     outputs = tuple(TensorInfo(f"out{place}", *each) for place, each in enumerate(shapes))
     interface = Interface("net", (TensorInfo("picture", (1, 3, *placed.size), "float32"),), outputs)
-    form = describe_result(interface, EntryOptions(postprocess=asked), asked)
+    (form,) = describe_results(interface, EntryOptions(postprocess=(asked,)))
     builder = relax.BlockBuilder()
     given = [relax.Var(each.name, relax.TensorType(each.shape, each.dtype)) for each in outputs]
     thresholds = relax.Var("thresholds", relax.TensorType((2,), "float32"))

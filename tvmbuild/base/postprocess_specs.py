@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
+
+from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 
 Activation = Literal["none", "sigmoid", "softmax"]
 Interpolation = Literal["bilinear", "nearest"]
@@ -26,19 +29,33 @@ class BoxForm:
     """Whether the scores, which come first, and the boxes are two outputs."""
     activation: Activation = "none"
     """The function that makes probabilities of the scores."""
-    background: bool = False
-    """Whether the last score is that of no object. It counts in a softmax, and is no class."""
+    background: Literal["none", "first", "last"] = "none"
+    """The place of a score for no object. It counts in a softmax, and is no class."""
     normalised: bool = False
     """Whether coordinates are shares of the input's width and height; else they are its pixels."""
     strides: tuple[int, ...] = ()
     """The strides of the grids whose cells the boxes are relative to. Empty if coordinates are absolute."""
     suppress: bool = True
     """Whether overlapping boxes are left, so that non-maximum suppression is needed."""
+    priors: Literal["none", "scaled", "offset"] = "none"
+    """The way to place a box by its prior.
+
+    ``scaled``: the centre moves by x and y times variance and size of the prior, and the size is the prior's times e to
+    the power of width and height times variance. ``offset``: the centre moves by x and y, and width and height are the
+    box's own.
+    """
+    swapped: bool = False
+    """Whether y comes before x, and height before width."""
 
     @property
     def begin(self) -> int:
         """The place of the first class's score, or of a ready score, among the values of a box."""
-        return 0 if self.split else 4 + self.objectness
+        return (0 if self.split else 4 + self.objectness) + (self.background == "first")
+
+    @property
+    def spare(self) -> int:
+        """The number of scores that belong to no class."""
+        return int(self.background != "none")
 
 
 BOX_FORMS: dict[str, BoxForm] = {
@@ -47,10 +64,21 @@ BOX_FORMS: dict[str, BoxForm] = {
     "yolox": BoxForm(objectness=True, strides=(8, 16, 32)),
     "end2end": BoxForm(corners=True, ready=True, suppress=False),
     "rtdetr": BoxForm(normalised=True, suppress=False),
-    "detr": BoxForm(split=True, activation="softmax", background=True, normalised=True, suppress=False),
+    "detr": BoxForm(split=True, activation="softmax", background="last", normalised=True, suppress=False),
     "dfine": BoxForm(split=True, activation="sigmoid", normalised=True, suppress=False),
+    "ssd": BoxForm(split=True, activation="softmax", background="first", normalised=True, priors="scaled"),
+    "ssd_softmax": BoxForm(split=True, background="first", normalised=True, priors="scaled"),
+    "ssd_tf": BoxForm(
+        split=True, activation="sigmoid", background="first", normalised=True, priors="scaled", swapped=True
+    ),
+    "ssd_decoded": BoxForm(split=True, background="first", normalised=True, corners=True),
+    "blazeface": BoxForm(split=True, activation="sigmoid", priors="offset"),
 }
 """Name of a form, as models.yaml has it → what the outputs hold."""
+
+
+VARIANCES = (0.1, 0.2)
+"""The factors of places and of sizes that nearly all SSDs are trained with."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +99,12 @@ class Boxes:
     """Whether boxes of different classes suppress each other."""
     anchors: tuple[tuple[float, ...], ...] = ()
     """For each grid width and height of its anchors, one after the other, in pixels. Only some forms have anchors."""
+    strides: tuple[float, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    """The distance of the cells of each grid in pixels, of forms with priors that are not an output."""
+    variances: tuple[float, ...] = field(default=VARIANCES, metadata=OMIT_WHEN_DEFAULT)
+    """The factors of places and of sizes, of forms with scaled priors."""
+    labels: tuple[str, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    """The names of the classes. Empty means those of the model."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +118,8 @@ class Classes:
     """The probability that a class must exceed. `run_frame` may replace it."""
     most: int = 5
     """The largest number of classes in a result."""
+    labels: tuple[str, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    """The names of the classes. Empty means those of the model."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +149,8 @@ class Heatmaps:
 
     outputs: tuple[str, ...] = ()
     """The name of the output [1, points, height, width]. Empty means the model's first output."""
+    labels: tuple[str, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    """The names of the points. Empty means those of the model."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +165,8 @@ class Segmentation:
     """The function that makes a probability of an output with a single score for each pixel: none or sigmoid."""
     score: float = 0.5
     """The probability that a pixel of class 1 must exceed if an output has one score for each pixel."""
+    labels: tuple[str, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    """The names of the classes. Empty means those of the model."""
 
 
 @dataclass(frozen=True)
@@ -175,24 +215,44 @@ MAX_MASKS = 255
 """The largest ``most`` of masks, because a byte holds the number of an object."""
 
 
+WITH_BOXES = tuple(name for name, each in KINDS.items() if issubclass(each, Boxes))
+"""The kinds of results with boxes. A package makes one of them at most."""
+
+
 def kind_of(value: Postprocess) -> str:
-    """Return the name of the kind of a postprocess."""
+    """Return the name of the kind of a result."""
     return next(name for name, each in KINDS.items() if type(value) is each)
 
 
-def postprocess_to_json(value: Postprocess) -> dict[str, Any]:
-    """Return a postprocess as a JSON value, a map with one key, the kind. ``postprocess_from_json`` is the inverse."""
-    return {kind_of(value): asdict(value)}
+def find_clash(kinds: Collection[str]) -> str | None:
+    """Return why no package makes results of these kinds together, or None if one can."""
+    found = [name for name in WITH_BOXES if name in kinds]
+    return f"{' and '.join(found)} both have boxes" if len(found) > 1 else None
 
 
-def postprocess_from_json(value: dict[str, Any]) -> Postprocess:
+def postprocess_to_json(value: tuple[Postprocess, ...]) -> dict[str, Any]:
+    """Return results as a JSON value, a map with a key for each kind. ``postprocess_from_json`` is the inverse."""
+    return {kind_of(each): _write_fields(each) for each in value}
+
+
+def _write_fields(value: Postprocess) -> dict[str, Any]:
+    left_out = {each.name for each in fields(value) if each.metadata and getattr(value, each.name) == each.default}
+    return {name: each for name, each in asdict(value).items() if name not in left_out}
+
+
+def postprocess_from_json(value: Mapping[str, Any]) -> tuple[Postprocess, ...]:
     """Parse the output of ``postprocess_to_json``. Raises TypeError or ValueError if it is malformed."""
-    if len(value) != 1:
-        raise ValueError(f"postprocess has {len(value)} kinds")
-    ((kind, fields),) = value.items()
-    if kind not in KINDS:
-        raise ValueError(f"postprocess has the unknown kind {kind!r}")
-    return KINDS[kind](**{key: _freeze(each) for key, each in fields.items()})
+    unknown = sorted(value.keys() - KINDS.keys())
+    if unknown:
+        raise ValueError(f"postprocess has the unknown kind {unknown[0]!r}")
+    clash = find_clash(value)
+    if clash is not None:
+        raise ValueError(f"postprocess is impossible: {clash}")
+    return tuple(
+        make(**{key: _freeze(each) for key, each in value[kind].items()})
+        for kind, make in KINDS.items()
+        if kind in value
+    )
 
 
 def _freeze(value: Any) -> Any:

@@ -167,8 +167,8 @@ class ModelSpec:
     preprocess: Preprocess | None = None
     frames: tuple[Frame, ...] = ()
     """The frames of a camera that its packages take."""
-    postprocess: Postprocess | None = None
-    """The result that its packages make of their outputs."""
+    postprocess: tuple[Postprocess, ...] = ()
+    """The results that its packages make of their outputs."""
     labels: str | None = None
     """The path, relative to the project's root, of a text file with one label per line."""
     simplify: SimplifyOptions = SimplifyOptions()

@@ -38,7 +38,7 @@ class SimplifyStep:
     preprocess: Preprocess | None = field(default=None, metadata=NOT_FINGERPRINTED)
     """The stage checks whether preprocess, frames and postprocess fit the model, so that no search runs in vain."""
     frames: tuple[Frame, ...] = field(default=(), metadata=NOT_FINGERPRINTED)
-    postprocess: Postprocess | None = field(default=None, metadata=NOT_FINGERPRINTED)
+    postprocess: tuple[Postprocess, ...] = field(default=(), metadata=NOT_FINGERPRINTED)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class CompileStep:
     preprocess: Preprocess | None
     precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
     frames: tuple[Frame, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
-    postprocess: Postprocess | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    postprocess: tuple[Postprocess, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
 
 
 @dataclass(frozen=True)

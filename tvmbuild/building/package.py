@@ -36,7 +36,7 @@ class BuildOptions:
     """The linker: ``auto`` for the bundled ziglang, or the name of a compiler command."""
     preprocess: Preprocess | None = None
     frames: tuple[Frame, ...] = ()
-    postprocess: Postprocess | None = None
+    postprocess: tuple[Postprocess, ...] = ()
     labels: tuple[str, ...] | None = None
     digests: FrozenMap[str, str] = FrozenMap()
     """Role of each input file of the build → SHA-256 of the file."""

@@ -1,10 +1,13 @@
 """The functions of a package beside ``main``: from a camera's frame to the result, in one call.
 
-``frameN`` is the whole way, ``prepareN`` makes the network's input of a frame, ``postprocess`` makes the result of the
-network's outputs. They call the functions that ``main`` calls, so that a frame adds a few kernels to the library.
+``frameN`` is the whole way, ``prepareN`` makes the network's input of a frame, ``postprocess`` makes the results of the
+network's outputs. ``frameN`` takes the frame, thresholds for each result, and the network's other inputs. They call the
+functions that ``main`` calls, so that a frame adds a few kernels to the library.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import tvm
 from tvm import relax
@@ -17,9 +20,9 @@ from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.kernels.frames.prepare import Preparation, describe_preparation, write_along, write_down
 from tvmbuild.compiler.kernels.results.canvas import Canvas, make_canvas, make_input_canvas
 from tvmbuild.compiler.kernels.results.select import GEOMETRY
-from tvmbuild.compiler.results.form import KernelCalls, Request, ResultForm
+from tvmbuild.compiler.results.form import KernelCalls, Request
 from tvmbuild.compiler.results.outputs import find_input_size
-from tvmbuild.compiler.results.table import describe_result
+from tvmbuild.compiler.results.table import describe_results
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.frames import POSTPROCESS, find_frame_geometry, frame_entry, prepare_entry
 from tvmbuild.package.metadata import ModelInputs
@@ -31,7 +34,7 @@ def add_entries(mod: tvm.ir.IRModule, interface: Interface, options: EntryOption
 
     Raises TvmbuildError if the network's inputs or outputs do not have the forms that the options name.
     """
-    if not options.frames and options.postprocess is None:
+    if not options.frames and not options.postprocess:
         return mod
     writer = _Writer(mod, interface, options, on_gpu=on_gpu)
     writer.write()
@@ -40,8 +43,7 @@ def add_entries(mod: tvm.ir.IRModule, interface: Interface, options: EntryOption
 
 def check_entries(interface: Interface, options: EntryOptions) -> None:
     """Raise TvmbuildError if a model's inputs or outputs do not have the forms that the options name."""
-    if options.postprocess is not None:
-        describe_result(interface, options, options.postprocess)
+    describe_results(interface, options)
     for frame in options.frames:
         _describe_frame(interface, options.preprocess, frame)
 
@@ -52,13 +54,12 @@ class _Writer:
         self.main = relax.transform.ToNonDataflow()(mod)["main"]
         self.interface, self.options = interface, options
         self.calls = KernelCalls(self.builder, on_gpu=on_gpu)
-        asked = options.postprocess
-        self.result = None if asked is None else describe_result(interface, options, asked)
+        self.results = describe_results(interface, options)
 
     def write(self) -> None:
         """Add all functions."""
-        if self.result is not None:
-            self._write_postprocess(self.result)
+        if self.results:
+            self._write_postprocess()
         for number, frame in enumerate(self.options.frames):
             form = _describe_frame(self.interface, self.options.preprocess, frame)
             self._write_prepare(number, form)
@@ -69,42 +70,53 @@ class _Writer:
         with self.builder.function(prepare_entry(number), [frame]):
             self.builder.emit_func_output(self._prepare(form, frame))
 
-    def _write_postprocess(self, result: ResultForm) -> None:
+    def _write_postprocess(self) -> None:
         infos = self.interface.outputs
         outputs = [
             relax.Var(f"output{place}", relax.TensorType(each.shape, each.dtype)) for place, each in enumerate(infos)
         ]
-        thresholds = relax.Var("thresholds", relax.TensorType((2,), "float32"))
+        thresholds = self._list_thresholds()
         geometry = relax.Var("geometry", relax.TensorType((GEOMETRY,), "float32"))
-        with self.builder.function(POSTPROCESS, [*outputs, thresholds, geometry]):
+        with self.builder.function(POSTPROCESS, [*outputs, *thresholds, geometry]):
             canvas = _describe_input(self.interface, self.options.preprocess)
-            found = result.write(
-                self.calls, Request([outputs[place] for place in result.places], thresholds, geometry, canvas)
-            )
-            self.builder.emit_func_output(relax.Tuple(found))
+            self.builder.emit_func_output(self._write_results(outputs, thresholds, (geometry, canvas)))
+
+    def _list_thresholds(self) -> list[relax.Var]:
+        """Return new variables for the thresholds of each result."""
+        names = ("thresholds" if number == 0 else f"thresholds{number}" for number in range(len(self.results)))
+        return [relax.Var(name, relax.TensorType((2,), "float32")) for name in names]
+
+    def _write_results(
+        self, outputs: Sequence[relax.Expr], thresholds: Sequence[relax.Expr], place: tuple[relax.Expr, Canvas]
+    ) -> relax.Tuple:
+        """Write the calls of all results, and return their arrays. ``place`` are geometry and canvas."""
+        arrays = []
+        for result, limits in zip(self.results, thresholds, strict=True):
+            read = [outputs[each] for each in result.places]
+            arrays += result.write(self.calls, Request(read, limits, *place))
+        return relax.Tuple(arrays)
 
     def _write_frame(self, number: int, form: Preparation) -> None:
         main = copy_with_new_vars(self.main)
-        (picture,) = main.params
+        known = ModelInputs(self.interface.model, self.interface.inputs, self.options.preprocess)
+        others = list(main.params)
+        picture = others.pop(known.inputs.index(find_rules(known)[1]))
         frame = relax.Var("frame", relax.TensorType(form.frame.shape, "uint8"))
-        thresholds = relax.Var("thresholds", relax.TensorType((2,), "float32"))
-        params = [frame] if self.result is None else [frame, thresholds]
-        with self.builder.function(frame_entry(number), params):
+        thresholds = self._list_thresholds()
+        with self.builder.function(frame_entry(number), [frame, *thresholds, *others]):
             prepared = self._prepare(form, frame)
             self.builder.emit_normalized(relax.VarBinding(picture, prepared))
             for block in main.body.blocks:
                 for binding in block.bindings:
                     self.builder.emit_normalized(binding)
             found = main.body.body
-            if self.result is None:
+            if not self.results:
                 self.builder.emit_func_output(found)
             else:
                 outputs = self._list_outputs(found)
                 geometry = constant(find_frame_geometry(form.frame, form.fit))
                 canvas = make_canvas(form.frame, form.fit, (form.height, form.width))
-                read = [outputs[place] for place in self.result.places]
-                arrays = self.result.write(self.calls, Request(read, thresholds, geometry, canvas))
-                self.builder.emit_func_output(relax.Tuple(arrays))
+                self.builder.emit_func_output(self._write_results(outputs, thresholds, (geometry, canvas)))
 
     def _list_outputs(self, found: relax.Expr) -> list[relax.Expr]:
         count = len(self.interface.outputs)
@@ -133,13 +145,7 @@ def _describe_input(interface: Interface, rules: Preprocess | None) -> Canvas:
 
 
 def _describe_frame(interface: Interface, rules: Preprocess | None, frame: Frame) -> Preparation:
-    """Return the preparation of a frame. Raises TvmbuildError if the model takes other inputs than one picture."""
-    if len(interface.inputs) != 1:
-        names = ", ".join(each.name for each in interface.inputs)
-        raise TvmbuildError(
-            f"`frame` needs a model whose only input is a picture; {interface.model} has the inputs {names}",
-            "fix the other inputs with `value` in models.yaml, or leave `frame` out and use `session.preprocess`",
-        )
+    """Return the preparation of a frame. Raises TvmbuildError if no input of the model is a picture."""
     info = ModelInputs(interface.model, interface.inputs, rules)
     found, tensor = find_rules(info)
     height, width, _ = find_sizes(info, found, tensor)

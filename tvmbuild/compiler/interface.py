@@ -12,11 +12,11 @@ from tvmbuild.package.metadata import TensorInfo
 
 @dataclass(frozen=True)
 class EntryOptions:
-    """The frames that a package takes and the result that it makes."""
+    """The frames that a package takes and the results that it makes."""
 
     preprocess: Preprocess | None = None
     frames: tuple[Frame, ...] = ()
-    postprocess: Postprocess | None = None
+    postprocess: tuple[Postprocess, ...] = ()
 
 
 @dataclass(frozen=True)

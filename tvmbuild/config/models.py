@@ -109,7 +109,7 @@ def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
         quantize=make_quantize(root, data),
         preprocess=None if preprocess is None else _make_preprocess(preprocess),
         frames=() if preprocess is None else make_frames(preprocess),
-        postprocess=make_postprocess(data.get("postprocess")),
+        postprocess=make_postprocess(data.get("postprocess", {})),
         labels=None if labels is None else relative_path(root, labels),
         simplify=_make_simplify(data.get("simplify", {})),
         enabled=data.get("enabled", True),

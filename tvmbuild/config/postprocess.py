@@ -7,11 +7,11 @@ from typing import Any
 
 from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, Boxes, Postprocess
+from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, WITH_BOXES, Postprocess, find_clash
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
 
-_OUTPUTS = ("output", "boxes", "prototypes")
+_OUTPUTS = ("output", "boxes", "prototypes", "priors")
 """The keys that name outputs, in the order in which a result reads them."""
 
 
@@ -46,15 +46,24 @@ def check_postprocess(document: Document, path: KeyPath, own: dict[str, Any]) ->
     data = own.get("postprocess")
     if not isinstance(data, dict) or not document.is_sound((*path, "postprocess")):
         return
-    ((kind, fields),) = data.items()
-    if not issubclass(KINDS[kind], Boxes):
-        return
-    here, name = (*path, "postprocess", kind), fields["form"]
+    clash = find_clash(data)
+    if clash is not None:
+        document.report((*path, "postprocess"), clash, "one of them")
+    for kind in WITH_BOXES:
+        if kind in data:
+            _check_boxes(document, (*path, "postprocess", kind), kind, data[kind])
+
+
+def _check_boxes(document: Document, here: KeyPath, kind: str, fields: dict[str, Any]) -> None:
+    """Report names of outputs that the form of a result with boxes does not have."""
+    name = fields["form"]
     if name in GRID_FORMS:
         _check_grids(document, here, name, fields)
         return
-    for key in {"outputs", "anchors"} & fields.keys():
-        document.report_key((*here, key), f"the form {name} has no grids", "no `outputs` and no `anchors`")
+    if BOX_FORMS[name].priors != "none":
+        _check_priors(document, here, name, fields)
+    for key in sorted({"outputs", *_list_unknown(name)} & fields.keys()):
+        document.report_key((*here, key), f"the form {name} has no {_LACKS[key]}", f"no `{key}`")
     split, second = BOX_FORMS[name].split, "prototypes" if kind == "masks" else "boxes"
     if split and kind != "boxes":
         document.report_key((*here, "form"), f"the form {name} has boxes alone", "another form, or the result `boxes`")
@@ -66,6 +75,42 @@ def check_postprocess(document: Document, path: KeyPath, own: dict[str, Any]) ->
         document.report_key((*here, "boxes"), what, "only `output`")
 
 
+_LACKS = {
+    "outputs": "grids",
+    "anchors": "grids",
+    "strides": "priors",
+    "variances": "scaled priors",
+    "priors": "priors",
+}
+"""Key → what a form lacks that does not take the key."""
+
+
+def _list_unknown(name: str) -> set[str]:
+    """Return the keys about priors that a form without grids does not take."""
+    priors = BOX_FORMS[name].priors
+    unknown = {"none": {"anchors", "strides", "priors", "variances"}, "offset": {"variances"}, "scaled": set[str]()}
+    return unknown[priors]
+
+
+def _check_priors(document: Document, here: KeyPath, name: str, fields: dict[str, Any]) -> None:
+    """Report priors that are neither an output nor stated by anchors and strides."""
+    anchors, strides = fields.get("anchors"), fields.get("strides")
+    if ("priors" in fields) == (anchors is not None) or (anchors is None) != (strides is None):
+        expected = "`priors`, the output with them, or both `anchors` and `strides`"
+        document.report_key(here, f"the form {name} needs priors", expected)
+    elif "priors" in fields and "boxes" not in fields:
+        document.report_key(here, "not all outputs are named", "all of `output`, `boxes` and `priors`")
+    elif anchors is not None and strides is not None and len(anchors) != len(strides):
+        document.report((*here, "strides"), f"has {len(strides)} numbers", f"one for each of {len(anchors)} grids")
+    _check_anchors(document, here, anchors)
+
+
+def _check_anchors(document: Document, here: KeyPath, anchors: Any) -> None:
+    for place, each in enumerate(anchors or ()):
+        if len(each) % 2:
+            document.report((*here, "anchors", place), f"has {len(each)} numbers", "width and height of each anchor")
+
+
 def _check_grids(document: Document, here: KeyPath, name: str, fields: dict[str, Any]) -> None:
     """Report anchors that a form does not have or needs, and names of single outputs."""
     form, anchors = GRID_FORMS[name], fields.get("anchors")
@@ -75,9 +120,9 @@ def _check_grids(document: Document, here: KeyPath, name: str, fields: dict[str,
         document.report_key(here, f"the form {name} needs `anchors`", "width and height of each, a list for each grid")
     if not form.with_anchors and anchors is not None:
         document.report_key((*here, "anchors"), f"the form {name} has no anchors", "no `anchors`")
-    for place, each in enumerate(anchors or ()):
-        if len(each) % 2:
-            document.report((*here, "anchors", place), f"has {len(each)} numbers", "width and height of each anchor")
+    for key in sorted({"strides", "variances", "priors"} & fields.keys()):
+        document.report_key((*here, key), f"the form {name} has no {_LACKS[key]}", f"no `{key}`")
+    _check_anchors(document, here, anchors)
 
 
 def make_frames(preprocess: dict[str, Any]) -> tuple[Frame, ...]:
@@ -100,15 +145,21 @@ def _make_frame(data: dict[str, Any]) -> Frame:
     )
 
 
-def make_postprocess(data: dict[str, Any] | None) -> Postprocess | None:
-    """Return the result that a checked map `postprocess` asks for."""
-    if data is None:
-        return None
-    ((kind, fields),) = data.items()
+def make_postprocess(data: dict[str, Any]) -> tuple[Postprocess, ...]:
+    """Return the results that a checked map `postprocess` asks for, in the order of `KINDS`."""
+    return tuple(_make_result(make, data[kind]) for kind, make in KINDS.items() if kind in data)
+
+
+def _make_result(make: type[Postprocess], fields: dict[str, Any]) -> Postprocess:
     named = tuple(str(fields[key]) for key in _OUTPUTS if key in fields)
-    given = {key: value for key, value in fields.items() if key not in _OUTPUTS}
-    numbers = {key: float(given[key]) for key in ("score", "overlap") if key in given}
+    given: dict[str, Any] = {key: value for key, value in fields.items() if key not in _OUTPUTS}
+    numbers: dict[str, Any] = {key: float(given[key]) for key in ("score", "overlap") if key in given}
     if "anchors" in given:
         given["anchors"] = tuple(tuple(map(float, each)) for each in given["anchors"])
+    for key in {"strides", "variances"} & given.keys():
+        given[key] = tuple(map(float, given[key]))
+    if "labels" in given:
+        given["labels"] = tuple(map(str, given["labels"]))
     outputs = tuple(given.pop("outputs", named))
-    return KINDS[kind](**{**given, **numbers, "outputs": outputs})
+    given.update(numbers, outputs=outputs)
+    return make(**given)

@@ -140,6 +140,11 @@ def _explain_length(document: Document, violation: Violation) -> None:
     document.report(violation.path, what, expected)
 
 
+def _explain_emptiness(document: Document, violation: Violation) -> None:
+    keys = map(str, violation.schema["properties"])
+    document.report_key(violation.path, "is empty", f"one or several of the keys {list_words(keys)}")
+
+
 def _explain_repeat(document: Document, violation: Violation) -> None:
     seen: list[object] = []
     for index, item in enumerate(violation.value):
@@ -191,6 +196,7 @@ EXPLAIN: dict[str, Callable[[Document, Violation], None]] = {
     "minItems": _explain_length,
     "maxItems": _explain_length,
     "minLength": _explain_length,
+    "minProperties": _explain_emptiness,
     "uniqueItems": _explain_repeat,
     "anyOf": _explain_branches,
     "oneOf": _explain_branches,

@@ -13,6 +13,9 @@ import numpy as np
 from tvmbuild.devices.model_worker import Worker
 from tvmbuild.package.inputs import write_arrays
 
+Found = Mapping[str, Sequence[dict[str, Any]]]
+"""Kind of result → the results of this kind, each as a map of its fields."""
+
 
 @dataclass(frozen=True)
 class Thresholds:
@@ -62,8 +65,8 @@ class FrameWorker:
             with np.load(path, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
 
-    def find(self, number: int, thresholds: Thresholds) -> list[dict[str, Any]]:
-        """Return the results in a frame, each as a map of its fields."""
+    def find(self, number: int, thresholds: Thresholds) -> Found:
+        """Return the results in a frame."""
         return _list_results(self._ask("find_in_frame", number, thresholds))
 
     def choose(self, number: int, thresholds: Thresholds) -> None:
@@ -99,14 +102,14 @@ class FrameWorker:
         return self._worker.ask({"do": what, "frame": number, **asked})
 
 
-def find_results(worker: Worker, thresholds: Thresholds) -> list[dict[str, Any]]:
-    """Return the results in the outputs for the reference's inputs, each as a map of its fields."""
+def find_results(worker: Worker, thresholds: Thresholds) -> Found:
+    """Return the results in the outputs for the reference's inputs."""
     asked = {"score": thresholds.score, "overlap": thresholds.overlap}
     return _list_results(worker.ask({"do": "find_in_outputs", **asked}))
 
 
-def _list_results(answer: Mapping[str, object]) -> list[dict[str, Any]]:
+def _list_results(answer: Mapping[str, object]) -> Found:
     found = answer["results"]
-    if not isinstance(found, list):
+    if not isinstance(found, dict):
         raise TypeError(f"a worker answered {found!r}")
     return found

@@ -16,8 +16,8 @@ from tvmbuild.package.timing import time_calls, warm_up
 
 Command = Mapping[str, Any]
 Beat = Callable[[], None]
-Found = list[dict[str, Any]]
-"""Results, each as a map of its fields."""
+Found = dict[str, list[dict[str, Any]]]
+"""Kind of result → the results of this kind, each as a map of its fields."""
 
 
 class Frames(Protocol):

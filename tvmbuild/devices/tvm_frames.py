@@ -7,16 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.package.frames import list_others
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.runtime.tensors import empty_array
 
 
 class TvmFrames:
-    """A session with frames that its calls take without a copy."""
+    """A session with frames that its calls take without a copy. ``inputs`` are those beside the picture."""
 
-    def __init__(self, session: Session, frames: Sequence[np.ndarray]) -> None:
+    def __init__(self, session: Session, frames: Sequence[np.ndarray], inputs: Mapping[str, Any] | None = None) -> None:
         self._session = session
+        others = list_others(session.info)
+        self._others = {each.name: (inputs or {})[each.name] for each in others}
+        (self._picture,) = (each.name for each in session.inputs if each not in others)
         self._frames = [_align(frame) for frame in frames]
         self._chosen: tuple[int, float | None, float | None] = (0, None, None)
         self.on_card = session.info.target.kind == "cuda"
@@ -28,16 +32,17 @@ class TvmFrames:
     def compute(self, number: int) -> dict[str, np.ndarray]:
         """Return the input that becomes of a frame, and the network's outputs for it."""
         prepared = self._prepare(number)
-        outputs = self._session.run({self._session.inputs[0].name: prepared})
+        outputs = self._session.run({self._picture: prepared, **self._others})
         arrays = {"input": prepared, **{f"output:{name}": value for name, value in outputs.items()}}
-        if self._session.info.postprocess is None:
+        if not self._session.info.postprocess:
             found = self._run(number, None, None)
             arrays |= {f"frame:{name}": value for name, value in found.items()} if isinstance(found, dict) else {}
         return arrays
 
-    def find(self, number: int, score: float | None, overlap: float | None) -> list[dict[str, Any]]:
-        """Return the results in a frame, each as a map of its fields."""
-        return list_fields(self._run(number, score, overlap))
+    def find(self, number: int, score: float | None, overlap: float | None) -> dict[str, list[dict[str, Any]]]:
+        """Return the results in a frame, those of each kind as maps of their fields."""
+        found = self._run(number, score, overlap)
+        return {} if isinstance(found, dict) else found.as_dict()
 
     def call(self) -> object:
         """Make the result of the chosen frame."""
@@ -46,10 +51,10 @@ class TvmFrames:
     def list_parts(self) -> Mapping[str, Callable[[], object]]:
         """Return name of a part → a function that does this part alone."""
         session, (number, score, overlap) = self._session, self._chosen
-        inputs = {session.inputs[0].name: self._prepare(number)}
+        inputs = {self._picture: self._prepare(number), **self._others}
         parts: dict[str, Callable[[], object]] = {"prepare": lambda: self._prepare(number)}
         parts["network"] = session.bind(inputs)
-        if session.info.postprocess is not None:
+        if session.info.postprocess:
             outputs = session.run_on_device(inputs)
             parts["result"] = lambda: session.make_results(outputs, score=score, overlap=overlap)
         return parts
@@ -59,12 +64,9 @@ class TvmFrames:
 
     def _run(self, number: int, score: float | None, overlap: float | None) -> Results | dict[str, np.ndarray]:
         encoding = self._session.info.frames[number].encoding
-        return self._session.run_frame(self._frames[number], encoding, score=score, overlap=overlap)
-
-
-def list_fields(found: Results | dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Return results as maps of their fields."""
-    return [] if isinstance(found, dict) else [each.as_dict() for each in found]
+        return self._session.run_frame(
+            self._frames[number], encoding, inputs=self._others, score=score, overlap=overlap
+        )
 
 
 def _align(frame: np.ndarray) -> np.ndarray:

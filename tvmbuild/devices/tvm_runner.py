@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmbuild.devices.tvm_frames import TvmFrames, list_fields
+from tvmbuild.devices.tvm_frames import TvmFrames
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import Profile
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
@@ -56,12 +56,11 @@ class TvmRunner:
 
     def bind_frames(self, frames: Sequence[np.ndarray]) -> TvmFrames:
         """Return the way from these frames, one for each frame of the package, to their results."""
-        return TvmFrames(self._session, frames)
+        return TvmFrames(self._session, frames, self._inputs)
 
-    def find_in_outputs(self, score: float | None, overlap: float | None) -> list[dict[str, Any]]:
-        """Return the results in the outputs for the bound inputs, each as a map of its fields."""
-        found = self._session.make_results(self._session.run(self._inputs), score=score, overlap=overlap)
-        return list_fields(found)
+    def find_in_outputs(self, score: float | None, overlap: float | None) -> dict[str, list[dict[str, Any]]]:
+        """Return the results in the outputs for the bound inputs, those of each kind as maps of their fields."""
+        return self._session.make_results(self._session.run(self._inputs), score=score, overlap=overlap).as_dict()
 
     def threads(self) -> int:
         """Return the number of threads of the runtime's pool."""

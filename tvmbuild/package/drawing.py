@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from tvmbuild.package.result_arrays import OUTSIDE
-from tvmbuild.package.results import Box, Class, Map, Point, Result, Results, Text, Vector
+from tvmbuild.package.results import Box, Class, Map, Point, Result, Text, Vector
 
 COLORS = ("#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080", "#9a6324", "#800000")
 """The colours of boxes; the number of a class chooses one."""
@@ -17,7 +18,7 @@ _SHARE = 0.5
 """The part of a pixel's colour that comes from its mask or class."""
 
 
-def draw_results(picture: Image.Image, results: Results) -> Image.Image:
+def draw_results(picture: Image.Image, results: Sequence[Result]) -> Image.Image:
     """Return a copy of the picture with the results.
 
     Boxes have names, masks and classes of pixels have colours, points are dots, and classes and texts are lines in the
@@ -57,7 +58,7 @@ def make_palette() -> np.ndarray:
     return palette
 
 
-def _draw_pixels(picture: Image.Image, results: Results) -> Image.Image:
+def _draw_pixels(picture: Image.Image, results: Sequence[Result]) -> Image.Image:
     """Return the picture with the colours of masks and maps."""
     pixels = np.asarray(picture)
     for result in results:

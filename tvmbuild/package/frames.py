@@ -8,7 +8,8 @@ import numpy as np
 
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.preprocess import Fit
+from tvmbuild.package.metadata import TakesInputs, TensorInfo
+from tvmbuild.package.preprocess import Fit, find_rules
 
 POSTPROCESS = "postprocess"
 """The name of the function that makes the result of the network's outputs."""
@@ -22,6 +23,12 @@ def frame_entry(number: int) -> str:
 def prepare_entry(number: int) -> str:
     """Return the name of the function from frame ``number`` of the package to the network's input."""
     return f"prepare{number}"
+
+
+def list_others(info: TakesInputs) -> tuple[TensorInfo, ...]:
+    """Return the inputs beside the picture, in the model's order. Raises TvmbuildError if no input is a picture."""
+    picture = find_rules(info)[1]
+    return tuple(each for each in info.inputs if each.name != picture.name)
 
 
 def find_geometry(fit: Fit, size: tuple[int, int]) -> np.ndarray:

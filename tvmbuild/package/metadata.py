@@ -179,8 +179,8 @@ class PackageInfo:
     """The rules for converting a picture into an input. None if the model has none."""
     frames: tuple[Frame, ...] = ()
     """The frames of a camera that the package takes. mod.json contains them only if there are any."""
-    postprocess: Postprocess | None = None
-    """The result that the package makes of its outputs. mod.json contains it only if there is one."""
+    postprocess: tuple[Postprocess, ...] = ()
+    """The results that the package makes of its outputs. mod.json contains them only if there are any."""
     labels: tuple[str, ...] | None = None
     """The names of a classifier's classes, in the order of its scores. None if the model has none."""
     digests: FrozenMap[str, str] = FrozenMap()
@@ -207,7 +207,7 @@ class PackageInfo:
         value.update({side: [each.to_json() for each in getattr(self, side)] for side in ("inputs", "outputs")})
         if not self.frames:
             del value["frames"]
-        if self.postprocess is None:
+        if not self.postprocess:
             del value["postprocess"]
         else:
             value["postprocess"] = postprocess_to_json(self.postprocess)
@@ -247,7 +247,7 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         layout=str(value["layout"]),
         preprocess=None if preprocess is None else Preprocess(**{k: _frozen(v) for k, v in preprocess.items()}),
         frames=tuple(map(frame_from_json, value.get("frames") or ())),
-        postprocess=postprocess_from_json(value["postprocess"]) if value.get("postprocess") else None,
+        postprocess=postprocess_from_json(value.get("postprocess") or {}),
         labels=None if labels is None else tuple(labels),
         digests=FrozenMap(sorted(value["digests"].items())),
         tools=FrozenMap(sorted(value["tools"].items())),

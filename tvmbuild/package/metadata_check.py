@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, frame_from_json
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import ACTIVATIONS, BLANKS, BOX_FORMS, MAX_MASKS, MAX_RESULTS
+from tvmbuild.base.postprocess_specs import ACTIVATIONS, BLANKS, BOX_FORMS, MAX_MASKS, MAX_RESULTS, find_clash
 from tvmbuild.base.postprocess_specs import INTERPOLATIONS as MAP_INTERPOLATIONS
 from tvmbuild.base.specs import MIN_CROP_PCT, Preprocess
 
@@ -132,10 +132,14 @@ def _crop(value: Any, where: str) -> None:
 
 
 def _postprocess(value: Any, where: str) -> None:
-    if not isinstance(value, dict) or len(value) != 1 or not set(value) <= set(_RESULTS):
-        raise ValueError(f"{where} is not one of {', '.join(_RESULTS)}")
-    ((kind, data),) = value.items()
-    _check_fields(data, f"{where}.{kind}", _RESULTS[kind], _RESULTS[kind])
+    if not isinstance(value, dict) or not value or not set(value) <= set(_RESULTS):
+        raise ValueError(f"{where} is not one or several of {', '.join(_RESULTS)}")
+    clash = find_clash(value)
+    if clash is not None:
+        raise ValueError(f"{where} is impossible: {clash}")
+    for kind, data in value.items():
+        required = [key for key in _RESULTS[kind] if key not in _OPTIONAL or (isinstance(data, dict) and key in data)]
+        _check_fields(data, f"{where}.{kind}", _RESULTS[kind], required)
 
 
 def _check_fields(value: Any, where: str, checks: Mapping[str, Check], required: Iterable[str]) -> None:
@@ -232,6 +236,8 @@ _FRAME: dict[str, Check] = {
 }
 _OF_SOME_FRAMES = ("stride", "crop")
 _OUTPUTS: dict[str, Check] = {"outputs": _each(_text)}
+_LABELS: dict[str, Check] = {"labels": _each(_text)}
+"""The names of classes or points, which a result may have."""
 _BOXES: dict[str, Check] = {
     **_OUTPUTS,
     "form": _one_of(*BOX_FORMS, *GRID_FORMS),
@@ -240,7 +246,11 @@ _BOXES: dict[str, Check] = {
     "overlap": _number,
     "most": _between(1, MAX_RESULTS),
     "agnostic": _truth,
+    "strides": _each(_number),
+    "variances": _each(_number),
+    **_LABELS,
 }
+_OPTIONAL = ("labels", "strides", "variances")
 _RESULTS: dict[str, dict[str, Check]] = {
     "boxes": _BOXES,
     "masks": {**_BOXES, "most": _between(1, MAX_MASKS)},
@@ -250,16 +260,18 @@ _RESULTS: dict[str, dict[str, Check]] = {
         "activation": _one_of(*ACTIVATIONS),
         "score": _number,
         "most": _between(1, MAX_RESULTS),
+        **_LABELS,
     },
     "segmentation": {
         **_OUTPUTS,
         "interpolation": _one_of(*MAP_INTERPOLATIONS),
         "activation": _one_of(*ACTIVATIONS),
         "score": _number,
+        **_LABELS,
     },
     "text": {**_OUTPUTS, "activation": _one_of(*ACTIVATIONS), "blank": _one_of(*BLANKS)},
     "vector": {**_OUTPUTS, "normalise": _truth},
-    "heatmaps": _OUTPUTS,
+    "heatmaps": {**_OUTPUTS, **_LABELS},
 }
 _LATER = ("operators", "profiled", "frames", "postprocess", "counts")
 """The parts that may be missing, because older packages lack them."""

@@ -32,7 +32,7 @@ _COLUMNS = 6
 
 @dataclass(frozen=True)
 class Placed:
-    """The arrays of a result, and the place of a frame in its maps if these have the network's size."""
+    """The arrays of results, and the place of a frame in its maps if these have the network's size."""
 
     arrays: Sequence[np.ndarray]
     geometry: np.ndarray | None = None
@@ -54,13 +54,14 @@ class Placed:
         return found
 
 
+_THRESHOLDS = ("score", "overlap")
 OUTSIDE = 255
 """The value of a map at pixels that the network has not seen."""
 
 
-def require_postprocess(info: PackageInfo) -> Postprocess:
-    """Return the result that a package makes. Raises TvmbuildError if it makes none."""
-    if info.postprocess is None:
+def require_postprocess(info: PackageInfo) -> tuple[Postprocess, ...]:
+    """Return the results that a package makes. Raises TvmbuildError if it makes none."""
+    if not info.postprocess:
         raise TvmbuildError(
             f"{info.model} does not say what its outputs mean",
             "add `postprocess` to the model in models.yaml and build it again",
@@ -68,22 +69,55 @@ def require_postprocess(info: PackageInfo) -> Postprocess:
     return info.postprocess
 
 
-def make_thresholds(asked: Postprocess, score: float | None = None, overlap: float | None = None) -> np.ndarray:
-    """Return the thresholds of scores and of overlaps, float32 [2]; None stands for those of the package.
+def make_thresholds(
+    asked: tuple[Postprocess, ...], score: float | None = None, overlap: float | None = None
+) -> dict[str, np.ndarray]:
+    """Return kind of result → its thresholds of scores and of overlaps, float32 [2].
 
-    Raises TvmbuildError if the result does not have the threshold.
+    A number replaces the threshold of the first result that has it; None stands for those of the package. Raises
+    TvmbuildError if no result has the threshold.
     """
-    own = [getattr(asked, name, None) for name in ("score", "overlap")]
-    for name, given, known in zip(("score", "overlap"), (score, overlap), own, strict=True):
-        if given is not None and known is None:
-            raise TvmbuildError(f"a result `{kind_of(asked)}` has no threshold `{name}`", f"leave `{name}` out")
-    values = [known if given is None else given for given, known in zip((score, overlap), own, strict=True)]
-    return np.array([1.0 if each is None else each for each in values], np.float32)
+    made = {kind_of(each): np.array([_own(each, name) for name in _THRESHOLDS], np.float32) for each in asked}
+    for place, (name, given) in enumerate(zip(_THRESHOLDS, (score, overlap), strict=True)):
+        if given is None:
+            continue
+        adjusted = find_adjustable(asked, name)
+        if adjusted is None:
+            who = f"a result {' and '.join(f'`{kind_of(each)}`' for each in asked)}" if asked else "a model's output"
+            raise TvmbuildError(f"{who} has no threshold `{name}`", f"leave `{name}` out")
+        made[kind_of(adjusted)][place] = given
+    return made
 
 
-def read_results(asked: Postprocess, placed: Placed, labels: Sequence[str] | None) -> Results:
+def find_adjustable(asked: tuple[Postprocess, ...], name: str = "score") -> Postprocess | None:
+    """Return the first result that has the threshold, which a call may replace, or None if none has it."""
+    return next((each for each in asked if hasattr(each, name)), None)
+
+
+def _own(asked: Postprocess, name: str) -> float:
+    return float(getattr(asked, name, 1.0))
+
+
+def read_results(info: PackageInfo, placed: Placed) -> Results:
     """Return the results in the arrays of a package's function."""
-    return tuple(_READ_BY[type(asked)](asked, placed, None if labels is None else tuple(labels)))
+    found, begin = {}, 0
+    for each in info.postprocess:
+        end = begin + _count_arrays(each)
+        own = Placed(placed.arrays[begin:end], placed.geometry)
+        found[kind_of(each)] = tuple(_READ_BY[type(each)](each, own, find_labels(info, each)))
+        begin = end
+    return Results(found)
+
+
+def find_labels(info: PackageInfo, asked: Postprocess) -> Labels:
+    """Return the names of a result's classes: its own, else those of the model. None: it has none."""
+    own: tuple[str, ...] = getattr(asked, "labels", ())
+    return own or info.labels
+
+
+def _count_arrays(asked: Postprocess) -> int:
+    """Return the number of arrays of a result: masks have a map behind their boxes."""
+    return 2 if isinstance(asked, Masks) else 1
 
 
 def _read_rows(array: np.ndarray) -> list[list[float]]:

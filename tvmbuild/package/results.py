@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -111,7 +112,64 @@ class Vector(_Result):
 
 
 Result = Box | Class | Map | Text | Vector | Point
-Results = tuple[Result, ...]
+_Kind = TypeVar("_Kind", bound=Result)
+
+
+class Results(tuple[Result, ...]):  # noqa: SLOT001 - a tuple cannot have slots
+    """The results in a frame, one kind after the other, and the best of a kind first.
+
+    The properties are those of C++'s ``Results``: each has the results of one kind.
+    """
+
+    by_kind: Mapping[str, tuple[Result, ...]]
+    """Kind of result, as models.yaml has it → its results."""
+
+    def __new__(cls, by_kind: Mapping[str, tuple[Result, ...]]) -> Results:  # noqa: PYI034 - typing.Self needs Python 3.11
+        """Return the results of all kinds."""
+        made = super().__new__(cls, (each for found in by_kind.values() for each in found))
+        made.by_kind = by_kind
+        return made
+
+    def __getnewargs__(self) -> tuple[Mapping[str, tuple[Result, ...]]]:
+        """Return the arguments of ``__new__``, for a copy."""
+        return (self.by_kind,)
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """The boxes, of `boxes`, `masks` or `keypoints`."""
+        return self._list(Box)
+
+    @property
+    def classes(self) -> tuple[Class, ...]:
+        """The likeliest classes."""
+        return self._list(Class)
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The points of heatmaps."""
+        return self._list(Point)
+
+    @property
+    def segmentation(self) -> Map | None:
+        """The class of each pixel, or None if the package has no `segmentation`."""
+        return next(iter(self._list(Map)), None)
+
+    @property
+    def text(self) -> Text | None:
+        """The line of text, or None if the package has no `text`."""
+        return next(iter(self._list(Text)), None)
+
+    @property
+    def vector(self) -> Vector | None:
+        """The vector, or None if the package has no `vector`."""
+        return next(iter(self._list(Vector)), None)
+
+    def as_dict(self) -> dict[str, list[dict[str, Any]]]:
+        """Return kind → the fields of its results, for JSON."""
+        return {kind: [each.as_dict() for each in found] for kind, found in self.by_kind.items()}
+
+    def _list(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
+        return tuple(each for each in self if isinstance(each, kind))
 
 
 def name_class(labels: tuple[str, ...] | None, number: int) -> str | None:

@@ -178,7 +178,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
         result=result,
         emulated=emulated,
         validated=validated,
-        takes_frames=info is not None and (bool(info.frames) or info.postprocess is not None),
+        takes_frames=info is not None and bool(info.frames or info.postprocess),
         built_for=info.target if info else None,
         package_bytes=package.stat().st_size if info else None,
         notes=(*prepared_notes, *(_list_notes(info) if info else ())),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes
 from tvmbuild.compiler.kernels.results.candidates import Candidates, write_candidates
+from tvmbuild.compiler.kernels.results.priors import Priors
 from tvmbuild.compiler.kernels.results.select import Selection, write_selection
 
 pytestmark = pytest.mark.compiler
@@ -22,11 +24,26 @@ CPU = {"kind": "llvm", "num-cores": 2}
 Run = Callable[..., list[np.ndarray]]
 
 
+STRIDES, ANCHORS = (106.7, 160.0), ((30.0, 40.0, 61.0, 22.0), (110.0, 80.0))
+"""Grids of 5 by 6 cells with two anchors, and of 3 by 4 cells with one."""
+
+
+def draw_priors() -> np.ndarray:
+    """Return centre, width and height of the priors of STRIDES and ANCHORS, in pixels."""
+    first = [
+        ((x + 0.5) * 106.7, (y + 0.5) * 106.7, *s) for y in range(5) for x in range(6) for s in ((30, 40), (61, 22))
+    ]
+    second = [((x + 0.5) * 160, (y + 0.5) * 160, 110, 80) for y in range(3) for x in range(4)]
+    return np.array(first + second, float)
+
+
 def build(asked: Boxes, outputs: list[np.ndarray], classes: int) -> Run:
     form = BOX_FORMS[asked.form]
     count = outputs[0].shape[2 if form.layout == "columns" else 1]
     shapes = tuple((each.shape, "float32") for each in outputs)
-    candidates = Candidates(form, count, 1 if form.ready else classes, shapes, *SIZE)
+    priors = Priors(asked.strides, asked.anchors) if asked.strides else None
+    found = (*SIZE, 0, priors, asked.variances)
+    candidates = Candidates(form, count, 1 if form.ready else classes, shapes, *found)
     selection = Selection(count, asked.most, form.suppress, asked.agnostic)
     functions = {
         "candidates": write_candidates(candidates, on_gpu=False),
@@ -64,11 +81,20 @@ def test_results_are_those_of_plain_numpy(  # noqa: PLR0917 - each is drawn
     form: str, count: int, classes: int, score: float, overlap: float, most: int, agnostic: bool, seed: int
 ) -> None:
     count = GRID if BOX_FORMS[form].strides else count
+    generator, priors = np.random.default_rng(seed), None
     asked = Boxes(form, (), score, overlap, most, agnostic)
-    outputs = draw_outputs(form, count, classes, np.random.default_rng(seed))
+    if BOX_FORMS[form].priors != "none" and agnostic:  # stated
+        variances = (float(generator.uniform(0.05, 0.2)), float(generator.uniform(0.05, 0.3)))
+        asked = replace(asked, anchors=ANCHORS, strides=STRIDES, variances=variances)
+        priors = draw_priors() / ((640, 480, 640, 480) if BOX_FORMS[form].normalised else 1)
+        count = len(priors)
+    outputs = draw_outputs(form, count, classes, generator)
+    if BOX_FORMS[form].priors != "none" and not agnostic:  # an output
+        priors = generator.uniform(0.1, 0.9, (count, 4)).astype(np.float32)
+        outputs.append(priors)
     rows, *_ = build(asked, outputs, classes)((0, 0, 1, 1, 640, 480))
     found, boxes, scores, numbers = int(rows[0, 0]), rows[1:, :4], rows[1:, 4], rows[1:, 5]
-    want = select(asked, decode(BOX_FORMS[form], outputs, SIZE))
+    want = select(asked, decode(BOX_FORMS[form], outputs, SIZE, priors, asked.variances))
     edges = [0.0, 0.0, 640.0, 480.0]
     got = [(float(s), int(c)) for s, c in zip(scores[:found], numbers[:found], strict=True)]
     assert [c for _, c in got] == [c for _, c, _ in want]

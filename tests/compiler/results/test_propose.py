@@ -30,6 +30,11 @@ PICTURE = (1, 3, 640, 640)
         (PICTURE, [(1, 56, 8400)], ["keypoints: {form: yolov8}"]),
         (PICTURE, [(1, 300, 57)], ["keypoints: {form: end2end}"]),
         (PICTURE, [(1, 21, 640, 640)], ["segmentation: {}"]),
+        (
+            (1, 3, 240, 320),
+            [(1, 4420, 2), (1, 4420, 4)],
+            ["boxes: {form: ssd, strides: …, anchors: …}", "boxes: {form: ssd_decoded}"],
+        ),
         ((1, 3, 256, 192), [(1, 17, 64, 48)], ["segmentation: {}", "heatmaps: {}"]),
         ((1, 3, 48, 320), [(1, 40, 97)], ["text: {}", "boxes: {form: rtdetr}"]),
         ((1, 3, 32, 100), [(26, 1, 37)], ["text: {}"]),

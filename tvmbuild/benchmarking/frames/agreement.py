@@ -56,6 +56,14 @@ DESCRIBERS: dict[str, Callable[[Found, Found], str]] = {"boxes": describe_boxes,
 """Kind of result → the function that compares results of two ways."""
 
 
+def describe_results(ours: Mapping[str, Found], theirs: Mapping[str, Found]) -> str:
+    """Return how far the results of both ways are apart, kind by kind."""
+    told = [
+        DESCRIBERS[kind](found, theirs[kind]) if kind in DESCRIBERS else "not compared" for kind, found in ours.items()
+    ]
+    return "; ".join(told)
+
+
 def _count(both: int, ours: int, theirs: int, noun: str) -> str:
     if both == ours == theirs:
         return f"the same {both} {noun}"

@@ -5,6 +5,7 @@ It computes in the type of the arrays that it gets: the gate gives float64, the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,8 +38,10 @@ class Candidates:
 
 def find_boxes(asked: Boxes, names: tuple[str, ...], outputs: Outputs) -> list[np.ndarray]:
     """Return the outputs that hold the boxes, without the batch: those that the model names, or the first ones."""
-    count = 2 if BOX_FORMS[asked.form].split else 1
-    return [outputs[name][0] for name in (asked.outputs or names)[:count]]
+    form = BOX_FORMS[asked.form]
+    count = 1 + form.split + (form.priors != "none" and not asked.anchors)
+    arrays = [outputs[name] for name in (asked.outputs or names)[:count]]
+    return [each.reshape(each.shape[-2:]) for each in arrays]
 
 
 def decode_boxes(decoding: Decoding, outputs: Outputs, score: float) -> Candidates:
@@ -51,7 +54,12 @@ def decode_boxes(decoding: Decoding, outputs: Outputs, score: float) -> Candidat
     rows = arrays[0].T if form.layout == "columns" else arrays[0]
     own = rows.shape[1] - (asked.points * asked.values if isinstance(asked, Keypoints) else 0)
     rows, more = rows[:, :own], rows[:, own:]
-    places = arrays[1] if form.split else rows[:, :4]
+    places = arrays[1][:, :4] if form.split else rows[:, :4]
+    if form.swapped:
+        places = places[:, [1, 0, 3, 2]]
+    if form.priors != "none":
+        priors = arrays[2] if not asked.anchors else list_priors(asked, (decoding.height, decoding.width))
+        places = move_priors(asked, priors.astype(places.dtype), places)
     # The repositories leave boxes of no object out first.
     chosen = np.flatnonzero(rows[:, 4] > score) if form.objectness else np.arange(len(rows))
     scores, classes = _find_scores(form, rows[chosen] if form.objectness else rows)
@@ -65,8 +73,8 @@ def _find_scores(form: BoxForm, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Return the probability of each candidate's likeliest class, and this class."""
     if form.ready:
         return rows[:, 4], rows[:, 5].astype(int)
-    raw = rows[:, form.begin :]
-    known = raw[:, :-1] if form.background else raw
+    raw = rows[:, form.begin - (form.background == "first") :]
+    known = {"none": raw, "first": raw[:, 1:], "last": raw[:, :-1]}[form.background]
     classes = known.argmax(axis=1)
     best = known[np.arange(len(known)), classes]
     if form.activation == "sigmoid":
@@ -91,6 +99,29 @@ def _find_places(form: BoxForm, places: np.ndarray, chosen: np.ndarray, size: tu
         return places
     halves = places[:, 2:] / 2
     return np.concatenate([places[:, :2] - halves, places[:, :2] + halves], axis=1)
+
+
+def move_priors(asked: Boxes, priors: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return centre, width and height of boxes that are relative to priors."""
+    if BOX_FORMS[asked.form].priors == "offset":
+        return np.concatenate([priors[:, :2] + places[:, :2], places[:, 2:]], axis=1)
+    first, second = asked.variances
+    centres = priors[:, :2] + places[:, :2] * first * priors[:, 2:]
+    with np.errstate(over="ignore"):  # a drawn frame can make boxes without end
+        return np.concatenate([centres, np.exp(places[:, 2:] * second) * priors[:, 2:]], axis=1)
+
+
+def list_priors(asked: Boxes, size: tuple[int, int]) -> np.ndarray:
+    """Return centre, width and height of the priors that `anchors` and `strides` state."""
+    height, width = size
+    found = []
+    for stride, numbers in zip(asked.strides, asked.anchors, strict=True):
+        sides = list(zip(numbers[::2], numbers[1::2], strict=True))
+        for row in range(math.ceil(height / stride - 1e-3)):
+            for column in range(math.ceil(width / stride - 1e-3)):
+                found += [((column + 0.5) * stride, (row + 0.5) * stride, *each) for each in sides]
+    priors = np.array(found)
+    return priors / (width, height, width, height) if BOX_FORMS[asked.form].normalised else priors
 
 
 @lru_cache(maxsize=8)

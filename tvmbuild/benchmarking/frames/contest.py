@@ -15,9 +15,8 @@ from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from tvmbuild.base.postprocess_specs import kind_of
 from tvmbuild.base.progress import report_progress
-from tvmbuild.benchmarking.frames.agreement import DESCRIBERS, describe_outputs
+from tvmbuild.benchmarking.frames.agreement import describe_outputs, describe_results
 from tvmbuild.benchmarking.frames.drawing import draw_frame
 from tvmbuild.benchmarking.frames.gate import Checked, check_frames, describe_frame
 from tvmbuild.benchmarking.frames.results import PARTS, FrameResult, FrameRival, FrameTimes
@@ -120,14 +119,13 @@ def _start_usual(found: FrameField, ours: FrameWorker, model: Path, stack: ExitS
     worker = stack.enter_context(start_opencv(task.package, load, folder))
     theirs = FrameWorker(worker, [draw_frame(frame) for frame in task.info.frames])
     theirs.choose(0, checked.thresholds)
-    if task.info.postprocess is None:
+    if not task.info.postprocess:
         told = _compare_outputs(found, ours, theirs)
     else:
         results = theirs.find(0, checked.thresholds)
         worker.pause()
         found.ours.resume()
-        describe = DESCRIBERS.get(kind_of(task.info.postprocess))
-        told = "not compared" if describe is None else describe(ours.find(0, checked.thresholds), results)
+        told = describe_results(ours.find(0, checked.thresholds), results)
         found.ours.pause()
     found.others[USUAL] = Rival(worker, theirs, find_opencv_version(), told)
 

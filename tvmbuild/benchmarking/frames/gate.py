@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.postprocess_specs import kind_of
 from tvmbuild.base.progress import report_progress
 from tvmbuild.benchmarking.frames.drawing import draw_frame
 from tvmbuild.benchmarking.frames.preparation import compare_input, prepare
@@ -22,15 +22,16 @@ from tvmbuild.benchmarking.frames.references import (
     choose_thresholds,
     explain_lack,
     find_reference,
+    score_of,
     widen,
 )
 from tvmbuild.benchmarking.frames.results import FrameCheck
-from tvmbuild.benchmarking.frames.way import Decoding, find_decoding, find_input
-from tvmbuild.devices.frame_worker import FrameWorker, Thresholds, find_results
+from tvmbuild.benchmarking.frames.way import Decoding, find_input, list_decodings
+from tvmbuild.devices.frame_worker import Found, FrameWorker, Thresholds, find_results
 from tvmbuild.devices.model_worker import Worker
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.result_arrays import make_thresholds
+from tvmbuild.package.result_arrays import find_adjustable
 
 _REMEDY = "if the model in models.yaml is unchanged, this is a bug in tvmbuild, please report it; meanwhile leave out "
 _OUTPUTS_ROOM = 1e-5
@@ -67,7 +68,7 @@ def check_frames(info: PackageInfo, worker: Worker, who: str, lacks: str | None 
     ``who`` names the stage and the cell. ``lacks`` is the reason why the worker's device cannot run frames, which
     becomes a note. Raises TvmbuildError if the package makes something wrong.
     """
-    if not info.frames and info.postprocess is None:
+    if not info.frames and not info.postprocess:
         return None
     if lacks is not None:
         note = f"frames and results are not measured on this device: {lacks}"
@@ -81,12 +82,11 @@ def check_frames(info: PackageInfo, worker: Worker, who: str, lacks: str | None 
 
 @dataclass(frozen=True)
 class _Case:
-    """Outputs in float64, and the function that returns the package's results in them."""
+    """Outputs in float64, and the function that returns the package's results in them by their kinds."""
 
     where: str
-    decoding: Decoding
     outputs: Mapping[str, np.ndarray]
-    find: Callable[[Thresholds], Sequence[dict[str, Any]]]
+    find: Callable[[Thresholds], Found]
 
 
 class _Gate:
@@ -106,31 +106,34 @@ class _Gate:
             arrays = frames.compute(number)
             outputs = self._split(arrays, "output:")
             self._check_input(frame, each, arrays["input"])
-            decoding = find_decoding(self.info, frame)
-            if decoding is None:
+            if not self.info.postprocess:
                 self._compare_outputs(frame, self._split(arrays, "frame:"), outputs)
-                continue
-            reference = find_reference(decoding)
-            if reference is None:
-                self.notes[explain_lack(decoding)] = None
-                continue
-            case = _Case(describe_frame(frame), decoding, widen(outputs), partial(frames.find, number))
-            asked, count = self._check_results(case, reference)
+            case = _Case(describe_frame(frame), widen(outputs), partial(frames.find, number))
+            asked, count = self._check_all(list_decodings(self.info, frame), case)
             if number == 0:
                 thresholds, found = asked, count
         return Checked(self._summarize(len(data)), tuple(self.notes), frames, thresholds, found)
 
     def check_outputs(self, worker: Worker) -> Checked:
         """Compare the results in the outputs for the reference's inputs."""
-        decoding = find_decoding(self.info)
-        if decoding is None:
-            raise ValueError("asked to compare results of a package that makes none")
-        reference = find_reference(decoding)
-        if reference is None:
-            return Checked(self._summarize(0), (explain_lack(decoding),))
-        case = _Case("the reference's inputs", decoding, widen(worker.outputs()), partial(find_results, worker))
-        self._check_results(case, reference)
-        return Checked(self._summarize(0), ("no frame is timed: the model's `preprocess` names no `frame`",))
+        case = _Case("the reference's inputs", widen(worker.outputs()), partial(find_results, worker))
+        self._check_all(list_decodings(self.info), case)
+        untimed = "no frame is timed: the model's `preprocess` names no `frame`"
+        return Checked(self._summarize(0), (*self.notes, *((untimed,) if self.results else ())))
+
+    def _check_all(self, decodings: Sequence[Decoding], case: _Case) -> tuple[Thresholds, int | None]:
+        """Compare the results of each kind; return the thresholds of the first one, and the number of all results."""
+        chosen, total = OWN, None
+        for decoding in decodings:
+            reference = find_reference(decoding)
+            if reference is None:
+                self.notes[explain_lack(decoding)] = None
+                continue
+            is_adjustable = decoding.asked is find_adjustable(self.info.postprocess)
+            better = choose_thresholds(decoding, case.outputs) if is_adjustable else OWN
+            total = (total or 0) + self._check_results(decoding, case, reference, better)
+            chosen = better if is_adjustable else chosen
+        return chosen, total
 
     def _check_input(self, frame: Frame, data: np.ndarray, got: np.ndarray) -> None:
         into = find_input(self.info)
@@ -147,19 +150,20 @@ class _Gate:
                 told = f"output {name} differs from that for the prepared input by {np.nanmax(apart):.3g}"
                 self._fail("computes other outputs of a frame", describe_frame(frame), told, "`frame`")
 
-    def _check_results(self, case: _Case, reference: ResultReference) -> tuple[Thresholds, int]:
+    def _check_results(self, decoding: Decoding, case: _Case, reference: ResultReference, better: Thresholds) -> int:
         """Compare results with the package's own thresholds and with better ones; return the better ones' count."""
-        better, count = choose_thresholds(case.decoding, case.outputs), 0
+        count = 0
         for asked in dict.fromkeys((OWN, better)):
-            check = reference.check(case.decoding, case.outputs, asked, case.find(asked))
+            found = case.find(asked)[kind_of(decoding.asked)]
+            check = reference.check(decoding, case.outputs, asked, found)
             self.results, count = self.results + check.count, check.count
             self.score_error = max(self.score_error, check.score_error)
             if check.place_error is not None:
                 self.place_error = max(self.place_error or 0.0, check.place_error)
             if check.problem is not None:
-                score = make_thresholds(case.decoding.asked, asked.score)[0]
-                self._fail("makes wrong results", f"{case.where}, score {score:g}", check.problem, "`postprocess`")
-        return better, count
+                where = f"{case.where}, score {score_of(decoding.asked, asked.score):g}"
+                self._fail("makes wrong results", where, check.problem, "`postprocess`")
+        return count
 
     def _fail(self, does: str, where: str, problem: str, key: str) -> None:
         raise TvmbuildError(f"{self.who}: the package {does} ({where}): {problem}", f"{_REMEDY}{key}")

@@ -6,7 +6,7 @@ It needs `cv2`, which is no dependency of tvmbuild.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, kind_of
 from tvmbuild.benchmarking.frames.boxes import Candidates, decode_boxes, map_to_frame
 from tvmbuild.benchmarking.frames.class_check import find_probabilities
 from tvmbuild.benchmarking.frames.references import find_reference
-from tvmbuild.benchmarking.frames.way import Decoding, Input, find_decoding, find_input
+from tvmbuild.benchmarking.frames.way import Decoding, Input, find_input, list_decodings
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.frames import list_others
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.result_arrays import make_thresholds
-from tvmbuild.package.results import Box, Class
+from tvmbuild.package.results import Box, Class, Results
 
 CONVERSIONS: dict[Encoding, tuple[int | None, int | None, int | None]] = {
     "bgr8": (None, cv2.COLOR_BGR2RGB, cv2.COLOR_BGR2GRAY),
@@ -154,6 +155,8 @@ class Setup:
     model: Path
     """The ONNX file."""
     threads: int
+    inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """The reference's inputs, of which those beside the picture are used."""
 
 
 class OpenCvWay:
@@ -166,9 +169,10 @@ class OpenCvWay:
         self.info, self.frames = setup.info, list(frames)
         self.input = find_input(setup.info)
         self.session = open_network(setup.model, setup.threads)
+        self.others = {each.name: setup.inputs[each.name] for each in list_others(setup.info)}
         self.names = [each.name for each in self.session.get_outputs()]
-        self.decodings = [find_decoding(self.info, frame) for frame in self.info.frames]
-        self.finder = None if self.decodings[0] is None else _find_finder(self.decodings[0])
+        self.decodings = [list_decodings(self.info, frame) for frame in self.info.frames]
+        self.finders = [_find_finder(each) for each in self.decodings[0]]
         self.chosen: tuple[int, float | None, float | None] = (0, None, None)
 
     def choose(self, number: int, score: float | None, overlap: float | None) -> None:
@@ -180,15 +184,15 @@ class OpenCvWay:
         prepared = self.prepare(number)
         return {"input": prepared, **{f"output:{name}": value for name, value in self.run(prepared).items()}}
 
-    def find(self, number: int, score: float | None, overlap: float | None) -> list[dict[str, Any]]:
-        """Return the results in a frame, each as a map of its fields."""
-        return [each.as_dict() for each in self.decode(number, self.run(self.prepare(number)), score, overlap)]
+    def find(self, number: int, score: float | None, overlap: float | None) -> dict[str, list[dict[str, Any]]]:
+        """Return the results in a frame, those of each kind as maps of their fields."""
+        return self.decode(number, self.run(self.prepare(number)), score, overlap).as_dict()
 
     def call(self) -> object:
         """Make the result of the chosen frame."""
         number, score, overlap = self.chosen
         outputs = self.run(self.prepare(number))
-        return outputs if self.info.postprocess is None else self.decode(number, outputs, score, overlap)
+        return self.decode(number, outputs, score, overlap) if self.info.postprocess else outputs
 
     def list_parts(self) -> Mapping[str, Callable[[], object]]:
         """Return name of a part → a function that does this part alone."""
@@ -198,7 +202,7 @@ class OpenCvWay:
             "prepare": lambda: self.prepare(number),
             "network": lambda: self.run(prepared),
         }
-        if self.info.postprocess is not None:
+        if self.info.postprocess:
             outputs = self.run(prepared)
             parts["result"] = lambda: self.decode(number, outputs, score, overlap)
         return parts
@@ -209,16 +213,17 @@ class OpenCvWay:
 
     def run(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
         """Return the network's outputs."""
-        return dict(zip(self.names, self.session.run(None, {self.input.tensor.name: prepared}), strict=True))
+        found = self.session.run(None, {self.input.tensor.name: prepared, **self.others})
+        return dict(zip(self.names, found, strict=True))
 
-    def decode(self, number: int, outputs: Outputs, score: float | None, overlap: float | None) -> Found:
+    def decode(self, number: int, outputs: Outputs, score: float | None, overlap: float | None) -> Results:
         """Return the results in outputs."""
-        decoding = self.decodings[number]
-        if decoding is None or self.finder is None:
-            return ()
-        asked = decoding.asked
-        least, most = map(float, make_thresholds(asked, score, overlap))
-        return self.finder(decoding, outputs, least, most)
+        limits = make_thresholds(self.info.postprocess, score, overlap)
+        found = {}
+        for decoding, finder in zip(self.decodings[number], self.finders, strict=True):
+            kind = kind_of(decoding.asked)
+            found[kind] = finder(decoding, outputs, *map(float, limits[kind]))
+        return Results(found)
 
 
 def _find_finder(decoding: Decoding) -> Finder:

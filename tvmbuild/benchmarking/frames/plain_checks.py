@@ -75,6 +75,7 @@ def check_points(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Fou
     if not isinstance(decoding.asked, Heatmaps):
         raise TypeError(f"{decoding.asked} asks for no heatmaps")
     maps = decoding.find_output(outputs)[0]
+    maps = np.moveaxis(maps, -1, 0) if decoding.channels_last else maps
     if len(found) != len(maps):
         return ResultCheck(len(found), 0.0, 0.0, f"there are {len(found)} points, not {len(maps)}")
     score_error = place_error = 0.0

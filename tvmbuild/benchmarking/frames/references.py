@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmbuild.base.postprocess_specs import kind_of
+from tvmbuild.base.postprocess_specs import Postprocess, kind_of
 from tvmbuild.benchmarking.frames.box_check import check_boxes, list_box_scores
 from tvmbuild.benchmarking.frames.checks import ResultCheck
 from tvmbuild.benchmarking.frames.class_check import check_classes
@@ -77,11 +77,17 @@ def choose_thresholds(decoding: Decoding, outputs: Outputs) -> Thresholds:
     if reference is None or reference.list_scores is None:
         return Thresholds()
     scores = np.sort(reference.list_scores(decoding, outputs))[::-1]
-    own = int(np.count_nonzero(scores > make_thresholds(decoding.asked)[0]))
+    own = int(np.count_nonzero(scores > score_of(decoding.asked)))
     if FEWEST <= own <= MANY or len(scores) < 2:
         return Thresholds()
     at = min(CHOSEN, len(scores) - 1)
     return Thresholds(float(np.float32((scores[at - 1] + scores[at]) / 2)))
+
+
+def score_of(asked: Postprocess, given: float | None = None) -> float:
+    """Return the threshold of scores that a call has: its own, or the package's."""
+    (limits,) = make_thresholds((asked,), given).values()
+    return float(limits[0])
 
 
 def widen(outputs: Outputs) -> dict[str, np.ndarray]:

@@ -36,11 +36,11 @@ def start_opencv(package: Path, load: Load, folder: Path) -> Iterator[Worker]:
 class _Runner:
     """A network that is loaded as soon as frames are bound."""
 
-    def __init__(self, setup: Path, _inputs: Mapping[str, np.ndarray], threads: int) -> None:
+    def __init__(self, setup: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
         from tvmbuild.benchmarking.frames.opencv import Setup  # noqa: PLC0415 - OpenCV, in this process alone
 
         told = json.loads(setup.read_text())
-        self._setup = Setup(read_metadata(Path(told["package"])), Path(told["model"]), threads)
+        self._setup = Setup(read_metadata(Path(told["package"])), Path(told["model"]), threads, inputs)
 
     def bind_frames(self, frames: Sequence[np.ndarray]) -> object:
         """Return the way from these frames to their results."""

@@ -8,11 +8,14 @@ from typing import Any
 
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Heatmaps, Segmentation, Text, Vector
 
-_KNOWN_OF_BOXES = ("form", "outputs", "score", "overlap", "most", "agnostic", "points", "values")
-_KNOWN_OF_CLASSES = ("outputs", "activation", "score", "most")
+_KNOWN_OF_BOXES = (
+    *("form", "outputs", "score", "overlap", "most", "agnostic", "points", "values", "labels", "anchors", "strides"),
+    "variances",
+)
+_KNOWN_OF_CLASSES = ("outputs", "activation", "score", "most", "labels")
 _KNOWN_OF_FORMS = (
     *("layout", "corners", "objectness", "ready", "split", "activation", "background", "normalised", "strides"),
-    "suppress",
+    *("suppress", "priors", "swapped"),
 )
 """The fields of a form of boxes that `boxes` and `box_check` know."""
 
@@ -42,12 +45,12 @@ def list_unknown_vectors(asked: Vector) -> list[str]:
 
 def list_unknown_maps(asked: Segmentation) -> list[str]:
     """Return the properties of an asked map that `map_check` does not know."""
-    return find_unknown(asked, ("outputs", "interpolation", "activation", "score"))
+    return find_unknown(asked, ("outputs", "interpolation", "activation", "score", "labels"))
 
 
 def list_unknown_points(asked: Heatmaps) -> list[str]:
     """Return the properties of asked heatmaps that `plain_checks` does not know."""
-    return find_unknown(asked, ("outputs",))
+    return find_unknown(asked, ("outputs", "labels"))
 
 
 def find_unknown(value: Any, known: Collection[str]) -> list[str]:

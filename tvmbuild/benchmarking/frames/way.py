@@ -13,6 +13,7 @@ from tvmbuild.base.specs import Preprocess
 from tvmbuild.package.frames import find_frame_geometry
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import Fit, find_fit, find_rules, find_sizes
+from tvmbuild.package.result_arrays import find_labels
 
 _FAR = float(np.finfo(np.float32).max)
 
@@ -40,7 +41,7 @@ def find_input(info: PackageInfo) -> Input:
 
 @dataclass(frozen=True)
 class Decoding:
-    """The meaning of a network's outputs: the result that is asked for, and where its boxes lie."""
+    """The meaning of a network's outputs: one of the results that are asked for, and where its boxes lie."""
 
     asked: Postprocess
     outputs: tuple[str, ...]
@@ -81,14 +82,11 @@ class Decoding:
         return np.where(seen, places, np.nan)
 
 
-def find_decoding(info: PackageInfo, frame: Frame | None = None) -> Decoding | None:
-    """Return the meaning of a package's outputs, or None if it makes no result.
+def list_decodings(info: PackageInfo, frame: Frame | None = None) -> tuple[Decoding, ...]:
+    """Return the meaning of a package's outputs for each of its results.
 
     The boxes are in the pixels of ``frame``; with None they are in the input's.
     """
-    asked = info.postprocess
-    if asked is None:
-        return None
     names = tuple(each.name for each in info.outputs)
     height, width = _find_size(info)
     geometry = np.array([0, 0, 1, 1, _FAR, _FAR])
@@ -97,7 +95,10 @@ def find_decoding(info: PackageInfo, frame: Frame | None = None) -> Decoding | N
     last = info.preprocess is not None and info.preprocess.layout == "NHWC"
     whole = tuple(each.name for each in info.outputs if "float" not in each.dtype)
     part = None if frame is None else frame.used
-    return Decoding(asked, names, height, width, geometry, info.labels, part, last, whole)
+    return tuple(
+        Decoding(each, names, height, width, geometry, find_labels(info, each), part, last, whole)
+        for each in info.postprocess
+    )
 
 
 def _find_size(info: PackageInfo) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ import numpy as np
 from PIL import Image
 from rich.console import Console
 
-from tvmbuild.cli.run.frames import run_pixels
+from tvmbuild.cli.run.frames import read_wishes, run_pixels, show_json
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.drawing import draw_results
 from tvmbuild.package.metadata import PackageInfo
@@ -41,17 +40,17 @@ def run_camera(console: Console, info: PackageInfo, args: argparse.Namespace) ->
     if args.device != "local":
         raise TvmbuildError("--camera runs on this machine alone", "leave --device out")
     cv2 = _import_opencv()
-    limits = {"score": args.score, "overlap": args.overlap}
+    wishes = read_wishes(info, args)
     watch = _Watch(console, quiet=args.json)
     with _opened(cv2, args.camera) as camera, Session(Path(args.package), args.threads) as session:
         rate = camera.get(cv2.CAP_PROP_FPS) or _RATE
         with _writer(cv2, args.draw, rate) as write, suppress(KeyboardInterrupt):
             for pixels in _read_frames(camera, args.frames):
                 begin = time.perf_counter()
-                results = run_pixels(session, pixels, limits)
+                results = run_pixels(session, pixels, wishes)
                 watch.count(time.perf_counter() - begin, results)
                 if args.json:
-                    print(json.dumps([each.as_dict() for each in results]), flush=True)
+                    print(show_json(results), flush=True)
                 if args.draw:
                     write(draw_results(Image.fromarray(pixels[:, :, ::-1]), results))
     watch.sum_up()

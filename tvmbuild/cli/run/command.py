@@ -102,10 +102,10 @@ def _refuse_others(args: argparse.Namespace) -> None:
     """Raise TvmbuildError if an option does not go with --frame or --camera."""
     asked = "--camera" if args.frame is None else "--frame"
     others = ("frames", "camera") if args.frame is not None else ("encoding",)
-    given = ("inputs", "fill", "files", "output", "print_top", "print_time", "repeat", "profile", "profile_json")
+    given = ("inputs", "fill", "output", "print_top", "print_time", "repeat", "profile", "profile_json")
     for name in (*given, *others):
         if getattr(args, name):
-            option = "--input" if name == "files" else f"--{name.replace('_', '-')}"
+            option = f"--{name.replace('_', '-')}"
             raise TvmbuildError(f"{option} does not go with {asked}", f"leave {option} out")
 
 

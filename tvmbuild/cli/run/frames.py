@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -21,6 +23,7 @@ from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.preprocess import open_picture
 from tvmbuild.package.result_arrays import require_postprocess
 from tvmbuild.package.results import Results
+from tvmbuild.package.runtime.frame_calls import read_others
 from tvmbuild.package.runtime.session import Session
 
 _ORDERS: dict[Encoding, tuple[str, tuple[int, ...]]] = {
@@ -66,15 +69,15 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
         raise TvmbuildError("--draw needs a picture, not an .npy", "leave --draw out")
     if is_picture and args.encoding:
         raise TvmbuildError("--encoding is for the bytes in an .npy", "leave --encoding out")
-    limits = {"score": args.score, "overlap": args.overlap}
+    wishes = read_wishes(info, args)
     picture = open_picture(args.frame) if is_picture else None
     with Session(Path(args.package), args.threads) as session:
         if picture is not None:
-            results = run_picture(session, picture, limits)
+            results = run_picture(session, picture, wishes)
         else:
-            results = _as_results(session.run_frame(read_array_file(args.frame), args.encoding, **limits))
+            results = _as_results(session.run_frame(read_array_file(args.frame), args.encoding, **wishes))
     if args.json:
-        print(json.dumps([each.as_dict() for each in results]))
+        print(show_json(results))
     else:
         print_results(console, info, results)
     if args.draw and picture is not None:
@@ -83,21 +86,37 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
         _save(draw_results(picture, results), args.draw)
 
 
-def run_picture(session: Session, picture: Image.Image, limits: dict[str, float | None]) -> Results:
+def read_wishes(info: PackageInfo, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `Session.run_frame` beside the frame: thresholds, and inputs from the files of ``args``.
+
+    Raises TvmbuildError if a file cannot be read, or if an input is missing.
+    """
+    inputs = {name: read_array_file(path) for name, path in args.files}
+    read_others(info, inputs)
+    return {"score": args.score, "overlap": args.overlap, "inputs": inputs}
+
+
+def show_json(results: Results) -> str:
+    """Return results as JSON: a list, or a list for each kind if the package makes several."""
+    kinds = results.as_dict()
+    return json.dumps(kinds if len(kinds) > 1 else next(iter(kinds.values())))
+
+
+def run_picture(session: Session, picture: Image.Image, wishes: Mapping[str, Any]) -> Results:
     """Return the results in a picture: as a frame where the package takes one of its size, else as any picture."""
     for encoding, (mode, order) in _ORDERS.items():
         shape = (picture.height, picture.width, len(order))
         if any((each.encoding, each.shape) == (encoding, shape) for each in session.info.frames):
             pixels = np.ascontiguousarray(np.asarray(picture.convert(mode))[:, :, list(order)])
-            return _as_results(session.run_frame(pixels, encoding, **limits))
-    return session.run_picture(picture, **limits)
+            return _as_results(session.run_frame(pixels, encoding, **wishes))
+    return session.run_picture(picture, **wishes)
 
 
-def run_pixels(session: Session, pixels: np.ndarray, limits: dict[str, float | None]) -> Results:
+def run_pixels(session: Session, pixels: np.ndarray, wishes: Mapping[str, Any]) -> Results:
     """Return the results in blue, green and red pixels, without a conversion if the package takes them."""
     if any((each.encoding, each.shape) == ("bgr8", pixels.shape) for each in session.info.frames):
-        return _as_results(session.run_frame(pixels, "bgr8", **limits))
-    return run_picture(session, Image.fromarray(pixels[:, :, ::-1]), limits)
+        return _as_results(session.run_frame(pixels, "bgr8", **wishes))
+    return run_picture(session, Image.fromarray(pixels[:, :, ::-1]), wishes)
 
 
 def _as_results(found: Results | dict[str, np.ndarray]) -> Results:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tvmbuild.cli.run.output import UNKNOWN
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.results import Box, Class, Map, Point, Results, Text, Vector
+from tvmbuild.package.results import Box, Class, Map, Point, Result, Results, Text, Vector
 
 _SHOWN = 4
 """The number of values of a vector that are printed."""
@@ -22,9 +22,16 @@ _WORDS = ("class", "point", "text", "values")
 
 
 def print_results(console: Console, info: PackageInfo, results: Results) -> None:
-    """Print a line for each result, the best first, and for each class of a map."""
+    """Print a table for each kind: a line for each result, the best first, and for each class of a map."""
+    for kind, found in results.by_kind.items():
+        title = f"{info.model} for {info.target.name}"
+        _print_kind(console, title if len(results.by_kind) == 1 else f"{title}: {kind}", found)
+
+
+def _print_kind(console: Console, title: str, results: Sequence[Result]) -> None:
     rows = [row for each in results for row in _ROWS_BY[type(each)](each)]
-    table = Table(box=None, pad_edge=False, title=f"{info.model} for {info.target.name}", title_justify="left")
+    console.print(title, style="italic", highlight=False)
+    table = Table(box=None, pad_edge=False)
     for heading in dict.fromkeys(key for row in rows for key in row):
         table.add_column(heading, justify="left" if heading in _WORDS else "right")
     for row in rows:

@@ -8,18 +8,22 @@ from functools import partial
 from tvm import relax
 
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Keypoints, Masks, kind_of
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm, Keypoints, Masks, kind_of
 from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.kernels.buffers import Form
 from tvmbuild.compiler.kernels.results.candidates import Candidates, write_candidates
 from tvmbuild.compiler.kernels.results.canvas import Canvas
 from tvmbuild.compiler.kernels.results.masks import Prototypes, write_instances, write_mask_values
+from tvmbuild.compiler.kernels.results.priors import Priors
 from tvmbuild.compiler.kernels.results.select import More, Selection, list_candidate_forms, write_selection
 from tvmbuild.compiler.results.form import KernelCalls, Request
 from tvmbuild.compiler.results.grids import GridResult, describe_grids
 from tvmbuild.compiler.results.outputs import find_input_size, find_outputs
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
+
+_WITH_PRIORS = 3
+"""The number of outputs if one has the priors."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ def describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) ->
         return describe_grids(interface, options, asked)
     form, has_masks = BOX_FORMS[asked.form], isinstance(asked, Masks)
     count = 2 if form.split or has_masks else 1
+    count += form.priors != "none" and not asked.anchors
     places = find_outputs(interface, asked.outputs, count, f"a result `{kind_of(asked)}` of the form {asked.form}")
     infos = [interface.outputs[place] for place in places]
     prototypes = _describe_prototypes(interface, infos[1]) if has_masks else None
@@ -105,17 +110,26 @@ def _describe_candidates(
     interface: Interface, options: EntryOptions, asked: Boxes, infos: list[TensorInfo], more: int
 ) -> Candidates:
     form = BOX_FORMS[asked.form]
-    needs_size = form.normalised or bool(form.strides) or isinstance(asked, Masks)
+    needs_size = form.normalised or bool(form.strides or asked.strides) or isinstance(asked, Masks)
     height, width = find_input_size(interface, options.preprocess) if needs_size else (0, 0)
     shape = infos[0].shape
     count, values = (0, 0) if len(shape) != 3 else ((shape[2], shape[1]) if form.layout == "columns" else shape[1:])
-    classes = 1 if form.ready else values - form.begin - form.background - more
+    classes = 1 if form.ready else values - form.begin - (form.background == "last") - more
     outputs: list[Form] = [(each.shape, each.dtype) for each in infos]
-    candidates = Candidates(form, count, classes, tuple(outputs), height, width, more)
+    priors = Priors(asked.strides, asked.anchors) if asked.strides else None
+    candidates = Candidates(form, count, classes, tuple(outputs), height, width, more, priors, asked.variances)
     cells = candidates.list_cells()
     fits = len(shape) == 3 and shape[0] == 1 and count > 0 and classes > 0
-    fits = fits and (not form.ready or values == candidates.values) and (cells is None or len(cells) == count)
-    fits = fits and (not form.split or infos[1].shape == (1, count, 4))
+    fits = fits and (not form.ready or values == candidates.values)
+    fits = fits and (priors is not None or cells is None or len(cells) == count)
+    fits = fits and (not form.split or _has_boxes(form, infos[1].shape, count))
+    fits = fits and (len(infos) < _WITH_PRIORS or infos[2].shape in ((1, count, 4), (count, 4)))
+    if fits and cells is not None and len(cells) != count:
+        raise TvmbuildError(
+            f"a result `{kind_of(asked)}` of the form {asked.form} has {len(cells)} boxes by its `strides` and "
+            f"`anchors`; {interface.model} has {count}",
+            "state the anchors of each grid in the order of the outputs",
+        )
     if not fits:
         shapes = ", ".join(f"{each.name} {list(each.shape)}" for each in infos)
         raise TvmbuildError(
@@ -126,10 +140,17 @@ def _describe_candidates(
     return candidates
 
 
+def _has_boxes(form: BoxForm, shape: tuple[int, ...], count: int) -> bool:
+    """Return whether an output has a row with four values for each box; forms with priors may have points behind."""
+    four = len(shape) == len((1, count, 4)) and (shape[2] == 4 or (form.priors != "none" and shape[2] > 4))
+    return four and shape[:2] == (1, count)
+
+
 def _say_order(asked: Boxes, more: int) -> str:
     """Return the shapes of the outputs that a form needs."""
     form = BOX_FORMS[asked.form]
     if form.split:
-        return f"[1, boxes, classes{' + 1' if form.background else ''}] and [1, boxes, 4]"
+        third = " and [boxes, 4]" if form.priors != "none" and not asked.anchors else ""
+        return f"[1, boxes, classes{' + 1' if form.spare else ''}] and [1, boxes, 4]{third}"
     wanted = str(form.begin + 2 + more) if form.ready else f"{form.begin} + classes{f' + {more}' if more else ''}"
     return f"[1, {wanted}, boxes]" if form.layout == "columns" else f"[1, boxes, {wanted}]"

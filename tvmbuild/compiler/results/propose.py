@@ -12,6 +12,8 @@ from tvmbuild.package.metadata import TensorInfo
 _STRIDES = (8, 16, 32)
 _COCO_POINTS = 17 * 3
 _HEATMAP_STRIDE = 4
+_MOST_QUERIES = 1000
+"""The largest number of objects that a transformer looks for; an SSD has more priors."""
 _MAX_CLASSES = 255
 _VECTORS = (64, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 2048)
 """The lengths of common embeddings; a classifier rarely has as many classes."""
@@ -46,6 +48,8 @@ def _propose_boxes(shapes: Sequence[tuple[int, ...]], size: tuple[int, int]) -> 
     _, rows, values = first
     behind = others[0] if others else ()
     if behind == (1, rows, 4) and values > 1:
+        if rows > _MOST_QUERIES:
+            return ["boxes: {form: ssd, strides: …, anchors: …}", "boxes: {form: ssd_decoded}"]
         return ["boxes: {form: dfine}", "boxes: {form: detr}"]
     coefficients = behind[1] if len(behind) == 4 and behind[0] == 1 else 0
     if coefficients and max(rows, values) > coefficients:

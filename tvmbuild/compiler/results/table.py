@@ -37,6 +37,9 @@ _DESCRIBED_BY: Mapping[type[Postprocess], Callable[[Interface, EntryOptions, Any
 }
 
 
-def describe_result(interface: Interface, options: EntryOptions, asked: Postprocess) -> ResultForm:
-    """Return the form of a result. Raises TvmbuildError if the outputs do not have the form that is asked for."""
-    return _DESCRIBED_BY[type(asked)](interface, options, asked)
+def describe_results(interface: Interface, options: EntryOptions) -> tuple[ResultForm, ...]:
+    """Return the forms of the results that the options ask for.
+
+    Raises TvmbuildError if the outputs do not have the forms that are asked for.
+    """
+    return tuple(_DESCRIBED_BY[type(each)](interface, options, each) for each in options.postprocess)

@@ -146,15 +146,16 @@ void print_map(const tvmbuild::Map &map, const std::vector<std::string> &labels)
   }
 }
 
-// Print the result of the package's kind. Nine digits tell every float32 from all others.
+// Print the results of the package's kinds. Nine digits tell every float32 from all others.
 void print_results(const tvmbuild::Results &results, const tvmbuild::Info &info) {
   print_boxes(results);
   for (const tvmbuild::Class &each : results.classes)
     std::printf("%.9g %d %s\n", each.score, each.index, name_of(each.label).c_str());
   for (const tvmbuild::Point &each : results.points) print_point(each);
-  if (results.segmentation.pixels != nullptr) print_map(results.segmentation, info.labels);
-  if (info.postprocess && info.postprocess->kind == "text")
-    std::printf("%.9g %s\n", results.text.score, std::string(results.text.text).c_str());
+  for (const tvmbuild::Postprocess &each : info.postprocess) {
+    if (each.kind == "segmentation") print_map(results.segmentation, each.labels.empty() ? info.labels : each.labels);
+    if (each.kind == "text") std::printf("%.9g %s\n", results.text.score, std::string(results.text.text).c_str());
+  }
   for (const float &each : results.vector) std::printf("%.9g%s", each, &each + 1 < results.vector.end() ? " " : "\n");
 }
 

@@ -104,14 +104,15 @@ struct Frame {
   size_t bytes() const;                // the size in bytes
 };
 
-// What the package makes of its outputs: `postprocess` in models.yaml.
+// A result that the package makes of its outputs: a key of `postprocess` in models.yaml.
 struct Postprocess {
-  std::string kind;               // boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps
-  std::optional<double> score;    // the score that a result must exceed; empty if the kind has no such threshold
-  std::optional<double> overlap;  // of two boxes that share more than this part of their union, one is dropped
-  int most = 0;                   // the largest number of results; 0 for kinds without a limit
-  int points = 0, values = 0;     // of keypoints: the points of an object, and the numbers of a point, 2 or 3
-  std::string blank;              // of a text: whether the symbol for no character is the first or the last
+  std::string kind;                 // boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps
+  std::optional<double> score;      // the score that a result must exceed; empty if the kind has no such threshold
+  std::optional<double> overlap;    // of two boxes that share more than this part of their union, one is dropped
+  int most = 0;                     // the largest number of results; 0 for kinds without a limit
+  int points = 0, values = 0;       // of keypoints: the points of an object, and the numbers of a point, 2 or 3
+  std::string blank;                // of a text: whether the symbol for no character is the first or the last
+  std::vector<std::string> labels;  // the names of its classes or points; empty: those of the package
 };
 
 // The contents of mod.json.
@@ -120,11 +121,11 @@ struct Info {
   std::vector<TensorInfo> inputs, outputs;
   std::vector<std::string> labels;  // the names of the classes, the characters of a text; empty if there are none
   std::optional<Preprocess> preprocess;
-  std::vector<Frame> frames;  // those that run_frame takes
-  std::optional<Postprocess> postprocess;
-  bool lifted = false;         // whether the weights are in mod.params
-  int cores = 1;               // the number of cores that the package was tuned for
-  int tasks = 0, covered = 0;  // the number of Tasks, and of Tasks with a record
+  std::vector<Frame> frames;             // those that run_frame takes
+  std::vector<Postprocess> postprocess;  // empty: run_frame returns the outputs
+  bool lifted = false;                   // whether the weights are in mod.params
+  int cores = 1;                         // the number of cores that the package was tuned for
+  int tasks = 0, covered = 0;            // the number of Tasks, and of Tasks with a record
 };
 
 // A picture as rows of pixels. A pixel has 1 byte (grey) or 3 bytes (red, green, blue).
@@ -193,7 +194,7 @@ struct Text {
   View<int> symbols;      // the numbers of the symbols in the network's output
 };
 
-// The result of a frame, the best first. Only the fields of the package's kind are filled.
+// The results of a frame, the best first. Only the fields of the package's kinds are filled.
 struct Results {
   std::vector<Box> boxes;       // of boxes, masks and keypoints
   Map masks;                    // the object at each pixel, 1 + its place in `boxes`; 0: none
@@ -209,7 +210,8 @@ struct Results {
 struct FrameOptions {
   std::string encoding;                  // needed if frames of several encodings have as many bytes
   int width = 0;                         // needed if frames of this encoding have as many bytes, but other sides
-  std::optional<double> score, overlap;  // instead of those in info().postprocess, which must have them
+  std::optional<double> score, overlap;  // instead of those of the first in info().postprocess that has them
+  std::vector<Tensor> inputs;            // those beside the picture, in the order of info().inputs
 };
 
 // A model whose code and weights are linked into the program, as in examples/static_library.

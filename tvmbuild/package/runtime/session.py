@@ -14,22 +14,23 @@ import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
-from tvmbuild.package.counts import cut_outputs, fill_outputs
-from tvmbuild.package.frames import POSTPROCESS, find_frame, find_geometry, frame_entry, prepare_entry
-from tvmbuild.package.inputs import check_inputs, check_outputs, make_inputs
+from tvmbuild.package.counts import cut_outputs
+from tvmbuild.package.frames import POSTPROCESS, frame_entry, prepare_entry
+from tvmbuild.package.inputs import check_inputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
-from tvmbuild.package.preprocess import (
-    Picture,
-    find_fit,
-    find_rules,
-    find_sizes,
-    open_picture,
-    preprocess_picture,
-)
+from tvmbuild.package.preprocess import Picture, open_picture, preprocess_picture
 from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results, require_postprocess
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
+from tvmbuild.package.runtime.frame_calls import (
+    place_picture,
+    prefix,
+    read_frame,
+    read_geometry,
+    read_others,
+    read_outputs,
+)
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
 from tvmbuild.package.runtime.tensors import (
@@ -181,40 +182,49 @@ class Session:
         return preprocess_picture(self.info, picture, name)
 
     def run_frame(
-        self, frame: Any, encoding: str | None = None, *, score: float | None = None, overlap: float | None = None
+        self,
+        frame: Any,
+        encoding: str | None = None,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        score: float | None = None,
+        overlap: float | None = None,
     ) -> Results | dict[str, np.ndarray]:
         """Run the model on a camera's frame, and return its results (`package.results`), the best first.
 
         ``frame`` is the uint8 array of a frame's bytes, in one of the forms of `metadata.frames`; ``encoding`` is
-        needed only if several of them have its shape. ``score`` and ``overlap`` replace the thresholds of
-        models.yaml. A package without `postprocess` returns the model's outputs by name, as ``run`` does.
-        Raises TvmbuildError if the package takes no such frame.
+        needed only if several of them have its shape. ``inputs`` are the model's other inputs. ``score`` and
+        ``overlap`` replace the thresholds of the first result that has them. A package without `postprocess` returns
+        the model's outputs by name, as ``run`` does. Raises TvmbuildError if a frame or input does not fit.
         """
         with EXPLAINED_ERRORS:
-            number, value = self._find_frame(frame, encoding)
-            values = {"frame": value}
-            asked = self.info.postprocess
-            if asked is not None:
-                values["thresholds"] = make_thresholds(asked, score, overlap)
+            number, value = read_frame(self.info, frame, encoding)
+            values = {"frame": value, **prefix("thresholds", make_thresholds(self.info.postprocess, score, overlap))}
+            values |= prefix("input", read_others(self.info, inputs))
             arrays = self._call_entry(frame_entry(number), values)
-        if asked is None:
+        if not self.info.postprocess:
             return cut_outputs(self.outputs, arrays)
-        return read_results(asked, Placed(arrays), self.info.labels)
+        return read_results(self.info, Placed(arrays))
 
-    def run_picture(self, picture: Picture, *, score: float | None = None, overlap: float | None = None) -> Results:
+    def run_picture(
+        self,
+        picture: Picture,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        score: float | None = None,
+        overlap: float | None = None,
+    ) -> Results:
         """Run the model on a picture of any size, and return its results, with places in the picture's pixels.
 
-        ``picture`` is prepared as by ``preprocess``. Maps and masks are drawn in the size of the network's input, and
-        each pixel of the picture has the value of the nearest one. Raises TvmbuildError if the package has no
-        `postprocess`.
+        ``picture`` is prepared as by ``preprocess``; ``inputs`` are the model's other inputs. Maps and masks are drawn
+        in the size of the network's input, and each pixel of the picture has the value of the nearest one. Raises
+        TvmbuildError if the package has no `postprocess`.
         """
         require_postprocess(self.info)
         image = open_picture(picture)
-        rules, tensor = find_rules(self.info)
-        height, width, _ = find_sizes(self.info, rules, tensor)
-        geometry = find_geometry(find_fit(rules, image.size, (width, height)), image.size)
+        name, geometry = place_picture(self.info, image)
         with EXPLAINED_ERRORS:
-            values = self._compute({tensor.name: self.preprocess(image)})
+            values = self._compute({name: self.preprocess(image), **read_others(self.info, inputs)})
         outputs = {info.name: value for info, value in zip(self.outputs, values, strict=False)}
         return self.make_results(outputs, geometry, score=score, overlap=overlap)
 
@@ -232,30 +242,18 @@ class Session:
         Raises TvmbuildError if the package has no `postprocess`.
         """
         asked = require_postprocess(self.info)
-        far = np.float32(np.finfo(np.float32).max)
-        default = (0, 0, 1, 1, far, far)
-        asked_for = np.asarray(default if geometry is None else geometry, np.float32).reshape(len(default))
-        named = {name: read_array(name, value) for name, value in fill_outputs(self.outputs, outputs).items()}
-        check_outputs(self.info, named)
-        values = {f"output {info.name}": named[info.name] for info in self.outputs}
-        values |= {"thresholds": make_thresholds(asked, score, overlap), "geometry": asked_for}
+        place = read_geometry(geometry)
+        values = prefix("output", read_outputs(self.info, outputs))
+        values |= {**prefix("thresholds", make_thresholds(asked, score, overlap)), "geometry": place}
         with EXPLAINED_ERRORS:
             arrays = self._call_entry(POSTPROCESS, values)
-        placed = Placed(arrays, None if geometry is None else asked_for)
-        return read_results(asked, placed, self.info.labels)
+        return read_results(self.info, Placed(arrays, None if geometry is None else place))
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
         """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""
         with EXPLAINED_ERRORS:
-            number, value = self._find_frame(frame, encoding)
+            number, value = read_frame(self.info, frame, encoding)
             return self._call_entry(prepare_entry(number), {"frame": value})[0]
-
-    def _find_frame(self, frame: Any, encoding: str | None) -> tuple[int, Any]:
-        """Return the number of the package's frame that fits, and the bytes as an array or tensor."""
-        value = read_array("frame", frame)
-        if str(value.dtype) != "uint8":
-            raise TvmbuildError(f"a frame is uint8, got {value.dtype}", "give the camera's bytes")
-        return find_frame(self.info.frames, tuple(value.shape), encoding, self.info.model), value
 
     def _call_entry(self, name: str, values: Mapping[str, Any]) -> list[np.ndarray]:
         """Call a function of the package beside ``main``, and return its outputs as new arrays."""

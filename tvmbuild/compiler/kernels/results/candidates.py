@@ -13,12 +13,13 @@ import numpy as np
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.base.postprocess_specs import Activation, BoxForm
+from tvmbuild.base.postprocess_specs import VARIANCES, Activation, BoxForm
 from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.loops import each_chunk, each_thread
 from tvmbuild.compiler.kernels.results.best import find_best, keep, scatter, squash
+from tvmbuild.compiler.kernels.results.priors import Priors
 from tvmbuild.compiler.kernels.results.select import list_candidate_forms
 from tvmbuild.compiler.kernels.results.visits import LANES
 from tvmbuild.compiler.kernels.vectors import load, local, spread, store
@@ -41,11 +42,14 @@ class Candidates:
     """The size of the network's input, in pixels."""
     more: int = 0
     """The number of values behind the scores: keypoints, or coefficients of a mask."""
+    priors: Priors | None = None
+    """The priors, unless they are the last output."""
+    variances: tuple[float, ...] = VARIANCES
 
     @property
     def own(self) -> int:
         """The number of values that make box, score and class of a candidate in the first output."""
-        return self.form.begin + (2 if self.form.ready else self.classes + self.form.background)
+        return self.form.begin + (2 if self.form.ready else self.classes + (self.form.background == "last"))
 
     @property
     def values(self) -> int:
@@ -57,7 +61,12 @@ class Candidates:
         return locate(self.form, (self.count, self.values), candidate, value)
 
     def list_cells(self) -> np.ndarray | None:
-        """Return column, row and stride of each candidate's cell, float32 [count, 3], or None without grids."""
+        """Return column, row and stride of each candidate's cell, float32 [count, 3], or None without grids.
+
+        With priors, return centre, width and height of each, float32 [count, 4], or None if they are an output.
+        """
+        if self.priors is not None:
+            return self.priors.list_boxes(self.height, self.width, normalised=self.form.normalised)
         if not self.form.strides:
             return None
         grids = []
@@ -77,8 +86,8 @@ def locate(form: BoxForm, sizes: tuple[int, int], candidate: Any, value: Any) ->
 def write_candidates(form: Candidates, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function from the network's outputs to boxes [count, 4], scores [count] and classes [count], int32.
 
-    Its arguments are the outputs, the grid's cells if the form has grids, and the thresholds; a candidate whose
-    objectness does not exceed the first threshold gets the score 0, and no box.
+    Its arguments are the outputs, the grid's cells or the priors if the form has them, and the thresholds; a candidate
+    whose objectness does not exceed the first threshold gets the score 0, and no box.
     """
     cells = form.list_cells()
     inputs = [*form.outputs, *([] if cells is None else [(cells.shape, "float32")]), ((2,), "float32")]
@@ -99,9 +108,8 @@ class _Kernel:
 
     def __init__(self, form: Candidates, arguments: Sequence[Any]) -> None:
         self.form = form
-        count = len(form.outputs)
-        self.data, self.box_data = arguments[0], arguments[count - 1]
-        self.cells = arguments[count] if form.form.strides else None
+        self.data, self.box_data = arguments[0], arguments[1 if form.form.split else 0]
+        self.cells = arguments[-5]  # or the last output, which is not read if there are neither cells nor priors
         self.thresholds = arguments[-4]
         self.boxes, self.scores, self.classes = arguments[-3:]
 
@@ -142,17 +150,21 @@ class _Kernel:
             return squash(best, lanes)
         total = local(lanes)
         store(total, spread(float32(0), lanes), int64(0), lanes)
-        with T.serial(int64(self.form.classes + self.form.form.background)) as index:
-            score = self._value(candidate, index + self.form.form.begin, lanes)
+        begin = self.form.form.begin - (self.form.form.background == "first")
+        with T.serial(int64(self.form.classes + self.form.form.spare)) as index:
+            score = self._value(candidate, index + begin, lanes)
             store(total, load(total, int64(0), lanes) + tirx.exp(score - best), int64(0), lanes)
         return spread(float32(1), lanes) / load(total, int64(0), lanes)
 
     def _write_boxes(self, candidate: Any, lanes: int) -> None:
         form = self.form
-        sizes = (form.count, _COORDINATES if form.form.split else form.values)
-        places = [locate(form.form, sizes, candidate, int64(at)) for at in range(_COORDINATES)]
+        sizes = (form.count, form.outputs[1][0][-1] if form.form.split else form.values)
+        order = (1, 0, 3, 2) if form.form.swapped else range(_COORDINATES)
+        places = [locate(form.form, sizes, candidate, int64(at)) for at in order]
         read = [T.Bind(load(self.box_data, place, lanes)) for place in places]
-        if self.cells is not None:
+        if form.form.priors != "none":
+            read = self._place_by_prior(candidate, read)
+        if form.form.strides:
             column, row, stride = (self.cells[candidate * 3 + place] for place in range(3))
             read = [
                 (read[0] + column) * stride,
@@ -169,3 +181,19 @@ class _Kernel:
             read = [x - across * half, y - down * half, x + across * half, y + down * half]
         for place, value in enumerate(read):
             scatter(self.boxes, value, candidate * _COORDINATES + place, _COORDINATES, lanes)
+
+    def _place_by_prior(self, candidate: Any, read: list[Any]) -> list[Any]:
+        """Return centre, width and height of a candidate; forms with priors are rows: one lane."""
+        centre_x, centre_y, width, height = (
+            T.Bind(self.cells[candidate * _COORDINATES + place]) for place in range(_COORDINATES)
+        )
+        x, y, across, down = read
+        if self.form.form.priors == "offset":
+            return [centre_x + x, centre_y + y, across, down]
+        places, sizes = map(float32, self.form.variances)
+        return [
+            centre_x + x * places * width,
+            centre_y + y * places * height,
+            keep(tirx.exp(across * sizes), 1) * width,
+            keep(tirx.exp(down * sizes), 1) * height,
+        ]

@@ -43,17 +43,11 @@ inline size_t find_frame(const Info &info, size_t size, const FrameOptions &opti
   throw Error("several frames of " + info.model + " have " + asked + ", so say the encoding or the width: " + known);
 }
 
-// An array in the host's memory that TVM sees too.
-struct HostArray {
-  std::shared_ptr<void> memory;
-  Value value;
+// An argument of a function beside the frame.
+struct Argument {
+  std::shared_ptr<void> memory;  // on the host, if it is our own
+  Value here, there;             // on the host, and on the device, if this is a GPU
 };
-
-inline HostArray make_host_array(const TensorInfo &info) {
-  HostArray array{allocate_aligned(info.bytes(), info.name), Value()};
-  array.value = share(info, array.memory);
-  return array;
-}
 
 // Runs a package's functions for frames. All that a call needs is kept for the next one, because allocating would cost
 // time at every frame. `info`, `machine` and `params` must outlive this.
@@ -77,7 +71,8 @@ class FrameRunner {
     size_t number = find_frame(info_, size, options);
     Function &function = functions_[number];
     DeviceUse use(device_, !function.called);  // the first call may record a graph
-    if (info_.postprocess) set_thresholds(*info_.postprocess, options);
+    set_thresholds(options);
+    set_others(options.inputs);
     if (function.arguments.empty()) prepare(function, number);
     place(function, bytes, size);
     {
@@ -112,7 +107,9 @@ class FrameRunner {
     function.frame = share(info, nullptr);
     if (on_gpu()) function.there = allocate(info, device_);
     std::vector<TVMFFIAny> arguments = {(on_gpu() ? function.there : function.frame).view()};
-    if (info_.postprocess) arguments.push_back((on_gpu() ? thresholds_there_ : thresholds_.value).view());
+    for (const auto *list : {&thresholds_, &others_}) {
+      for (const Argument &each : *list) arguments.push_back((on_gpu() ? each.there : each.here).view());
+    }
     for (const Value &each : params_) arguments.push_back(each.view());
     if (arity.view().v_int64 != static_cast<int64_t>(arguments.size()))
       throw Error("the package does not fit together: its " + name + " takes another number of arrays");
@@ -122,7 +119,7 @@ class FrameRunner {
   // Return one of the arrays that a function returned.
   Value find_array(const Value &result, size_t index, const std::string &name) const {
     TVMFFIAny arguments[] = {result.view(), argument_of(static_cast<int64_t>(index))};
-    bool single = !info_.postprocess && info_.outputs.size() == 1;
+    bool single = info_.postprocess.empty() && info_.outputs.size() == 1;
     if (result.type() != (single ? kTVMFFITensor : kTVMFFIArray)) throw Error(name + " returns something else");
     Value found = single ? Value::retain(result.object(), kTVMFFITensor) : invoke(get_item_, arguments, 2, name);
     if (found.type() != kTVMFFITensor) throw Error(name + " returns something else");
@@ -131,33 +128,79 @@ class FrameRunner {
 
   // Make the memory that the function's arrays are copied to. Only the code knows how long a result's arrays are.
   void make_room(Function &function, size_t number, const Value &result) {
-    Value first = find_array(result, 0, function.name);
-    const DLTensor *found = TVMFFITensorGetDLTensorPtr(first.object());
-    std::vector<Output> outputs =
-        reader_.make_room(info_.frames[number], found->ndim == 0 ? 0 : found->shape[0], function.name);
+    size_t arrays = info_.postprocess.empty() ? info_.outputs.size() : 0;
+    for (const Postprocess &each : info_.postprocess) arrays += count_arrays(each);
+    static_cast<void>(find_array(result, 0, function.name));
     if (result.type() == kTVMFFIArray) {
       Value count = invoke(find_global("ffi.ArraySize"), {result.view()}, function.name);
-      if (count.view().v_int64 != static_cast<int64_t>(outputs.size()))
+      if (count.view().v_int64 != static_cast<int64_t>(arrays))
         throw Error(function.name + " returns another number of arrays than mod.json says");
     }
+    std::vector<int64_t> lengths;
+    size_t index = 0;
+    for (const Postprocess &each : info_.postprocess) {
+      Value first = find_array(result, index, function.name);
+      const DLTensor *found = TVMFFITensorGetDLTensorPtr(first.object());
+      lengths.push_back(found->ndim == 0 ? 0 : found->shape[0]);
+      index += count_arrays(each);
+    }
+    std::vector<Output> outputs = reader_.make_room(info_.frames[number], lengths, function.name);
     copies_.reserve(2 * outputs.size());
     function.outputs = std::move(outputs);
   }
 
-  void set_thresholds(const Postprocess &own, const FrameOptions &options) {
-    float asked[2] = {choose_threshold(own, "score", own.score, options.score),
-                      choose_threshold(own, "overlap", own.overlap, options.overlap)};
-    if (thresholds_.memory == nullptr) {
+  void set_thresholds(const FrameOptions &options) {
+    const std::vector<Postprocess> &results = info_.postprocess;
+    chosen_.resize(2 * results.size());
+    choose_thresholds(results, 0, options.score, chosen_);
+    choose_thresholds(results, 1, options.overlap, chosen_);
+    if (thresholds_.size() < results.size()) {
       TensorInfo info{"the thresholds", {2}, "float32"};
-      if (on_gpu()) thresholds_there_ = allocate(info, device_);
-      thresholds_ = make_host_array(info);
+      std::vector<Argument> made;
+      for (size_t i = 0; i < results.size(); i++) made.push_back(make_argument(info, true));
+      thresholds_ = std::move(made);
     }
-    float *held = static_cast<float *>(thresholds_.memory.get());
-    if (thresholds_ready_ && std::equal(asked, asked + 2, held)) return;
+    if (thresholds_ready_ && chosen_ == held_) return;
     thresholds_ready_ = false;
-    std::copy(asked, asked + 2, held);
-    if (on_gpu()) copy(thresholds_.value, thresholds_there_);
+    for (size_t i = 0; i < results.size(); i++) {
+      std::copy_n(&chosen_[2 * i], 2, static_cast<float *>(thresholds_[i].memory.get()));
+      if (on_gpu()) copy(thresholds_[i].here, thresholds_[i].there);
+    }
+    held_ = chosen_;
     thresholds_ready_ = true;
+  }
+
+  // Let the functions read the inputs beside the picture.
+  void set_others(const std::vector<Tensor> &inputs) {
+    size_t count = info_.inputs.size() - 1;
+    if (inputs.size() != count)
+      throw Error(info_.model + " has " + std::to_string(count) + " inputs beside the picture, and " +
+                  std::to_string(inputs.size()) + " are in FrameOptions::inputs");
+    if (count == 0) return;
+    size_t picture = picture_input(info_, *info_.preprocess);
+    if (others_.empty()) {
+      std::vector<Argument> made;
+      for (size_t i = 0; i <= count; i++) {
+        if (i != picture) made.push_back(make_argument(info_.inputs[i], false));
+      }
+      others_ = std::move(made);
+    }
+    for (size_t i = 0; i < count; i++) {
+      const TensorInfo &wanted = info_.inputs[i < picture ? i : i + 1], &given = inputs[i].info();
+      if (given.shape != wanted.shape || given.dtype != wanted.dtype || !inputs[i].on_host())
+        throw Error("the input " + wanted.name + " of " + info_.model + " is " + wanted.dtype + " " +
+                    show(wanted.shape) + " in the host's memory, got " + given.dtype + " " + show(given.shape));
+      TVMFFITensorGetDLTensorPtr(others_[i].here.object())->data = inputs[i].data();
+      if (on_gpu()) copy(others_[i].here, others_[i].there);
+    }
+  }
+
+  Argument make_argument(const TensorInfo &info, bool with_memory) const {
+    Argument made;
+    if (with_memory) made.memory = allocate_aligned(info.bytes(), info.name);
+    made.here = share(info, made.memory);
+    if (on_gpu()) made.there = allocate(info, device_);
+    return made;
   }
 
   // Let the function read the bytes. Code of a CPU reads whole vectors, so it needs them at an aligned address.
@@ -217,11 +260,12 @@ class FrameRunner {
   Value get_item_, copy_in_, copy_out_;
   Value copy_together_;  // of our Vulkan runtime, which waits once for all arrays; else none
   ResultReader reader_;
-  std::vector<Function> functions_;  // by the frame's number
-  std::shared_ptr<void> aligned_;    // for bytes at other addresses
-  HostArray thresholds_;
-  Value thresholds_there_;  // on the device, if this is a GPU
+  std::vector<Function> functions_;   // by the frame's number
+  std::shared_ptr<void> aligned_;     // for bytes at other addresses
+  std::vector<Argument> thresholds_;  // of each result
+  std::vector<float> chosen_, held_;
   bool thresholds_ready_ = false;
+  std::vector<Argument> others_;  // the inputs beside the picture
   std::vector<TVMFFIAny> copies_;
 };
 

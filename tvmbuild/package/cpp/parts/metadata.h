@@ -256,14 +256,22 @@ inline int read_between(const Part &part, uint64_t least, uint64_t most, const c
 }
 
 // The forms of boxes are not listed here, because only the package's code needs them.
-inline Postprocess read_postprocess(const Part &part) {
+inline Postprocess read_result(const std::string &kind, const Part &fields) {
   constexpr uint64_t MAX_RESULTS = 1000, MAX_MASKS = 255;
-  std::set<std::string> kinds = part.keys();
-  part.expect(kinds.size() == 1 && result_keys().count(*kinds.begin()), "single kind of result that is known");
   Postprocess result;
-  result.kind = *kinds.begin();
-  Part fields = part[result.kind];
-  expect_keys(fields, result_keys().at(result.kind));
+  result.kind = kind;
+  std::set<std::string> keys = result_keys().at(kind);
+  bool named = kind != "text" && kind != "vector";  // its classes or points may have names
+  if (named && fields.has("labels")) {
+    keys.insert("labels");
+    for (const Part &label : fields["labels"].list()) result.labels.push_back(label.text());
+  }
+  for (const char *key : {"strides", "variances"}) {
+    if (!keys.count("form") || !fields.has(key)) continue;
+    keys.insert(key);
+    for (const Part &number : fields[key].list()) static_cast<void>(number.number());
+  }
+  expect_keys(fields, keys);
   for (const Part &output : fields["outputs"].list()) static_cast<void>(output.text());
   if (fields.has("anchors")) {
     for (const Part &grid : fields["anchors"].list()) {
@@ -285,6 +293,18 @@ inline Postprocess read_postprocess(const Part &part) {
   if (fields.has("points")) result.points = read_between(fields["points"], 1, MAX_RESULTS, "number of points");
   if (fields.has("values")) result.values = read_between(fields["values"], 2, 3, "number of values of a point");
   return result;
+}
+
+// Read the results in the order in which the package's functions return them: KINDS in base/postprocess_specs.py.
+inline std::vector<Postprocess> read_postprocess(const Part &part) {
+  std::set<std::string> kinds = part.keys();
+  std::vector<Postprocess> results;
+  for (const char *kind : {"boxes", "masks", "keypoints", "classes", "segmentation", "text", "vector", "heatmaps"}) {
+    if (kinds.count(kind)) results.push_back(read_result(kind, part[kind]));
+  }
+  part.expect(!results.empty() && results.size() == kinds.size(), "map of kinds of results that are known");
+  part.expect(kinds.count("boxes") + kinds.count("masks") + kinds.count("keypoints") < 2, "map with one kind of boxes");
+  return results;
 }
 
 // Read a list, or one text with commas.

@@ -38,12 +38,24 @@ inline void check(const Output &output, const std::string &name) {
   if (!same) throw Error(name + " returns another array " + wanted.name + " than mod.json says");
 }
 
-// Return the threshold for a call. Throws if one is given that the result does not have.
-inline float choose_threshold(const Postprocess &own, const char *name, const std::optional<double> &known,
-                              const std::optional<double> &given) {
-  if (given && !known) throw Error("a result `" + own.kind + "` has no threshold `" + name + "`");
-  return static_cast<float>(given.value_or(known.value_or(1)));
+// Write the thresholds for a call, two for each result; `place` is 0 for scores and 1 for overlaps. A given one is that
+// of the first result that has it. Throws if none has it.
+inline void choose_thresholds(const std::vector<Postprocess> &results, size_t place, std::optional<double> given,
+                              std::vector<float> &chosen) {
+  std::string kinds;
+  for (size_t i = 0; i < results.size(); i++) {
+    const std::optional<double> &known = place == 0 ? results[i].score : results[i].overlap;
+    chosen[2 * i + place] = static_cast<float>(known && given ? *given : known.value_or(1));
+    if (known) given.reset();
+  }
+  if (!given) return;
+  for (const Postprocess &each : results) kinds += (kinds.empty() ? "a result `" : " and `") + each.kind + "`";
+  throw Error((kinds.empty() ? "a model's output" : kinds) + " has no threshold `" +
+              (place == 0 ? "score" : "overlap") + "`");
 }
+
+// Return the number of arrays of a result: masks have a map behind their boxes.
+inline size_t count_arrays(const Postprocess &own) { return own.kind == "masks" ? 2 : 1; }
 
 // Return the whole number that a float holds, or the nearest int.
 inline int to_int(float value) {
@@ -73,13 +85,15 @@ class ResultReader {
  public:
   explicit ResultReader(const Info &info) : info_(info) {}
 
-  // Make the memory for the arrays of a frame's function. `length` is the length of its first array.
-  std::vector<Output> make_room(const Frame &frame, int64_t length, const std::string &name) {
+  // Make the memory for the arrays of a frame's function. `lengths` are those of the first array of each result.
+  std::vector<Output> make_room(const Frame &frame, const std::vector<int64_t> &lengths, const std::string &name) {
     std::vector<Tensor> tensors;
-    if (info_.postprocess) {
-      for (const TensorInfo &each : list_arrays(*info_.postprocess, frame, length, name)) tensors.emplace_back(each);
-      reserve(*info_.postprocess, static_cast<size_t>(length));
-    } else {
+    for (size_t i = 0; i < info_.postprocess.size(); i++) {
+      for (const TensorInfo &each : list_arrays(info_.postprocess[i], frame, lengths[i], name))
+        tensors.emplace_back(each);
+      reserve(info_.postprocess[i], static_cast<size_t>(lengths[i]));
+    }
+    if (info_.postprocess.empty()) {
       if (results_.outputs.empty()) {
         for (const TensorInfo &each : info_.outputs) tensors.emplace_back(each);
         results_.outputs = std::move(tensors);
@@ -93,8 +107,16 @@ class ResultReader {
   }
 
   const Results &read(const std::vector<Output> &outputs) {
-    if (!info_.postprocess) return results_;
-    const Postprocess &own = *info_.postprocess;
+    size_t place = 0;
+    for (const Postprocess &each : info_.postprocess) {
+      read(each, &outputs[place]);
+      place += count_arrays(each);
+    }
+    return results_;
+  }
+
+ private:
+  void read(const Postprocess &own, const Output *outputs) {
     const Tensor &first = outputs[0].tensor;
     if (own.kind == "segmentation") {
       results_.segmentation = view_map(first);
@@ -103,17 +125,15 @@ class ResultReader {
     } else if (own.kind == "text") {
       read_text(own, Rows(first));
     } else if (own.kind == "heatmaps") {
-      read_points(Rows(first));
+      read_points(own, Rows(first));
     } else if (own.kind == "classes") {
-      read_classes(Rows(first));
+      read_classes(own, Rows(first));
     } else {
       read_boxes(own, Rows(first));
       if (own.kind == "masks") results_.masks = view_map(outputs[1].tensor);
     }
-    return results_;
   }
 
- private:
   static std::vector<TensorInfo> list_arrays(const Postprocess &own, const Frame &frame, int64_t length,
                                              const std::string &name) {
     TensorInfo map{own.kind, {frame.height, frame.width}, "uint8"};
@@ -150,13 +170,14 @@ class ResultReader {
   }
 
   // Return a label, or null if there is none.
-  const std::string *find_label(int64_t index) const {
-    bool named = index >= 0 && static_cast<size_t>(index) < info_.labels.size();
-    return named ? &info_.labels[static_cast<size_t>(index)] : nullptr;
+  const std::string *find_label(const Postprocess &own, int64_t index) const {
+    const std::vector<std::string> &labels = own.labels.empty() ? info_.labels : own.labels;
+    bool named = index >= 0 && static_cast<size_t>(index) < labels.size();
+    return named ? &labels[static_cast<size_t>(index)] : nullptr;
   }
 
-  std::string_view name_class(int64_t index) const {
-    const std::string *label = find_label(index);
+  std::string_view name_class(const Postprocess &own, int64_t index) const {
+    const std::string *label = find_label(own, index);
     return label == nullptr ? std::string_view() : std::string_view(*label);
   }
 
@@ -181,23 +202,23 @@ class ResultReader {
                                 row[3] - row[1],
                                 row[4],
                                 index,
-                                name_class(index),
+                                name_class(own, index),
                                 {points, static_cast<size_t>(own.points)}});
     }
   }
 
-  void read_classes(const Rows &rows) {
+  void read_classes(const Postprocess &own, const Rows &rows) {
     results_.classes.clear();
     for (int i = 0; i < rows.count; i++) {
       int index = to_int(rows[i][5]);
-      results_.classes.push_back({rows[i][4], index, name_class(index)});
+      results_.classes.push_back({rows[i][4], index, name_class(own, index)});
     }
   }
 
-  void read_points(const Rows &rows) {
+  void read_points(const Postprocess &own, const Rows &rows) {
     results_.points.clear();
     for (int i = 0; i < rows.count; i++)
-      results_.points.push_back({rows[i][0], rows[i][1], rows[i][2], i, name_class(i)});
+      results_.points.push_back({rows[i][0], rows[i][1], rows[i][2], i, name_class(own, i)});
   }
 
   void read_text(const Postprocess &own, const Rows &rows) {
@@ -208,7 +229,7 @@ class ResultReader {
       int symbol = to_int(rows[i][0]);
       symbols_.push_back(symbol);
       sum += rows[i][1];
-      if (const std::string *label = find_label(int64_t{symbol} - (own.blank == "first" ? 1 : 0))) {
+      if (const std::string *label = find_label(own, int64_t{symbol} - (own.blank == "first" ? 1 : 0))) {
         text_ += *label;
       } else {
         Number number;

@@ -1,0 +1,99 @@
+"""Packages that make several results of one network, and networks with more inputs than the picture."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from detector_nets import add_factor, make_detector
+from frame_packages import DEVICES, FRAMES, RULES, SIZE, build, draw_frame
+
+from tvmbuild.base.postprocess_specs import Boxes, Classes, Masks, Postprocess, Segmentation, Vector
+from tvmbuild.base.specs import Preprocess
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.results import Results
+from tvmbuild.package.runtime.session import Session
+
+pytestmark = pytest.mark.compiler
+SHAPES = [[1, 12, 80], [1, 6, 16, 24], [1, 5, 16, 24], [1, 20], [1, 32]]
+ASKED: tuple[Postprocess, ...] = (
+    Masks("yolov8", ("out0", "out1"), score=0.6, overlap=0.3, most=40),
+    Classes(("out3",), most=3, labels=("first", "second")),
+    Segmentation(("out2",), labels=("ground", "sky")),
+    Vector(("out4",)),
+)
+FACTOR = np.full(1, 0.5, np.float32)
+WITH_FACTOR = Preprocess(input="picture", resize="letterbox")
+
+
+def run(session: Session, **given: float) -> Results:
+    found = session.run_frame(draw_frame(FRAMES[0]), "bgr8", score=given.get("score"), overlap=given.get("overlap"))
+    assert isinstance(found, Results)
+    return found
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_several_results_are_those_of_packages_with_one(tmp_path: Path, kind: str) -> None:
+    model = make_detector(SHAPES, SIZE, spread=20)
+    with build(tmp_path, model, None, kind, postprocess=ASKED, labels=("cat", "dog")) as session:
+        found, picture = run(session), session.run_picture(draw_frame(FRAMES[0])[:, :, ::-1])
+    assert list(found.by_kind) == ["masks", "classes", "segmentation", "vector"]
+    assert {each.label for each in found.boxes} <= {"cat", "dog", None}
+    assert {each.label for each in found.classes} <= {"first", "second", None}
+    assert found.segmentation is not None
+    assert found.segmentation.labels == ("ground", "sky")
+    assert (found.text, found.points) == (None, ())
+    assert copy.copy(found) == found == tuple(each for kind in found.by_kind.values() for each in kind)
+    assert [len(each) for each in picture.by_kind.values()] == [len(each) for each in found.by_kind.values()]
+    for asked, got in zip(ASKED, found.by_kind.values(), strict=True):
+        with build(tmp_path, model, asked, kind, labels=("cat", "dog")) as alone:
+            want = run(alone)
+        assert got
+        assert json.dumps([each.as_dict() for each in got]) == json.dumps(*want.as_dict().values())
+
+
+def test_thresholds_are_those_of_the_first_result_that_has_them(tmp_path: Path) -> None:
+    model = make_detector(SHAPES, SIZE, spread=20)
+    with build(tmp_path, model, None, postprocess=ASKED[1:]) as session:
+        assert len(run(session).classes) == 3
+        assert run(session, score=1.0).classes == ()
+        assert run(session, score=1.0).segmentation is not None
+        with pytest.raises(TvmbuildError, match="`classes` and `segmentation` and `vector` has no threshold `overlap`"):
+            run(session, overlap=0.5)
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_other_inputs_are_given_by_name(tmp_path: Path, kind: str) -> None:
+    asked, data = Boxes("yolov8", score=0.1), draw_frame(FRAMES[0])
+    model = add_factor(make_detector([[1, 7, 200]], SIZE))
+    with build(tmp_path, model, asked, kind, preprocess=WITH_FACTOR) as session:
+        picture = session.prepare_frame(data, "bgr8")
+        for factor in (FACTOR, 2 * FACTOR):
+            outputs = session.run({"picture": picture, "factor": factor})
+            with build(tmp_path, make_detector([[1, 7, 200]], SIZE), asked, kind, preprocess=RULES) as plain:
+                (values,) = plain.run({"picture": picture}).values()
+            np.testing.assert_allclose(outputs["out0"], values * factor, rtol=1e-5)
+            got = session.run_frame(data, "bgr8", inputs={"factor": factor})
+            assert len(got) == len(session.make_results(outputs)) > 0
+            assert len(session.run_picture(data[:, :, ::-1], inputs={"factor": factor})) == len(got)
+
+
+def test_other_inputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    model = add_factor(make_detector([[1, 5]], SIZE))
+    with build(tmp_path, model, None, preprocess=WITH_FACTOR) as session:
+        data = draw_frame(FRAMES[0])
+        found = session.run_frame(data, "bgr8", inputs={"factor": FACTOR})
+        assert isinstance(found, dict)
+        assert list(found) == ["out0"]
+        for inputs, message in (
+            (None, "net needs the inputs factor beside the picture"),
+            ({"factor": np.zeros(2, np.float32)}, r"the input factor of net is float32 \[1\], got float32 \[2\]"),
+            ({"scale": FACTOR}, "net has no input scale; its inputs are factor"),
+        ):
+            with pytest.raises(TvmbuildError, match=message):
+                session.run_frame(data, "bgr8", inputs=inputs)
+    with pytest.raises(TvmbuildError, match="does not say which of them is a picture"):
+        build(tmp_path, model, None)
