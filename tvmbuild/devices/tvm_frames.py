@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.devices.result_fields import list_fields
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.runtime.tensors import empty_array
@@ -60,11 +61,6 @@ class TvmFrames:
     def _run(self, number: int, score: float | None, overlap: float | None) -> Results | dict[str, np.ndarray]:
         encoding = self._session.info.frames[number].encoding
         return self._session.run_frame(self._frames[number], encoding, score=score, overlap=overlap)
-
-
-def list_fields(found: Results | dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Return results as maps of their fields."""
-    return [] if isinstance(found, dict) else [each.as_dict() for each in found]
 
 
 def _align(frame: np.ndarray) -> np.ndarray:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tvmbuild.devices.tvm_frames import TvmFrames, list_fields
+from tvmbuild.devices.result_fields import list_fields
+from tvmbuild.devices.tvm_frames import TvmFrames
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import Profile
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS

@@ -126,8 +126,8 @@ def _start_usual(found: FrameField, ours: FrameWorker, model: Path, stack: ExitS
         results = theirs.find(0, checked.thresholds)
         worker.pause()
         found.ours.resume()
-        describe = DESCRIBERS.get(kind_of(task.info.postprocess))
-        told = "not compared" if describe is None else describe(ours.find(0, checked.thresholds), results)
+        describe = DESCRIBERS[kind_of(task.info.postprocess)]
+        told = describe(ours.find(0, checked.thresholds), results)
         found.ours.pause()
     found.others[USUAL] = Rival(worker, theirs, find_opencv_version(), told)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -58,9 +59,14 @@ class Decoding:
     whole: tuple[str, ...] = ()
     """The names of the outputs of whole numbers."""
 
-    def find_output(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the output that the result is made of, or the first one of several."""
-        return outputs[(self.asked.outputs or self.outputs)[0]]
+    def find_output(self, outputs: Mapping[str, np.ndarray], place: int = 0) -> np.ndarray:
+        """Return the output that the result is made of, or one of several."""
+        return outputs[(self.asked.outputs or self.outputs)[place]]
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the first output has whole numbers: classes and no scores."""
+        return (self.asked.outputs or self.outputs)[0] in self.whole
 
     @property
     def size(self) -> tuple[int, int]:
@@ -68,6 +74,18 @@ class Decoding:
         if self.part is None:
             return self.height, self.width
         return int(self.geometry[5]), int(self.geometry[4])
+
+    @cached_property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """The results of `find_places` for rows and columns."""
+        return self.find_places(0), self.find_places(1)
+
+    @cached_property
+    def seen(self) -> tuple[slice, slice]:
+        """The rows and columns of a map that the network sees."""
+        seen = [np.flatnonzero(~np.isnan(places)) for places in self.places]
+        rows, columns = (slice(int(each[0]), int(each[-1]) + 1) if len(each) else slice(0, 0) for each in seen)
+        return rows, columns
 
     def find_places(self, axis: int) -> np.ndarray:
         """Return the centres of a map's rows (axis 0) or columns in the input's pixels, NaN if it sees none."""

@@ -1,0 +1,43 @@
+"""The results that a worker finds, as maps of their fields for JSON. Pixels become text."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tvmbuild.package.results import Box, Map, Results
+
+_LEVEL = 1
+"""The level of zlib: the text stays in this machine's memory."""
+
+
+def list_fields(found: Results | dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Return results as maps of their fields. ``mask`` of a box and ``pixels`` of a map are for `unpack_pixels`."""
+    if isinstance(found, dict):
+        return []
+    fields = []
+    for each in found:
+        told = each.as_dict()
+        if isinstance(each, Box) and each.mask is not None:
+            told["mask"] = pack_pixels(each.mask)
+        if isinstance(each, Map):
+            told["pixels"] = pack_pixels(each.classes)
+        fields.append(told)
+    return fields
+
+
+def pack_pixels(pixels: np.ndarray) -> dict[str, Any]:
+    """Return pixels [height, width], bool or uint8, as a JSON value. `unpack_pixels` is the inverse."""
+    data = base64.b64encode(zlib.compress(pixels.tobytes(), _LEVEL)).decode()
+    return {"shape": list(pixels.shape), "dtype": pixels.dtype.name, "data": data}
+
+
+def unpack_pixels(packed: Mapping[str, Any]) -> np.ndarray:
+    """Return the pixels that `pack_pixels` has packed."""
+    data = zlib.decompress(base64.b64decode(packed["data"]))
+    pixels: np.ndarray = np.frombuffer(data, packed["dtype"]).reshape(packed["shape"])
+    return pixels
