@@ -37,6 +37,7 @@ from tvmbuild.benchmarking.frames.results import PARTS
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.devices.serve_frames import Frames as Way
 from tvmbuild.devices.tvm_frames import TvmFrames
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.session import Session
@@ -75,7 +76,13 @@ ENCODINGS: dict[Encoding, int | None] = {
 def main() -> int:
     """Print tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=", ".join(each.network for each in DETECTORS))
+    parser.add_argument(
+        "networks",
+        nargs="*",
+        metavar="NETWORK",
+        choices=[[], *(each.network for each in DETECTORS)],
+        help=", ".join(each.network for each in DETECTORS),
+    )
     parser.add_argument("--picture", type=Path, default=Path(__file__).parent.parent / "examples/detect/astronaut.png")
     parser.add_argument("--size", type=int, nargs=2, default=(1080, 1920), metavar=("HEIGHT", "WIDTH"))
     parser.add_argument("--threads", type=int, nargs="+", default=(2, 1))
@@ -88,11 +95,13 @@ def main() -> int:
         sys.exit(f"{args.picture} is no picture")
     picture = fill(read, height, width)
     with tempfile.TemporaryDirectory() as folder:
-        packages = {
-            each: build(each, args.cpu, (height, width), Path(folder))
-            for each in DETECTORS
-            if each.network in (args.networks or [detector.network for detector in DETECTORS])
-        }
+        packages = {}
+        for each in DETECTORS:
+            if not args.networks or each.network in args.networks:
+                try:
+                    packages[each] = build(each, args.cpu, (height, width), Path(folder))
+                except TvmbuildError as error:
+                    print(f"{each.network} is left out: {error.message}; {error.hint}", file=sys.stderr)
         for threads in args.threads:
             compare(packages, picture, threads, args.rounds)
     return 0

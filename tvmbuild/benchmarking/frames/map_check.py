@@ -65,10 +65,13 @@ def _classify(
     nearest = whole or asked.interpolation == "nearest"
     rows = decoding.find_places(0)
     columns = interpolate(scores, decoding.find_places(1), decoding.width, axis=2, nearest=nearest)
+    # Of two pixels of an output either is nearest, and the frame may end where the input does.
+    row_ties, column_ties = (decoding.find_ties(axis, scores.shape[1 + axis] if nearest else 1) for axis in (0, 1))
     for begin in range(0, len(rows), _STRIPE):
         part = rows[begin : begin + _STRIPE]
         values = interpolate(columns, part, decoding.height, axis=1, nearest=nearest)
         seen = ~np.isnan(values[0])
+        tie = row_ties[begin : begin + _STRIPE, None] | column_ties[None, :]
         unsure = np.zeros(seen.shape, bool)
         if whole:
             kinds = np.nan_to_num(values[0])
@@ -79,4 +82,4 @@ def _classify(
             ordered = np.sort(values, axis=0)
             kinds = np.nan_to_num(values).argmax(axis=0)
             unsure = ordered[-1] - ordered[-2] <= allow_score(ordered[-1])
-        yield begin, np.where(seen, kinds, OUTSIDE).astype(np.int64), ~(seen & unsure)
+        yield begin, np.where(seen, kinds, OUTSIDE).astype(np.int64), ~(tie | (seen & unsure))

@@ -56,7 +56,8 @@ def draw_objects(decoding: Decoding, prototypes: np.ndarray, objects: Candidates
     count, height, width = prototypes.shape
     flat = prototypes.reshape(count, -1)
     places = [decoding.find_places(axis) for axis in (0, 1)]
-    numbers, sure = np.zeros(decoding.size, int), np.ones(decoding.size, bool)
+    numbers = np.zeros(decoding.size, int)
+    sure = ~(decoding.find_ties(0)[:, None] | decoding.find_ties(1)[None, :])
     for number, (box, factors) in enumerate(zip(objects.boxes, objects.more, strict=True), 1):
         room = _VALUE_SHARE * (1 + float((np.abs(factors) @ np.abs(flat)).max()))
         near = [_find_near(places[axis], box[1 - axis], box[3 - axis]) for axis in (0, 1)]

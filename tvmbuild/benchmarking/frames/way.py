@@ -15,6 +15,8 @@ from tvmbuild.package.frames import find_frame_geometry
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import Fit, find_fit, find_rules, find_sizes
 
+_TIE = 1e-6
+"""The distance of a place from the border of two pixels that rounding can make, in pixels."""
 _FAR = float(np.finfo(np.float32).max)
 
 
@@ -90,13 +92,27 @@ class Decoding:
     def find_places(self, axis: int) -> np.ndarray:
         """Return the centres of a map's rows (axis 0) or columns in the input's pixels, NaN if it sees none."""
         numbers, extent = np.arange(self.size[axis]), (self.height, self.width)[axis]
-        left, top, across, down = self.geometry[:4]
-        offset, scale = ((top, down), (left, across))[axis]
-        places = (numbers + 0.5) / scale + offset
+        places = self._list_centres(axis)
         part = self.part or Crop(0, 0, *self.size)
         begin, count = ((part.top, part.height), (part.left, part.width))[axis]
         seen = (numbers >= begin) & (numbers < begin + count) & (places >= 0) & (places < extent)
         return np.where(seen, places, np.nan)
+
+    def find_ties(self, axis: int, pixels: int = 1) -> np.ndarray:
+        """Return whether a map's rows (axis 0) or columns lie at the border of pixels of the input.
+
+        The input is divided into ``pixels``, as an output may be. Rounding decides on which side a tie lies.
+        """
+        at = self._list_centres(axis) / (self.height, self.width)[axis] * pixels
+        nearest = np.clip(np.rint(at), 0, pixels)
+        ties: np.ndarray = np.abs(at - nearest) < _TIE
+        return ties
+
+    def _list_centres(self, axis: int) -> np.ndarray:
+        left, top, across, down = self.geometry[:4]
+        offset, scale = ((top, down), (left, across))[axis]
+        centres: np.ndarray = (np.arange(self.size[axis]) + 0.5) / scale + offset
+        return centres
 
 
 def find_decoding(info: PackageInfo, frame: Frame | None = None) -> Decoding | None:
@@ -111,7 +127,7 @@ def find_decoding(info: PackageInfo, frame: Frame | None = None) -> Decoding | N
     height, width = _find_size(info)
     geometry = np.array([0, 0, 1, 1, _FAR, _FAR])
     if frame is not None:
-        geometry = find_frame_geometry(frame, find_input(info).find_fit(frame)).astype(np.float64)
+        geometry = find_frame_geometry(frame, find_input(info).find_fit(frame), np.float64)
     last = info.preprocess is not None and info.preprocess.layout == "NHWC"
     whole = tuple(each.name for each in info.outputs if "float" not in each.dtype)
     part = None if frame is None else frame.used
