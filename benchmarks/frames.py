@@ -1,12 +1,14 @@
 """Time the way from a camera's frame to boxes: tvmbuild's `run_frame` against OpenCV, ONNX Runtime and NumPy.
 
-python benchmarks/frames.py [--picture FILE] [--size 1080 1920] [--threads 2 1] [--cpu CPU] [--rounds 20]
+python benchmarks/frames.py [NETWORK …] [--picture FILE] [--size 1080 1920] [--threads 2 1] [--cpu CPU] [--rounds 20]
 
 Both ways take the same bytes of a frame in five encodings, letterbox it bilinearly, run the network (tvmbuild's by
 rule, without records) and return boxes in the frame's pixels; one process times them in turns. The peer's steps are
 those of the networks' own repositories (`tvmbuild/benchmarking/frames/opencv.py`): `cv2.cvtColor`, `cv2.resize`,
 `cv2.copyMakeBorder`, the layout and the decoding in NumPy, suppression by `cv2.dnn.NMSBoxes`, class by class.
 Prints milliseconds, the three parts of each way, ratios, and how far the boxes are apart.
+yolo11n has random weights and needs the libraries of `benchmarks/networks/modern/networks.py`. Its score threshold is
+one that a few dozen boxes of no meaning exceed.
 """
 
 from __future__ import annotations
@@ -35,12 +37,13 @@ from tvmbuild.benchmarking.frames.results import PARTS
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.devices.serve_frames import Frames as Way
 from tvmbuild.devices.tvm_frames import TvmFrames
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.runtime.tensors import empty_array
 
-SCORE, OVERLAP = 0.3, 0.45
+OVERLAP = 0.45
 REST_S = 0.05
 """The pause between turns. The threads of ONNX Runtime and OpenCV spin for a while after a call."""
 
@@ -52,11 +55,13 @@ class Detector:
     network: str
     form: str
     rules: Preprocess
+    score: float = 0.3
 
 
 DETECTORS = (
     Detector("yolov3_tiny", "yolov5", Preprocess(resize="letterbox")),
     Detector("yolox_nano", "yolox", Preprocess(resize="letterbox", color="bgr", scale=1.0)),
+    Detector("yolo11n", "yolov8", Preprocess(resize="letterbox"), score=0.8),
 )
 ENCODINGS: dict[Encoding, int | None] = {
     "bgr8": None,
@@ -71,6 +76,13 @@ ENCODINGS: dict[Encoding, int | None] = {
 def main() -> int:
     """Print tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "networks",
+        nargs="*",
+        metavar="NETWORK",
+        choices=[[], *(each.network for each in DETECTORS)],
+        help=", ".join(each.network for each in DETECTORS),
+    )
     parser.add_argument("--picture", type=Path, default=Path(__file__).parent.parent / "examples/detect/astronaut.png")
     parser.add_argument("--size", type=int, nargs=2, default=(1080, 1920), metavar=("HEIGHT", "WIDTH"))
     parser.add_argument("--threads", type=int, nargs="+", default=(2, 1))
@@ -83,7 +95,13 @@ def main() -> int:
         sys.exit(f"{args.picture} is no picture")
     picture = fill(read, height, width)
     with tempfile.TemporaryDirectory() as folder:
-        packages = {each.network: build(each, args.cpu, (height, width), Path(folder)) for each in DETECTORS}
+        packages = {}
+        for each in DETECTORS:
+            if not args.networks or each.network in args.networks:
+                try:
+                    packages[each] = build(each, args.cpu, (height, width), Path(folder))
+                except TvmbuildError as error:
+                    print(f"{each.network} is left out: {error.message}; {error.hint}", file=sys.stderr)
         for threads in args.threads:
             compare(packages, picture, threads, args.rounds)
     return 0
@@ -103,7 +121,7 @@ def build(detector: Detector, cpu: str | None, size: tuple[int, int], folder: Pa
     name = cpu or str(tvm.target.codegen.llvm_get_system_cpu())
     target = PackageTarget("here", "llvm", FrozenMap({"mcpu": name, "num-cores": 2}))
     frames = tuple(Frame(*size, each, "bilinear") for each in ENCODINGS)
-    asked = Boxes(detector.form, score=SCORE, overlap=OVERLAP)
+    asked = Boxes(detector.form, score=detector.score, overlap=OVERLAP)
     options = BuildOptions(detector.network, preprocess=detector.rules, frames=frames, postprocess=(asked,))
     made = build_package(find_network(detector.network), target, options=options)
     path = folder / f"{detector.network}.tar"
@@ -111,7 +129,7 @@ def build(detector: Detector, cpu: str | None, size: tuple[int, int], folder: Pa
     return path
 
 
-def compare(packages: dict[str, Path], picture: np.ndarray, threads: int, rounds: int) -> None:
+def compare(packages: dict[Detector, Path], picture: np.ndarray, threads: int, rounds: int) -> None:
     """Print the table for a number of threads."""
     print(f"\n{threads} threads, frame {picture.shape[1]} x {picture.shape[0]}\n")
     parts_of = "frame, network, boxes"
@@ -119,8 +137,8 @@ def compare(packages: dict[str, Path], picture: np.ndarray, threads: int, rounds
     print("|---" * 8 + "|")
     ratios = []
     frames = [encode(picture, encoding) for encoding in ENCODINGS]
-    for detector in DETECTORS:
-        with Session(packages[detector.network], threads) as session:
+    for detector, package in packages.items():
+        with Session(package, threads) as session:
             setup = Setup(session.info, find_network(detector.network), threads)
             ways: dict[str, Way] = {"ours": TvmFrames(session, frames), "peer": OpenCvWay(setup, frames)}
             for number, encoding in enumerate(ENCODINGS):

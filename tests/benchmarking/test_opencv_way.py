@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from detector_nets import make_detector
 from frame_cells import HERE, SIZE
+from result_cases import CASES, make_case
 
-from tvmbuild.base.frame_specs import ENCODINGS, Frame
+from tvmbuild.base.frame_specs import ENCODINGS, Crop, Frame
 from tvmbuild.base.postprocess_specs import Boxes, Classes, Postprocess, kind_of
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.benchmarking.frames.agreement import DESCRIBERS
@@ -61,3 +62,37 @@ def test_both_ways_find_the_same(
             # A byte more or less decides about a few of the crowded boxes.
             told = re.findall(r"\d+", DESCRIBERS[kind_of(asked)](*found))
             assert int(told[0]) >= 0.9 * len(found[0]), frame
+
+
+AGREEMENTS = (
+    (r"the same [1-9]\d* (boxes|classes|symbols), scores within (\S+e-0[3-9]|0.0e\+00)", 0.0),
+    (r"masks from ([\d.]+)", 0.98),
+    (r"([\d.]+)% of the pixels alike", 98.0),
+    (r"points within (\S+e-0[3-9]|0.0e\+00) pixels", 0.0),
+    (r"values within (\S+e-0[5-9]|0.0e\+00)", 0.0),
+)
+"""Patterns of the words about two ways' results, and the least value of their number."""
+OF_PIXELS = ("masks", "map", "map with one score", "heatmaps", "keypoints")
+
+
+@pytest.mark.parametrize(
+    ("case", "rules"),
+    [*((case, PLAIN) for case in CASES), *((case, rules) for case in OF_PIXELS for rules in (RAW, SCALED))],
+)
+def test_the_usual_code_of_every_kind_and_form(tmp_path: Path, case: str, rules: Preprocess) -> None:
+    asked, frame = CASES[case][1], Frame(90, 146, "bgr8", "bilinear", crop=Crop(3, 8, 70, 120))
+    options = BuildOptions("net", preprocess=rules, frames=(frame,), postprocess=(asked,), labels=("one", "two"))
+    model = make_case(case).SerializeToString()
+    (tmp_path / "net.onnx").write_bytes(model)
+    write_package(tmp_path / "net.tar", build_package(model, HERE, options=options))
+    data = [draw_frame(frame)]
+    with Session(tmp_path / "net.tar") as session:
+        theirs = opencv.OpenCvWay(opencv.Setup(session.info, tmp_path / "net.onnx", 2), data)
+        found, other = (way.find(0, None, None)[kind_of(asked)] for way in (TvmFrames(session, data), theirs))
+    told = DESCRIBERS[kind_of(asked)](found, other)
+    matches = [(re.search(pattern, told), least) for pattern, least in AGREEMENTS]
+    good = [float(match[1]) >= least if least else True for match, least in matches if match]
+    assert good, told
+    assert all(good), told
+    assert [each.get("label") for each in found] == [each.get("label") for each in other]
+    assert [each.get("text") for each in found] == [each.get("text") for each in other]

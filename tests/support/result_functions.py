@@ -83,6 +83,16 @@ def find_places(placed: Placement, axis: int) -> np.ndarray:
     return np.where(unseen, np.nan, places)
 
 
+def find_ties(placed: Placement, shape: tuple[int, int] = (1, 1)) -> np.ndarray:
+    """Return which pixels of a frame lie at the border of two pixels if the input is divided into this shape."""
+    ties = []
+    for axis, (size, begin, used, offset, length) in enumerate(placed.list_sides()):
+        at = ((np.arange(size) - begin + 0.5) * length / used + offset) / placed.size[axis] * shape[axis]
+        ties.append(np.abs(at - np.rint(at)) < 1e-6)
+    tied: np.ndarray = ties[0][:, None] | ties[1][None, :]
+    return tied
+
+
 def interpolate(placed: Placement, maps: np.ndarray, *, nearest: bool = False) -> np.ndarray:
     """Return maps [n, height, width] at the frame's pixels, with NaN where the network sees nothing."""
     found = maps.astype(np.float64)
@@ -114,7 +124,9 @@ def segment(placed: Placement, asked: Segmentation, scores: np.ndarray) -> tuple
     else:
         classes = found.argmax(axis=0)
         lead = np.sort(found, axis=0)[-1] - np.sort(found, axis=0)[-2]
-    return np.where(outside, 255, classes), np.where(outside, np.inf, lead)
+    lead = np.where(outside, np.inf, lead)
+    shape = scores.shape[1:] if asked.interpolation == "nearest" else (1, 1)
+    return np.where(outside, 255, classes), np.where(find_ties(placed, shape), 0.0, lead)
 
 
 def draw_instances(placed: Placement, boxes: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -133,7 +145,7 @@ def draw_instances(placed: Placement, boxes: np.ndarray, values: np.ndarray) -> 
         near = np.minimum.reduce([np.broadcast_to(edge, found.shape) for edge in edges])
         distance = np.minimum(distance, np.where(inside, np.minimum(near, np.abs(np.nan_to_num(mask))), near))
         found = np.where((found == 0) & inside & (np.nan_to_num(mask) > 0), number, found)
-    return found, distance
+    return found, np.where(find_ties(placed), 0.0, distance)
 
 
 def read_text(scores: np.ndarray, blank: int, *, softmax: bool) -> list[tuple[int, float]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.devices.result_fields import list_fields
 from tvmbuild.package.frames import list_others
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.session import Session
@@ -41,8 +42,7 @@ class TvmFrames:
 
     def find(self, number: int, score: float | None, overlap: float | None) -> dict[str, list[dict[str, Any]]]:
         """Return the results in a frame, those of each kind as maps of their fields."""
-        found = self._run(number, score, overlap)
-        return {} if isinstance(found, dict) else found.as_dict()
+        return list_fields(self._run(number, score, overlap))
 
     def call(self) -> object:
         """Make the result of the chosen frame."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.devices.result_fields import list_fields
 from tvmbuild.devices.tvm_frames import TvmFrames
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import Profile
@@ -60,7 +61,8 @@ class TvmRunner:
 
     def find_in_outputs(self, score: float | None, overlap: float | None) -> dict[str, list[dict[str, Any]]]:
         """Return the results in the outputs for the bound inputs, those of each kind as maps of their fields."""
-        return self._session.make_results(self._session.run(self._inputs), score=score, overlap=overlap).as_dict()
+        found = self._session.make_results(self._session.run(self._inputs), score=score, overlap=overlap)
+        return list_fields(found)
 
     def threads(self) -> int:
         """Return the number of threads of the runtime's pool."""

@@ -40,12 +40,12 @@ def find_geometry(fit: Fit, size: tuple[int, int]) -> np.ndarray:
     return np.array([fit.left, fit.top, width / fit.width, height / fit.height, width, height], np.float32)
 
 
-def find_frame_geometry(frame: Frame, fit: Fit) -> np.ndarray:
+def find_frame_geometry(frame: Frame, fit: Fit, dtype: type = np.float32) -> np.ndarray:
     """Return the geometry of a frame, whose used part is at the place ``fit`` of the input."""
     part = frame.used
     across, down = part.width / fit.width, part.height / fit.height
     left, top = fit.left - part.left / across, fit.top - part.top / down
-    return np.array([left, top, across, down, frame.width, frame.height], np.float32)
+    return np.array([left, top, across, down, frame.width, frame.height], dtype)
 
 
 def find_frame(frames: Sequence[Frame], shape: tuple[int, ...], encoding: str | None, model: str) -> int:

@@ -38,6 +38,11 @@ class Placed:
     geometry: np.ndarray | None = None
     """The numbers that map a point of the input to the frame; None if the maps have the frame's size already."""
 
+    @property
+    def margin(self) -> int:
+        """The number of pixels by which an object may reach beyond its box, because maps have other pixels."""
+        return 1 if self.geometry is None else 1 + int(np.ceil(max(self.geometry[2:4])))
+
     def find_map(self, place: int) -> np.ndarray:
         """Return a map at the frame's size: where the package has not drawn it so, by the nearest pixels."""
         drawn = self.arrays[place]
@@ -141,10 +146,21 @@ def _read_boxes(asked: Boxes, placed: Placed, labels: Labels) -> list[Result]:
         points = tuple(
             Point(row[at], row[at + 1], row[at + 2] if step > _PLACE else 1.0, index) for index, at in enumerate(begins)
         )
-        mask = None if drawn is None else drawn == place + 1
         sides = (left, top, right - left, bottom - top)
+        mask = None if drawn is None else _cut_mask(drawn, place + 1, (left, top, right, bottom), placed.margin)
         results.append(Box(*sides, score, int(number), name_class(labels, int(number)), points, mask))
     return results
+
+
+def _cut_mask(drawn: np.ndarray, number: int, box: Sequence[float], margin: int) -> np.ndarray:
+    """Return the pixels of an object. Only those near its box are looked at, because a mask lies inside of its box."""
+    mask = np.zeros(drawn.shape, bool)
+    rows, columns = (
+        slice(int(max(0, min(size, begin - margin))), int(max(0, min(size, end + margin))))
+        for size, begin, end in zip(drawn.shape, box[1::-1], box[:1:-1], strict=True)
+    )
+    mask[rows, columns] = drawn[rows, columns] == number
+    return mask
 
 
 def _read_classes(_: Classes, placed: Placed, labels: Labels) -> list[Result]:

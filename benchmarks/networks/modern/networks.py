@@ -2,20 +2,25 @@
 
 They need PyTorch and the libraries that define them:
 
-    pip install '.[torch]' torchvision==0.29.1 timm==1.0.31 transformers==5.24.0
+    pip install '.[torch]' torchvision==0.29.1 timm==1.0.31 transformers==5.24.0 ultralytics==8.4.190
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
+from PIL import Image
 from torch import nn
 
 SEED = 0
+PHOTOGRAPH = Path(__file__).parents[3] / "examples" / "detect" / "astronaut.png"
 Shapes = Mapping[str, Sequence[int]]
 
 
@@ -78,6 +83,45 @@ def make_transformers(
     kind = getattr(transformers, model)
     made = kind(kind.config_class(**(config or {})))
     return _export(_Chosen(made, outputs), inputs, outputs)
+
+
+def make_ultralytics(name: str, size: int = 640) -> onnx.ModelProto:
+    """Return a detector of ultralytics for a square picture, by its own exporter.
+
+    The logits of each class get a mean of -4 and a deviation of 1, so that few boxes have high scores.
+    """
+    from ultralytics import YOLO  # noqa: PLC0415
+
+    torch.manual_seed(SEED)
+    made = YOLO(f"{name}.yaml")
+    _calibrate(made.model, [_read_pictures(size)])
+    for branch in made.model.model[-1].cv3:  # a branch of logits for each grid
+        _centre(made.model, branch[-1], size)
+    with tempfile.TemporaryDirectory() as folder:
+        made.model.pt_path = str(Path(folder, f"{name}.pt"))
+        return onnx.load(made.export(format="onnx", imgsz=size, opset=17, simplify=False))
+
+
+def _read_pictures(size: int) -> torch.Tensor:
+    """Return a photograph, upright, mirrored, darker and letterboxed, with values from 0 to 1 [4, 3, size, size]."""
+    with Image.open(PHOTOGRAPH) as opened:
+        whole, flat = (opened.convert("RGB").resize((size, height)) for height in (size, size // 2))
+    boxed = Image.new("RGB", (size, size), (114, 114, 114))
+    boxed.paste(flat, (0, size // 4))
+    upright, letterboxed = (torch.tensor(np.array(each)).permute(2, 0, 1) / 255 for each in (whole, boxed))
+    return torch.stack([upright, upright.flip(2), upright / 2, letterboxed])
+
+
+def _centre(model: nn.Module, last: nn.Conv2d, size: int) -> None:
+    """Give the logits that a convolution of a detector computes a mean of -4 and a deviation of 1."""
+    kept: list[torch.Tensor] = []
+    hook = last.register_forward_hook(lambda _, __, output: kept.append(output))
+    with torch.no_grad():
+        model.eval()(_read_pictures(size))
+        mean, deviation = kept[0].mean((0, 2, 3)), kept[0].std((0, 2, 3))
+        last.weight /= deviation[:, None, None, None]
+        last.bias.copy_((last.bias - mean) / deviation - 4)
+    hook.remove()
 
 
 def _export(model: nn.Module, inputs: Shapes, outputs: Sequence[str]) -> onnx.ModelProto:

@@ -7,15 +7,16 @@ that rounding needs: so candidates with almost equal scores may come in either o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Keypoints
-from tvmbuild.benchmarking.frames.boxes import Candidates, Outputs, decode_boxes, find_overlaps, map_to_frame
-from tvmbuild.benchmarking.frames.checks import ResultCheck, allow_score
+from tvmbuild.base.postprocess_specs import Boxes, Keypoints
+from tvmbuild.benchmarking.frames.boxes import Outputs, decode_boxes, find_overlaps, is_suppressed, map_to_frame
+from tvmbuild.benchmarking.frames.candidates import Candidates
+from tvmbuild.benchmarking.frames.checks import PIXEL_ROOM, ResultCheck, allow_score
 from tvmbuild.benchmarking.frames.way import Decoding
 from tvmbuild.devices.frame_worker import Thresholds
 from tvmbuild.package.results import Box
@@ -26,8 +27,8 @@ HUGE = 1e18
 """Boxes with larger coordinates have areas beyond float32, so that suppression among them is of no meaning."""
 _PLACE = 2
 """The number of values of a place."""
-PIXEL_ROOM, SIDE_ROOM = 0.01, 1e-5
-"""The difference of a coordinate that rounding can make: in pixels, and as a share of the coordinate."""
+SIDE_ROOM = 1e-5
+"""The difference of a coordinate that rounding can make as a share of it, beside that in pixels."""
 
 
 def list_box_scores(decoding: Decoding, outputs: Outputs) -> np.ndarray:
@@ -39,6 +40,13 @@ def check_boxes(
     decoding: Decoding, outputs: Outputs, thresholds: Thresholds, found: Sequence[dict[str, Any]]
 ) -> ResultCheck:
     """Compare the boxes that a package found with the outputs that it made them of."""
+    return match_boxes(decoding, outputs, thresholds, found)[0]
+
+
+def match_boxes(
+    decoding: Decoding, outputs: Outputs, thresholds: Thresholds, found: Sequence[dict[str, Any]]
+) -> tuple[ResultCheck, Candidates]:
+    """Compare boxes as `check_boxes` does, and return the candidate of each one, too."""
     asked = decoding.asked
     if not isinstance(asked, Boxes):
         raise TypeError(f"{asked} asks for no boxes")
@@ -52,14 +60,15 @@ def check_boxes(
     for number, box in enumerate(boxes):
         if score - box.score > allow_score(score):
             told = f"box {number}, {_describe(box)}, has a score that does not exceed {score:g}"
-            return ResultCheck(len(boxes), 0.0, 0.0, told)
+            return ResultCheck(len(boxes), 0.0, 0.0, told), candidates
     matches, check = _match(boxes, candidates, mapped, decoding.labels)
+    chosen = candidates.keep(np.array(matches, int))
     if check.problem is not None:
-        return check
+        return check, chosen
     problem = next(suppression.list_problems(matches), None)
     if problem is None and isinstance(asked, Keypoints):
-        problem = _find_wrong_point(boxes, candidates.more[matches], decoding, asked)
-    return ResultCheck(len(boxes), check.score_error, check.place_error, problem)
+        problem = _find_wrong_point(boxes, chosen.more, decoding, asked)
+    return replace(check, problem=problem), chosen
 
 
 def _find_wrong_point(boxes: Sequence[Box], more: np.ndarray, decoding: Decoding, asked: Keypoints) -> str | None:
@@ -178,7 +187,7 @@ class _Suppression:
         overlaps = find_overlaps(boxes[some], boxes[others])
         endless = (np.abs(boxes) >= HUGE).any(axis=1)
         overlaps[endless[some][:, None] | endless[others][None, :]] = -1.0
-        if not BOX_FORMS[self.asked.form].suppress:
+        if not is_suppressed(self.asked):
             return np.full_like(overlaps, -1.0)
         if self.asked.agnostic:
             return overlaps

@@ -7,33 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm, Keypoints
+from tvmbuild.base.grid_forms import GRID_FORMS
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm, Keypoints, Masks
+from tvmbuild.benchmarking.frames.candidates import Candidates, squash
+from tvmbuild.benchmarking.frames.grids import decode_grids
 from tvmbuild.benchmarking.frames.way import Decoding
 
 Outputs = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The boxes that a network found, before overlapping ones are dropped."""
-
-    boxes: np.ndarray
-    """Left, top, right and bottom in the input's pixels [n, 4]."""
-    scores: np.ndarray
-    """[n]"""
-    classes: np.ndarray
-    """[n], whole numbers."""
-    more: np.ndarray
-    """The values behind the scores [n, values]: the keypoints of a result `keypoints`."""
-
-    def keep(self, chosen: np.ndarray) -> Candidates:
-        """Return the candidates at these places."""
-        return Candidates(self.boxes[chosen], self.scores[chosen], self.classes[chosen], self.more[chosen])
 
 
 def find_boxes(asked: Boxes, names: tuple[str, ...], outputs: Outputs) -> list[np.ndarray]:
@@ -49,10 +33,12 @@ def decode_boxes(decoding: Decoding, outputs: Outputs, score: float) -> Candidat
     asked = decoding.asked
     if not isinstance(asked, Boxes):
         raise TypeError(f"{asked} asks for no boxes")
+    if asked.form in GRID_FORMS:
+        return decode_grids(decoding, outputs, score)
     form = BOX_FORMS[asked.form]
     arrays = find_boxes(asked, decoding.outputs, outputs)
     rows = arrays[0].T if form.layout == "columns" else arrays[0]
-    own = rows.shape[1] - (asked.points * asked.values if isinstance(asked, Keypoints) else 0)
+    own = rows.shape[1] - _count_more(decoding, outputs)
     rows, more = rows[:, :own], rows[:, own:]
     places = arrays[1][:, :4] if form.split else rows[:, :4]
     if form.swapped:
@@ -62,27 +48,53 @@ def decode_boxes(decoding: Decoding, outputs: Outputs, score: float) -> Candidat
         places = move_priors(asked, priors.astype(places.dtype), places)
     # The repositories leave boxes of no object out first.
     chosen = np.flatnonzero(rows[:, 4] > score) if form.objectness else np.arange(len(rows))
-    scores, classes = _find_scores(form, rows[chosen] if form.objectness else rows)
+    rows = rows[chosen] if form.objectness else rows
+    scores = _find_scores(form, rows)
     likely = scores > score
-    chosen = chosen[likely]
+    chosen, scores = chosen[likely], scores[likely]
+    classes = rows[likely, 5].astype(int) if form.ready else _list_classes(form, rows)[likely].argmax(axis=1)
     boxes = _find_places(form, places[chosen], chosen, (decoding.height, decoding.width))
-    return Candidates(boxes, scores[likely], classes[likely], more[chosen])
+    return Candidates(boxes, scores, classes, more[chosen])
 
 
-def _find_scores(form: BoxForm, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probability of each candidate's likeliest class, and this class."""
+def is_suppressed(asked: Boxes) -> bool:
+    """Return whether overlapping boxes of the form are dropped."""
+    form = BOX_FORMS.get(asked.form) or GRID_FORMS[asked.form]
+    return form.suppress
+
+
+def _count_more(decoding: Decoding, outputs: Outputs) -> int:
+    """Return the number of values behind a candidate's scores."""
+    asked = decoding.asked
+    if isinstance(asked, Keypoints):
+        return asked.points * asked.values
+    return decoding.find_output(outputs, 1).shape[1] if isinstance(asked, Masks) else 0
+
+
+def _list_classes(form: BoxForm, rows: np.ndarray) -> np.ndarray:
+    """Return the scores of the classes of candidates, as the network has them."""
+    raw = _list_all_classes(form, rows)
+    return {"none": raw, "first": raw[:, 1:], "last": raw[:, :-1]}[form.background]
+
+
+def _list_all_classes(form: BoxForm, rows: np.ndarray) -> np.ndarray:
+    """Return the scores of the classes of candidates and of the background, if the form has one."""
+    return rows[:, form.begin - (form.background == "first") :]
+
+
+def _find_scores(form: BoxForm, rows: np.ndarray) -> np.ndarray:
+    """Return the probability of each candidate's likeliest class."""
     if form.ready:
-        return rows[:, 4], rows[:, 5].astype(int)
-    raw = rows[:, form.begin - (form.background == "first") :]
-    known = {"none": raw, "first": raw[:, 1:], "last": raw[:, :-1]}[form.background]
-    classes = known.argmax(axis=1)
-    best = known[np.arange(len(known)), classes]
+        return rows[:, 4]
+    best = _list_classes(form, rows).max(axis=1)
     if form.activation == "sigmoid":
-        best = 1 / (1 + np.exp(-best))
+        best = squash(best)
     elif form.activation == "softmax":
+        raw = _list_all_classes(form, rows)
         highest = raw.max(axis=1)
         best = np.exp(best - highest) / np.exp(raw - highest[:, None]).sum(axis=1)
-    return (best * rows[:, 4] if form.objectness else best), classes
+    scores: np.ndarray = best * rows[:, 4] if form.objectness else best
+    return scores
 
 
 def _find_places(form: BoxForm, places: np.ndarray, chosen: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -7,6 +7,8 @@ from typing import Any
 
 SCORE_ROOM, SCORE_SHARE = 1e-5, 1e-4
 """The difference of a score that rounding can make: absolute, and as a share of the score."""
+PIXEL_ROOM = 0.01
+"""The difference of a coordinate that rounding can make, in pixels."""
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ import onnxruntime
 from PIL import Image
 
 from tvmbuild.base.frame_specs import Encoding, Frame
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, kind_of
-from tvmbuild.benchmarking.frames.boxes import Candidates, decode_boxes, map_to_frame
-from tvmbuild.benchmarking.frames.class_check import find_probabilities
+from tvmbuild.base.postprocess_specs import kind_of
 from tvmbuild.benchmarking.frames.references import find_reference
+from tvmbuild.benchmarking.frames.usual_results import FINDERS, Finder
 from tvmbuild.benchmarking.frames.way import Decoding, Input, find_input, list_decodings
+from tvmbuild.devices.result_fields import list_fields
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.frames import list_others
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.result_arrays import make_thresholds
-from tvmbuild.package.results import Box, Class, Results
+from tvmbuild.package.results import Results
 
 CONVERSIONS: dict[Encoding, tuple[int | None, int | None, int | None]] = {
     "bgr8": (None, cv2.COLOR_BGR2RGB, cv2.COLOR_BGR2GRAY),
@@ -47,7 +47,6 @@ CONVERSIONS: dict[Encoding, tuple[int | None, int | None, int | None]] = {
 _COLORS = ("bgr", "rgb", "gray")
 _INTERPOLATIONS = {"bilinear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA, "nearest": cv2.INTER_NEAREST}
 Outputs = Mapping[str, np.ndarray]
-Found = tuple[Box, ...] | tuple[Class, ...]
 
 
 def prepare(frame: Frame, data: np.ndarray, into: Input) -> np.ndarray:
@@ -99,54 +98,6 @@ def _resize(picture: np.ndarray, size: tuple[int, int], frame: Frame) -> np.ndar
     return np.asarray(cv2.resize(picture, size, interpolation=_INTERPOLATIONS[frame.interpolation]))
 
 
-def find_boxes(decoding: Decoding, outputs: Outputs, score: float, overlap: float) -> tuple[Box, ...]:
-    """Return the boxes in a detector's outputs, the best first. OpenCV suppresses overlapping ones."""
-    asked = decoding.asked
-    if not isinstance(asked, Boxes):
-        raise TypeError(f"{asked} asks for no boxes")
-    found = decode_boxes(decoding, outputs, score)
-    if BOX_FORMS[asked.form].suppress and len(found.scores):
-        found = found.keep(_suppress(found, score, overlap, agnostic=asked.agnostic))
-    found = found.keep(np.argsort(-found.scores, kind="stable")[: asked.most])
-    corners = map_to_frame(found.boxes, decoding.geometry)
-    return tuple(
-        Box(left, top, right - left, bottom - top, value, number, _name(decoding, number))
-        for (left, top, right, bottom), value, number in zip(
-            corners.tolist(), found.scores.tolist(), found.classes.tolist(), strict=True
-        )
-    )
-
-
-def _suppress(found: Candidates, score: float, overlap: float, *, agnostic: bool) -> np.ndarray:
-    sides = np.concatenate([found.boxes[:, :2], found.boxes[:, 2:] - found.boxes[:, :2]], axis=1)
-    if agnostic:
-        kept = cv2.dnn.NMSBoxes(sides.tolist(), found.scores.tolist(), score, overlap)
-    else:
-        classes = found.classes.tolist()
-        kept = cv2.dnn.NMSBoxesBatched(sides.tolist(), found.scores.tolist(), classes, score, overlap)
-    return np.asarray(kept, int).ravel()
-
-
-def find_classes(decoding: Decoding, outputs: Outputs, score: float, _overlap: float) -> tuple[Class, ...]:
-    """Return the likeliest classes in a classifier's output."""
-    asked, scores = decoding.asked, find_probabilities(decoding, outputs)
-    if not isinstance(asked, Classes):
-        raise TypeError(f"{asked} asks for no classes")
-    best = np.argsort(-scores, kind="stable")[: asked.most]
-    chosen = [(float(scores[at]), int(at)) for at in best if scores[at] > score]
-    return tuple(Class(value, number, _name(decoding, number)) for value, number in chosen)
-
-
-def _name(decoding: Decoding, number: int) -> str | None:
-    labels = decoding.labels
-    return labels[number] if labels is not None and 0 <= number < len(labels) else None
-
-
-Finder = Callable[[Decoding, Outputs, float, float], Found]
-FINDERS: dict[str, Finder] = {"boxes": find_boxes, "classes": find_classes}
-"""Kind of result → the usual code that makes it. Other kinds have no such baseline yet."""
-
-
 @dataclass(frozen=True)
 class Setup:
     """The usual way for one package: its network, and what becomes of a frame and of the outputs."""
@@ -186,7 +137,7 @@ class OpenCvWay:
 
     def find(self, number: int, score: float | None, overlap: float | None) -> dict[str, list[dict[str, Any]]]:
         """Return the results in a frame, those of each kind as maps of their fields."""
-        return self.decode(number, self.run(self.prepare(number)), score, overlap).as_dict()
+        return list_fields(self.decode(number, self.run(self.prepare(number)), score, overlap))
 
     def call(self) -> object:
         """Make the result of the chosen frame."""

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from tvmbuild.base.postprocess_specs import Heatmaps, Text, Vector
-from tvmbuild.benchmarking.frames.checks import ResultCheck, allow_score
+from tvmbuild.benchmarking.frames.checks import PIXEL_ROOM, ResultCheck, allow_score
 from tvmbuild.benchmarking.frames.way import Decoding
 from tvmbuild.devices.frame_worker import Thresholds
 
 Outputs = Mapping[str, np.ndarray]
 Found = Sequence[dict[str, Any]]
-PIXEL_ROOM = 0.01
-"""The difference of a coordinate that rounding can make, in pixels."""
 _SHIFT = 0.25
 """The part of a pixel by which a peak moves towards its higher neighbour."""
 

@@ -13,6 +13,7 @@ from tvmbuild.benchmarking.frames.box_check import check_boxes, list_box_scores
 from tvmbuild.benchmarking.frames.checks import ResultCheck
 from tvmbuild.benchmarking.frames.class_check import check_classes
 from tvmbuild.benchmarking.frames.map_check import check_map
+from tvmbuild.benchmarking.frames.mask_check import check_masks
 from tvmbuild.benchmarking.frames.plain_checks import check_points, check_text, check_vector
 from tvmbuild.benchmarking.frames.unknown import (
     list_unknown_boxes,
@@ -47,6 +48,7 @@ class ResultReference:
 
 REFERENCES: dict[str, ResultReference] = {
     "boxes": ResultReference(check_boxes, list_unknown_boxes, list_box_scores),
+    "masks": ResultReference(check_masks, list_unknown_boxes, list_box_scores),
     "keypoints": ResultReference(check_boxes, list_unknown_boxes, list_box_scores),
     "classes": ResultReference(check_classes, list_unknown_classes),
     "text": ResultReference(check_text, list_unknown_texts),

@@ -6,11 +6,13 @@ from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
 
+from tvmbuild.base.grid_forms import GRID_FORMS
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Heatmaps, Segmentation, Text, Vector
+from tvmbuild.benchmarking.frames.grids import PLACES
 
 _KNOWN_OF_BOXES = (
-    *("form", "outputs", "score", "overlap", "most", "agnostic", "points", "values", "labels", "anchors", "strides"),
-    "variances",
+    *("form", "outputs", "score", "overlap", "most", "agnostic", "anchors", "strides", "variances"),
+    *("points", "values", "labels"),
 )
 _KNOWN_OF_CLASSES = ("outputs", "activation", "score", "most", "labels")
 _KNOWN_OF_FORMS = (
@@ -18,14 +20,22 @@ _KNOWN_OF_FORMS = (
     *("suppress", "priors", "swapped"),
 )
 """The fields of a form of boxes that `boxes` and `box_check` know."""
+_KNOWN_OF_GRIDS = ("parts", "boxes", "sigmoid", "root", "points", "suppress")
+_KNOWN_PARTS = ("classes", "objectness", "boxes", "points", "sizes", "offsets", "all")
+"""The fields of a form of grids, and the outputs, that `grids` knows."""
 
 
 def list_unknown_boxes(asked: Boxes) -> list[str]:
-    """Return the properties of asked boxes, and of their form, that `boxes` does not know."""
-    form = BOX_FORMS.get(asked.form)
-    if form is None:
+    """Return the properties of asked boxes, and of their form, that `boxes`, `grids` and `mask_check` do not know."""
+    own = find_unknown(asked, _KNOWN_OF_BOXES)
+    if asked.form in BOX_FORMS:
+        return [*own, *find_unknown(BOX_FORMS[asked.form], _KNOWN_OF_FORMS)]
+    grids = GRID_FORMS.get(asked.form)
+    if grids is None:
         return [f"the form {asked.form}"]
-    return [*find_unknown(asked, _KNOWN_OF_BOXES), *find_unknown(form, _KNOWN_OF_FORMS)]
+    strange = [f"outputs of {part}" for part in grids.parts if part not in _KNOWN_PARTS]
+    strange += [] if grids.boxes in PLACES else [f"boxes by {grids.boxes}"]
+    return [*own, *find_unknown(grids, _KNOWN_OF_GRIDS), *strange]
 
 
 def list_unknown_classes(asked: Classes) -> list[str]:

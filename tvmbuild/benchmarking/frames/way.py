@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import Fit, find_fit, find_rules, find_sizes
 from tvmbuild.package.result_arrays import find_labels
 
+_TIE = 1e-6
+"""The distance of a place from the border of two pixels that rounding can make, in pixels."""
 _FAR = float(np.finfo(np.float32).max)
 
 
@@ -59,9 +62,14 @@ class Decoding:
     whole: tuple[str, ...] = ()
     """The names of the outputs of whole numbers."""
 
-    def find_output(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the output that the result is made of, or the first one of several."""
-        return outputs[(self.asked.outputs or self.outputs)[0]]
+    def find_output(self, outputs: Mapping[str, np.ndarray], place: int = 0) -> np.ndarray:
+        """Return the output that the result is made of, or one of several."""
+        return outputs[(self.asked.outputs or self.outputs)[place]]
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the first output has whole numbers: classes and no scores."""
+        return (self.asked.outputs or self.outputs)[0] in self.whole
 
     @property
     def size(self) -> tuple[int, int]:
@@ -70,16 +78,42 @@ class Decoding:
             return self.height, self.width
         return int(self.geometry[5]), int(self.geometry[4])
 
+    @cached_property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """The results of `find_places` for rows and columns."""
+        return self.find_places(0), self.find_places(1)
+
+    @cached_property
+    def seen(self) -> tuple[slice, slice]:
+        """The rows and columns of a map that the network sees."""
+        seen = [np.flatnonzero(~np.isnan(places)) for places in self.places]
+        rows, columns = (slice(int(each[0]), int(each[-1]) + 1) if len(each) else slice(0, 0) for each in seen)
+        return rows, columns
+
     def find_places(self, axis: int) -> np.ndarray:
         """Return the centres of a map's rows (axis 0) or columns in the input's pixels, NaN if it sees none."""
         numbers, extent = np.arange(self.size[axis]), (self.height, self.width)[axis]
-        left, top, across, down = self.geometry[:4]
-        offset, scale = ((top, down), (left, across))[axis]
-        places = (numbers + 0.5) / scale + offset
+        places = self._list_centres(axis)
         part = self.part or Crop(0, 0, *self.size)
         begin, count = ((part.top, part.height), (part.left, part.width))[axis]
         seen = (numbers >= begin) & (numbers < begin + count) & (places >= 0) & (places < extent)
         return np.where(seen, places, np.nan)
+
+    def find_ties(self, axis: int, pixels: int = 1) -> np.ndarray:
+        """Return whether a map's rows (axis 0) or columns lie at the border of pixels of the input.
+
+        The input is divided into ``pixels``, as an output may be. Rounding decides on which side a tie lies.
+        """
+        at = self._list_centres(axis) / (self.height, self.width)[axis] * pixels
+        nearest = np.clip(np.rint(at), 0, pixels)
+        ties: np.ndarray = np.abs(at - nearest) < _TIE
+        return ties
+
+    def _list_centres(self, axis: int) -> np.ndarray:
+        left, top, across, down = self.geometry[:4]
+        offset, scale = ((top, down), (left, across))[axis]
+        centres: np.ndarray = (np.arange(self.size[axis]) + 0.5) / scale + offset
+        return centres
 
 
 def list_decodings(info: PackageInfo, frame: Frame | None = None) -> tuple[Decoding, ...]:
@@ -91,7 +125,7 @@ def list_decodings(info: PackageInfo, frame: Frame | None = None) -> tuple[Decod
     height, width = _find_size(info)
     geometry = np.array([0, 0, 1, 1, _FAR, _FAR])
     if frame is not None:
-        geometry = find_frame_geometry(frame, find_input(info).find_fit(frame)).astype(np.float64)
+        geometry = find_frame_geometry(frame, find_input(info).find_fit(frame), np.float64)
     last = info.preprocess is not None and info.preprocess.layout == "NHWC"
     whole = tuple(each.name for each in info.outputs if "float" not in each.dtype)
     part = None if frame is None else frame.used

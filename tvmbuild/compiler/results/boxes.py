@@ -63,9 +63,7 @@ class BoxResult:
         self, calls: KernelCalls, prototypes: Prototypes, arguments: list[relax.Expr], canvas: Canvas
     ) -> relax.Expr:
         """Return the map of results, from their boxes and the values of their masks."""
-        form, given = self.selection.list_outputs()[0], [*arguments]
-        for side, size in ((canvas.rows, prototypes.height), (canvas.columns, prototypes.width)):
-            given += [side.list_centres(), *side.list_taps(size)]
+        form, given = self.selection.list_outputs()[0], [*arguments, *prototypes.list_taps(canvas)]
         function = write_instances(prototypes, form, canvas, on_gpu=calls.on_gpu)
         (drawn,) = calls.add("instances", function, given, [(canvas.shape, "uint8")])
         return drawn

@@ -40,7 +40,9 @@ class GridResult:
         """Return the results [1 + most, columns]."""
         form = self.candidates
         function = write_grid_candidates(form, on_gpu=calls.on_gpu)
-        found = calls.add("candidates", function, [*request.outputs, form.list_cells()], form.list_outputs())
+        found = calls.add(
+            "candidates", function, [*request.outputs, form.list_cells(), request.thresholds], form.list_outputs()
+        )
         more = found[3:] if self.selection.more is not None else []
         function = write_selection(self.selection, on_gpu=calls.on_gpu)
         arguments = [*found[:3], request.thresholds, request.geometry, *more]

@@ -25,15 +25,15 @@ class MapResult:
     def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
         """Return the map [height, width], uint8."""
         source, canvas = self.source, request.canvas
-        form = DrawnMap(source, *canvas.shape, self.nearest)
+        form = DrawnMap(source, canvas, self.nearest)
         arguments = list(request.outputs)
         if not form.by_threshold:
             function = write_labels(source, on_gpu=calls.on_gpu)
             arguments += calls.add("labels", function, request.outputs, [((source.pixels,), "int32")])
-        for side, size in ((canvas.rows, source.height), (canvas.columns, source.width)):
-            arguments += side.list_taps(size, nearest=self.nearest)
         function = write_map(form, on_gpu=calls.on_gpu)
-        return calls.add("map", function, [*arguments, request.thresholds], [(canvas.shape, "uint8")])
+        return calls.add(
+            "map", function, [*arguments, *form.list_taps(), request.thresholds], [(canvas.shape, "uint8")]
+        )
 
 
 def describe_segmentation(interface: Interface, options: EntryOptions, asked: Segmentation) -> MapResult:

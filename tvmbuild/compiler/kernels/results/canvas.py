@@ -46,6 +46,16 @@ class Side:
         weights = np.zeros_like(places) if nearest else places - first
         return np.where(outside, -1, first).astype(np.int32), weights.astype(np.float32)
 
+    def list_run_taps(self, size: int, lanes: int, *, nearest: bool = False) -> list[np.ndarray]:
+        """Return taps and weights, and where the run of rows or columns with each tap begins, int32 [size + 1].
+
+        The last number is the end of the last run. A vector of ``lanes`` weights may begin at any row or column, so
+        zeros follow the weights.
+        """
+        seen, (first, weights) = self.find_seen(), self.list_taps(size, nearest=nearest)
+        begins = seen.start + np.searchsorted(first[seen.start : seen.stop], np.arange(size + 1))
+        return [first, np.pad(weights, (0, lanes)), begins.astype(np.int32)]
+
     def find_seen(self) -> range:
         """Return the rows or columns that the network sees."""
         numbers, _ = self.list_taps(1)

@@ -12,14 +12,14 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.base.grid_forms import GridForm, Part
-from tvmbuild.compiler.ir.expressions import float32, int64
+from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.loops import each_chunk, each_thread, where
 from tvmbuild.compiler.kernels.results.best import find_best, keep, scatter, squash
 from tvmbuild.compiler.kernels.results.select import list_candidate_forms
 from tvmbuild.compiler.kernels.results.visits import LANES
-from tvmbuild.compiler.kernels.vectors import load, number, store
+from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 
 _SIDES = 4
 _OF_MAPS: tuple[Part, Part] = ("offsets", "sizes")
@@ -97,9 +97,13 @@ class GridCandidates:
 
 
 def write_grid_candidates(form: GridCandidates, *, on_gpu: bool) -> tirx.PrimFunc:
-    """Return the function from the network's outputs and the cells to candidates."""
+    """Return the function from the network's outputs, the cells and the thresholds to candidates.
+
+    Boxes and points are written only for vectors of cells with a score that exceeds the first threshold. If one output
+    has all values, classes are looked at only where objectness exceeds it; the other scores are 0.
+    """
     cells = form.list_cells()
-    inputs = [*form.list_inputs(), (cells.shape, "float32")]
+    inputs = [*form.list_inputs(), (cells.shape, "float32"), ((2,), "float32")]
     with begin_kernel("candidates", inputs, form.list_outputs()) as (builder, buffers):
         if on_gpu:
             _write_threads(form, buffers)
@@ -147,7 +151,8 @@ class _Cells:
         count = len(form.grids)
         self.data = {part: buffers[place * count + number_] for place, part in enumerate(form.form.parts)}
         self.cells = buffers[len(form.form.parts) * count]
-        self.boxes, self.scores, self.classes, *points = buffers[len(form.form.parts) * count + 1 :]
+        self.thresholds = buffers[len(form.form.parts) * count + 1]
+        self.boxes, self.scores, self.classes, *points = buffers[len(form.form.parts) * count + 2 :]
         self.points = points[0] if points else None
         self.begin = self.cell_begin = 0
 
@@ -158,27 +163,51 @@ class _Cells:
 
     def write(self, cell: Any, lanes: int) -> None:
         """Write the candidates of neighbouring cells."""
-        candidate, stride = cell + self.begin, number(self.grid.stride, lanes)
-        place = self._write_score(cell, candidate, lanes)
+        candidate = cell + self.begin
+        if "all" not in self.data:
+            self._write_likely(cell, candidate, lanes)
+            return
+        store(self.scores, number(0, lanes), candidate, lanes)
+        store(self.classes, spread(int32(0), lanes), candidate, lanes)
+        highest = self._find_highest(lambda lane: self._read("all", cell + lane, int64(_SIDES), 1), lanes)
+        with T.If(squash(highest, 1) > self.thresholds[0]), T.Then():
+            self._write_likely(cell, candidate, lanes)
+
+    def _write_likely(self, cell: Any, candidate: Any, lanes: int) -> None:
+        """Write the scores of cells, and all else if one of them exceeds the threshold."""
+        part, begin = self._scores
+        best, kind = find_best(lambda index: self._read(part, cell, index + begin, lanes), self.form.classes, lanes)
+        store(self.classes, kind, candidate, lanes)
+        store(self.scores, self._score(cell, best, lanes), candidate, lanes)
+        highest = self._find_highest(lambda lane: self.scores[candidate + lane], lanes)
+        with T.If(highest > self.thresholds[0]), T.Then():
+            if self.form.form.boxes == "map":
+                with T.serial(int64(lanes)) as lane:
+                    self._drop_slope(T.Bind(cell + lane), T.Bind(candidate + lane))
+            self._write_places(cell, candidate, lanes)
+
+    @staticmethod
+    def _find_highest(read: Callable[[Any], Any], lanes: int) -> Any:
+        """Return the largest of ``lanes`` values."""
+        if lanes == 1:
+            return T.Bind(read(int64(0)))
+        highest = local(1)
+        T.buffer_store(highest, tirx.min_value("float32"), [0])
+        with T.serial(int64(lanes)) as lane:
+            T.buffer_store(highest, tirx.Max(highest[0], read(lane)), [0])
+        return T.Bind(highest[0])
+
+    def _write_places(self, cell: Any, candidate: Any, lanes: int) -> None:
+        """Write the boxes and points of cells."""
+        stride, total = number(self.grid.stride, lanes), sum(grid.cells for grid in self.form.grids)
+        across, down = (T.Bind(load(self.cells, cell + self.cell_begin + axis * total, lanes)) for axis in range(2))
+        place = (across, down)
         for side, value in enumerate(self._find_box(cell, place, lanes)):
             scatter(self.boxes, value, candidate * _SIDES + side, _SIDES, lanes)
         values = self.form.points
         for point in range(values):
             value = (self._read("points", cell, int64(point), lanes) + place[point % 2]) * stride
             scatter(self.points, value, candidate * values + point, values, lanes)
-
-    def _write_score(self, cell: Any, candidate: Any, lanes: int) -> tuple[Any, Any]:
-        """Write classes and scores of cells, and return their columns and rows, float32."""
-        part, begin = self._scores
-        best, kind = find_best(lambda index: self._read(part, cell, index + begin, lanes), self.form.classes, lanes)
-        store(self.classes, kind, candidate, lanes)
-        store(self.scores, self._score(cell, best, lanes), candidate, lanes)
-        if self.form.form.boxes == "map":
-            with T.serial(int64(lanes)) as lane:
-                self._drop_slope(T.Bind(cell + lane), T.Bind(candidate + lane))
-        total = sum(grid.cells for grid in self.form.grids)
-        across, down = (T.Bind(load(self.cells, cell + self.cell_begin + axis * total, lanes)) for axis in range(2))
-        return across, down
 
     @property
     def _scores(self) -> tuple[Part, int]:

@@ -60,7 +60,7 @@ def write_planes(form: PointMaps, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function from maps with their points in the last dimension to those of ``form``."""
     cells = form.height * form.width
     given = ((1, form.height, form.width, form.points), form.output[1])
-    with begin_kernel("planes", [given], [form.output], on_gpu=on_gpu) as (builder, buffers):
+    with begin_kernel("planes", [given], [form.output]) as (builder, buffers):
         maps, planes = buffers
         with each_row(form.points, cells, on_gpu=on_gpu) as (point, cell):
             T.buffer_store(planes, maps[cell * form.points + point], [point * cells + cell])

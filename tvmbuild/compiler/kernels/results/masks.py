@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
@@ -14,8 +15,11 @@ from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.loops import each_chunk, each_row, each_thread
 from tvmbuild.compiler.kernels.results.canvas import Canvas
-from tvmbuild.compiler.kernels.results.visits import LANES
-from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
+from tvmbuild.compiler.kernels.results.visits import LANES, each_reaching_vector
+from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store, take
+
+_SUMS = 4
+"""The vectors of sums that are computed at once, because each addition waits for the one before."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,12 @@ class Prototypes:
         """The number of pixels of a prototype."""
         return self.height * self.width
 
+    def list_taps(self, canvas: Canvas) -> list[np.ndarray]:
+        """Return centres, taps and weights of the rows and then of the columns of a canvas, and the columns' runs."""
+        rows, columns = canvas.rows, canvas.columns
+        taps = [rows.list_centres(), *rows.list_taps(self.height)]
+        return [*taps, columns.list_centres(), *columns.list_run_taps(self.width, LANES)]
+
 
 def write_mask_values(form: Prototypes, results: Form, most: int, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function from results, coefficients [most, count] and prototypes to masks [most, pixels], float32.
@@ -47,7 +57,7 @@ def write_mask_values(form: Prototypes, results: Form, most: int, *, on_gpu: boo
                 with T.If(result < rows[0].astype("int64")), T.Then():
                     _write_values(form, buffers, (result, place % form.pixels), 1)
         else:
-            lanes = LANES if form.pixels >= LANES else 1
+            lanes = next((each for each in (_SUMS * LANES, LANES) if form.pixels >= each), 1)
             count = rows[0].astype("int64")
             with each_chunk(form.pixels, lanes) as pixel, T.serial(T.Bind(count)) as result:
                 _write_values(form, buffers, (result, pixel), lanes)
@@ -69,14 +79,13 @@ def _write_values(form: Prototypes, buffers: Sequence[Any], at: tuple[Any, Any],
 def write_instances(form: Prototypes, results: Form, canvas: Canvas, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function to the map [height, width], uint8, with the number of the object at each pixel, from 1 on.
 
-    Its arguments are the results, their boxes [most, 4] in the input's pixels, the values of their masks, and for rows
-    and then for columns the centres and taps of the canvas. A pixel belongs to the object with the
-    highest score among those whose box contains its centre and whose interpolated mask is positive there; 0 means none.
+    Its arguments are the results, their boxes [most, 4] in the input's pixels, the values of their masks, and
+    `Prototypes.list_taps`. A pixel belongs to the object with the highest score among those whose box contains its
+    centre and whose interpolated mask is positive there; 0 means none.
     """
     most = results[0][0] - 1
     inputs = [results, ((most, 4), "float32"), ((most, form.pixels), "float32")]
-    for size in canvas.shape:
-        inputs += [((size,), "float32"), ((size,), "int32"), ((size,), "float32")]
+    inputs += [(each.shape, str(each.dtype)) for each in form.list_taps(canvas)]
     output: Form = (canvas.shape, "uint8")
     with begin_kernel("instances", inputs, [output]) as (builder, buffers):
         painter = _Painter(form, canvas, buffers)
@@ -95,7 +104,7 @@ class _Painter:
     def __init__(self, form: Prototypes, canvas: Canvas, buffers: Sequence[Any]) -> None:
         self.form, self.canvas = form, canvas
         self.results, self.boxes, self.values = buffers[:3]
-        self.rows, self.columns, self.map = buffers[3:6], buffers[6:9], buffers[9]
+        self.rows, self.columns, self.runs, self.map = buffers[3:6], buffers[6:9], buffers[9], buffers[10]
 
     def write_pixel(self, row: Any, column: Any) -> None:
         """Write a pixel: look for the first object that covers it."""
@@ -121,10 +130,47 @@ class _Painter:
             result = T.Bind(count - 1 - step)
             with T.If(tirx.all(self.boxes[result * 4 + 1] <= y, y < self.boxes[result * 4 + 3])), T.Then():
                 begin, end = (T.Bind(self._find_column(self.boxes[result * 4 + side])) for side in (0, 2))
-                with T.serial(tirx.Max(end - begin, int64(0))) as place:
-                    column = T.Bind(begin + place)
-                    with T.If(self._interpolate(result, row, column) > float32(0)), T.Then():
-                        self._store(row, column, (result + 1).astype("int32"))
+                with T.If(begin < end), T.Then():
+                    first, last = (T.Bind(self.columns[1][at].astype("int64")) for at in (begin, end - 1))
+                    with T.serial(last - first + 1) as step_right:
+                        self._write_run(row, result, T.Bind(first + step_right), (begin, end))
+
+    def _write_run(self, row: Any, result: Any, x: Any, span: tuple[Any, Any]) -> None:
+        """Write the pixels of an object in a row that lie between two columns of its mask, and inside of a span."""
+        form, down = self.form, self.rows[2][row]
+        y, right = T.Bind(self.rows[1][row].astype("int64")), T.Bind(tirx.Min(x + 1, int64(form.width - 1)))
+        below, begin = T.Bind(tirx.Min(y + 1, int64(form.height - 1))), result * form.pixels
+        left_value, right_value = (
+            T.Bind(
+                self.values[begin + y * form.width + column] * (float32(1) - down)
+                + self.values[begin + below * form.width + column] * down
+            )
+            for column in (x, right)
+        )
+        run_begin = T.Bind(tirx.Max(self.runs[x].astype("int64"), span[0]))
+        run_end = T.Bind(tirx.Min(self.runs[x + 1].astype("int64"), span[1]))
+        # Most cells of a mask lie inside or outside of the object.
+        matters = tirx.any(left_value > float32(0), right_value > float32(0))
+        with T.If(matters), T.Then(), each_reaching_vector(run_begin, run_end) as at:
+            across = load(self.columns[2], at, LANES)
+            mixed = spread(left_value, LANES) * (number(1, LANES) - across) + spread(right_value, LANES) * across
+            self._store_positive((row, at, run_end), mixed, (result + 1).astype("int32"))
+
+    def _store_positive(self, place: tuple[Any, Any, Any], values: Any, number_: Any) -> None:
+        """Store an object's number where its values are positive; ``place`` is row, first column, and the run's end."""
+        row, at, end = place
+        begin = T.Bind(row * self.canvas.columns.size + at)
+        with T.If(at + LANES <= int64(self.canvas.columns.size)):
+            with T.Then():
+                old = take(self.map, begin, LANES).astype(f"int32x{LANES}")
+                numbers = tirx.Ramp(at.astype("int32"), int32(1), LANES)
+                inside = tirx.Select(numbers < spread(end.astype("int32"), LANES), spread(number_, LANES), old)
+                store(self.map, tirx.Select(values > number(0, LANES), inside, old), begin, LANES)
+            with T.Else():
+                last = local(LANES)
+                store(last, values, int64(0), LANES)
+                with T.serial(tirx.Min(end - at, int64(LANES))) as lane, T.If(last[lane] > float32(0)), T.Then():
+                    T.buffer_store(self.map, number_.astype("uint8"), [begin + lane])
 
     def _find_column(self, x: Any) -> Any:
         """Return the first column that the network sees whose centre is not left of a place in the input."""

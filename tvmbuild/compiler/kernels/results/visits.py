@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tvm import tirx
@@ -10,10 +11,17 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import float32, int32, int64
 from tvmbuild.compiler.kernels.loops import THREADS, each_vector, list_partners
-from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
+from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store, take
 
 LANES = 16
 """The elements of a vector: one vector of AVX-512, two of AVX2, four of NEON."""
+
+
+@contextmanager
+def each_reaching_vector(begin: Any, end: Any) -> Iterator[Any]:
+    """Yield the first element of each vector of a span. The last vector may reach beyond the span."""
+    with T.serial(T.Bind((end - begin + (LANES - 1)) // LANES)) as step:
+        yield T.Bind(begin + step * LANES)
 
 
 class Visits:
@@ -75,12 +83,21 @@ class VectorVisits(Visits):
 
     def find_first(self, value: Any) -> Any:
         """Return the number of the first element that equals a value."""
-        place = local(1, "int32")
-        T.buffer_store(place, int32(-1), [0])
-        with T.serial(int64(self.count)) as at:
-            is_first = tirx.all(place[0] < int32(0), self.load(at, 1) == value)
-            T.buffer_store(place, tirx.Select(is_first, at.astype("int32"), place[0]), [0])
-        return T.Bind(tirx.Max(place[0], int32(0)))
+        places, place = local(LANES, "int32"), local(1, "int32")
+        store(places, spread(int32(self.count), LANES), int64(0), LANES)
+        T.buffer_store(place, int32(self.count), [0])
+
+        def take_first(at: Any, lanes: int) -> None:
+            into, first = place if lanes == 1 else places, at.astype("int32")
+            numbers = first if lanes == 1 else tirx.Ramp(first, int32(1), lanes)
+            last = take(into, int64(0), lanes)
+            is_it = self.load(at, lanes) == spread(value, lanes)
+            store(into, tirx.Min(last, tirx.Select(is_it, numbers, spread(int32(self.count), lanes))), int64(0), lanes)
+
+        self.each(take_first)
+        with T.serial(int64(LANES)) as lane:
+            T.buffer_store(place, tirx.Min(place[0], places[lane]), [0])
+        return T.Bind(tirx.Select(place[0] < int32(self.count), place[0], int32(0)))
 
 
 class BlockVisits(Visits):
