@@ -66,6 +66,8 @@ CONVOLUTIONS: dict[str, Graph] = {
     "depthwise-5x5-stride-2": conv(48, 48, 5, (20, 20), group=48, strides=[2, 2], pads=[2, 2, 2, 2]),
     "depthwise-odd": conv(29, 29, 3, (9, 9), group=29),
     "depthwise-twice-the-channels": conv(8, 16, 3, (9, 9), group=8),
+    "depthwise-thrice-the-channels": conv(40, 120, 5, (13, 11), group=40, strides=[2, 1], pads=[2, 2, 1, 2]),
+    "depthwise-of-odd-channels": conv(5, 10, 3, (9, 9), group=5, dilations=[2, 1]),
     "groups": conv(16, 32, 3, (8, 8), group=4, pads=[1, 1, 1, 1]),
     "one-channel-out": conv(16, 1, 1, (13, 13)),
     "one-channel-in": conv(1, 8, 5, (12, 12)),
@@ -153,6 +155,16 @@ def run(applied: Applied, data: np.ndarray, target: tvm.target.Target) -> np.nda
 
 def functions(mod: tvm.ir.IRModule) -> list[tirx.PrimFunc]:
     return [function for function in mod.functions.values() if isinstance(function, tirx.PrimFunc)]
+
+
+@pytest.mark.compiler
+def test_several_outputs_of_a_channel_are_in_vectors_of_channels(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    nodes, weights, shape = CONVOLUTIONS["depthwise-thrice-the-channels"]
+    applied = apply_records(
+        lower(import_onnx(save_model(nodes, weights, shape)), cpu), cpu, ms.database.MemoryDatabase()
+    )
+    (main,) = (each.script() for each in functions(applied.mod) if "conv2d_groups" in each.script())
+    assert "T.vectorized" in main
 
 
 @pytest.mark.compiler
