@@ -10,14 +10,15 @@ import pytest
 from detector_nets import make_detector
 from frame_cells import HERE, SIZE
 
-from tvmbuild.base.frame_specs import ENCODINGS, Frame
-from tvmbuild.base.postprocess_specs import Boxes, Classes, Postprocess, kind_of
+from tvmbuild.base.frame_specs import ENCODINGS, Crop, Frame
+from tvmbuild.base.postprocess_specs import Boxes, Classes, Postprocess, Segmentation, kind_of
 from tvmbuild.base.specs import Preprocess
-from tvmbuild.benchmarking.frames.agreement import DESCRIBERS
+from tvmbuild.benchmarking.frames.agreement import DESCRIBERS, describe_results
 from tvmbuild.benchmarking.frames.drawing import draw_frame
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.devices.tvm_frames import TvmFrames
 from tvmbuild.package.archive import write_package
+from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.session import Session
 
 opencv = pytest.importorskip("tvmbuild.benchmarking.frames.opencv")
@@ -61,3 +62,36 @@ def test_both_ways_find_the_same(
             # A byte more or less decides about a few of the crowded boxes.
             told = re.findall(r"\d+", DESCRIBERS[kind_of(asked)](*found))
             assert int(told[0]) >= 0.9 * len(found[0]), frame
+
+
+@pytest.mark.parametrize("rules", [PLAIN, SCALED, Preprocess(color="bgr")], ids=["letterbox", "crop", "stretch"])
+@pytest.mark.parametrize(
+    ("shape", "asked"),
+    [
+        ([1, 5, 8, 12], Segmentation()),
+        ([1, 1, 8, 12], Segmentation(activation="sigmoid", score=0.8)),
+        ([1, 3, 8, 12], Segmentation(interpolation="nearest")),
+    ],
+    ids=["scores", "one score", "nearest"],
+)
+def test_both_ways_draw_the_same_map(tmp_path: Path, rules: Preprocess, shape: list[int], asked: Segmentation) -> None:
+    frames = (Frame(90, 146, "rgb8", "bilinear"), Frame(90, 146, "bgr8", "bilinear", crop=Crop(5, 7, 70, 120)))
+    options = BuildOptions("net", preprocess=rules, frames=frames, postprocess=(asked,), labels=("one", "two"))
+    (tmp_path / "net.onnx").write_bytes(make_detector([shape], SIZE).SerializeToString())
+    write_package(tmp_path / "net.tar", build_package(tmp_path / "net.onnx", HERE, options=options))
+    data = [draw_frame(frame) for frame in frames]
+    with Session(tmp_path / "net.tar") as session:
+        theirs = opencv.OpenCvWay(opencv.Setup(session.info, tmp_path / "net.onnx", 2), data)
+        for number, frame in enumerate(frames):
+            ours = session.run_frame(data[number], frame.encoding)
+            other = theirs.decode(number, theirs.run(theirs.prepare(number)), None, None)
+            assert isinstance(ours, Results)
+            assert ours.segmentation is not None
+            one, two = ours.segmentation.classes, other.segmentation.classes
+            assert ((one == 255) != (two == 255)).mean() < 0.03  # a row or column more or less
+            seen = (one != 255) & (two != 255)
+            assert seen.mean() > 0.4
+            assert len(np.unique(one[seen])) > 1
+            assert (one[seen] == two[seen]).mean() > 0.9, frame
+            told = describe_results(ours.as_dict(), other.as_dict())
+            assert float(told.removeprefix("shares of the classes within ")) < 0.1

@@ -47,12 +47,26 @@ def describe_classes(ours: Found, theirs: Found) -> str:
     return f"{told}, scores within {max(apart):.1e}" if apart else told
 
 
+def describe_maps(ours: Found, theirs: Found) -> str:
+    """Return how far the shares of the classes are apart."""
+    apart = 0.0
+    for one, other in zip(ours, theirs, strict=True):
+        counts = [{each["index"]: each["pixels"] for each in found["classes"]} for found in (one, other)]
+        kinds, pixels = counts[0].keys() | counts[1].keys(), one["height"] * one["width"]
+        apart = max(apart, *(abs(counts[0].get(kind, 0) - counts[1].get(kind, 0)) / pixels for kind in kinds))
+    return f"shares of the classes within {apart:.1e}"
+
+
 def describe_outputs(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> str:
     """Return how far the outputs of both ways are apart."""
     return f"outputs within {find_error(ours, theirs):.1e} of the largest"
 
 
-DESCRIBERS: dict[str, Callable[[Found, Found], str]] = {"boxes": describe_boxes, "classes": describe_classes}
+DESCRIBERS: dict[str, Callable[[Found, Found], str]] = {
+    "boxes": describe_boxes,
+    "classes": describe_classes,
+    "segmentation": describe_maps,
+}
 """Kind of result → the function that compares results of two ways."""
 
 

@@ -34,7 +34,7 @@ def check_map(
         return ResultCheck(len(found), 0.0, None, f"there is no map of {height} by {width} pixels")
     got = {int(each["index"]): int(each["pixels"]) for each in found[0]["classes"]}
     score = asked.score if thresholds.score is None else thresholds.score
-    want, unsure = _count(decoding, asked, _find_scores(decoding, outputs), score)
+    want, unsure = _count(decoding, asked, find_scores(decoding, outputs), score)
     for kind in sorted(got.keys() | want.keys()):
         apart = abs(got.get(kind, 0) - want.get(kind, 0))
         if apart > unsure:
@@ -45,7 +45,7 @@ def check_map(
     return ResultCheck(1, 0.0, None, None)
 
 
-def _find_scores(decoding: Decoding, outputs: Outputs) -> np.ndarray:
+def find_scores(decoding: Decoding, outputs: Outputs) -> np.ndarray:
     """Return scores [classes, height, width], or classes [1, height, width] as whole numbers."""
     values = decoding.find_output(outputs)
     values = values[0] if values.ndim in (_MAP_AXES, _MAP_AXES - 1) else values

@@ -16,16 +16,17 @@ import onnxruntime
 from PIL import Image
 
 from tvmbuild.base.frame_specs import Encoding, Frame
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, kind_of
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Segmentation, kind_of
 from tvmbuild.benchmarking.frames.boxes import Candidates, decode_boxes, map_to_frame
 from tvmbuild.benchmarking.frames.class_check import find_probabilities
+from tvmbuild.benchmarking.frames.map_check import find_scores
 from tvmbuild.benchmarking.frames.references import find_reference
 from tvmbuild.benchmarking.frames.way import Decoding, Input, find_input, list_decodings
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.frames import list_others
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.result_arrays import make_thresholds
-from tvmbuild.package.results import Box, Class, Results
+from tvmbuild.package.result_arrays import OUTSIDE, make_thresholds
+from tvmbuild.package.results import Box, Class, Map, Results
 
 CONVERSIONS: dict[Encoding, tuple[int | None, int | None, int | None]] = {
     "bgr8": (None, cv2.COLOR_BGR2RGB, cv2.COLOR_BGR2GRAY),
@@ -47,7 +48,7 @@ CONVERSIONS: dict[Encoding, tuple[int | None, int | None, int | None]] = {
 _COLORS = ("bgr", "rgb", "gray")
 _INTERPOLATIONS = {"bilinear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA, "nearest": cv2.INTER_NEAREST}
 Outputs = Mapping[str, np.ndarray]
-Found = tuple[Box, ...] | tuple[Class, ...]
+Found = tuple[Box, ...] | tuple[Class, ...] | tuple[Map, ...]
 
 
 def prepare(frame: Frame, data: np.ndarray, into: Input) -> np.ndarray:
@@ -137,13 +138,46 @@ def find_classes(decoding: Decoding, outputs: Outputs, score: float, _overlap: f
     return tuple(Class(value, number, _name(decoding, number)) for value, number in chosen)
 
 
+def find_map(decoding: Decoding, outputs: Outputs, score: float, _overlap: float) -> tuple[Map, ...]:
+    """Return the class of each pixel: scores are resized to the input, then to the frame, as torchvision's users do."""
+    asked = decoding.asked
+    if not isinstance(asked, Segmentation):
+        raise TypeError(f"{asked} asks for no map")
+    values = find_scores(decoding, outputs)
+    is_ready = (asked.outputs or decoding.outputs)[0] in decoding.whole
+    code = cv2.INTER_NEAREST if is_ready or asked.interpolation == "nearest" else cv2.INTER_LINEAR
+    values = np.ascontiguousarray(np.moveaxis(values, 0, -1), np.uint8 if is_ready else np.float32)
+    values = cv2.resize(values, (decoding.width, decoding.height), interpolation=code)
+    found = np.full(decoding.size, OUTSIDE, np.uint8)
+    rows, columns = (_find_seen(decoding, axis) for axis in (0, 1))
+    seen = values[slice(*rows[1]), slice(*columns[1])]
+    seen = cv2.resize(seen, (columns[0][1] - columns[0][0], rows[0][1] - rows[0][0]), interpolation=code)
+    if is_ready:
+        classes = seen
+    elif seen.ndim == 2:  # one score: OpenCV drops an axis of one channel
+        classes = (1 / (1 + np.exp(-seen)) if asked.activation == "sigmoid" else seen) > score
+    else:
+        classes = seen.argmax(axis=2)
+    found[slice(*rows[0]), slice(*columns[0])] = classes
+    return (Map(found, decoding.labels),)
+
+
+def _find_seen(decoding: Decoding, axis: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return begin and end of the frame's rows (axis 0) or columns that the network sees, and of these in its input."""
+    places = decoding.find_places(axis)
+    seen = np.flatnonzero(~np.isnan(places))
+    step = 1 / decoding.geometry[3 - axis]
+    begin, end = places[seen[0]] - step / 2, places[seen[-1]] + step / 2
+    return (int(seen[0]), int(seen[-1]) + 1), (max(round(begin), 0), round(end))
+
+
 def _name(decoding: Decoding, number: int) -> str | None:
     labels = decoding.labels
     return labels[number] if labels is not None and 0 <= number < len(labels) else None
 
 
 Finder = Callable[[Decoding, Outputs, float, float], Found]
-FINDERS: dict[str, Finder] = {"boxes": find_boxes, "classes": find_classes}
+FINDERS: dict[str, Finder] = {"boxes": find_boxes, "classes": find_classes, "segmentation": find_map}
 """Kind of result → the usual code that makes it. Other kinds have no such baseline yet."""
 
 
