@@ -17,6 +17,7 @@ from example_project import build_example, copy_example, run_in_example
 import tvmbuild
 from tvmbuild.config import load_project
 from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.results import Results
 
 PACKAGE = "build/cells/yoeo@x86-64-v3/yoeo-x86-64-v3.tar"
 ROS = Path(__file__).parents[1] / "support" / "ros"
@@ -28,14 +29,17 @@ from sensor_msgs.msg import Image
 
 rclpy.parameters["package"] = sys.argv[2]
 node = yoeo_node.YoeoNode()
-picture = numpy.random.default_rng(0).integers(0, 256, (30, 40, 3), numpy.uint8)
-padded = numpy.zeros((30, 128), numpy.uint8)  # rows longer than the picture, as cameras send them
-padded[:, :120] = picture[..., ::-1].reshape(30, 120)
-node.subscribed["image"](Image(height=30, width=40, encoding="bgr8", step=128, data=padded.tobytes(), header="stamp"))
+picture = numpy.random.default_rng(0).integers(0, 256, (480, 640, 3), numpy.uint8)
+padded = numpy.zeros((480, 2048), numpy.uint8)  # rows longer than the picture, as cameras send them
+padded[:, :1920] = picture.reshape(480, 1920)
+sizes = {"height": 480, "width": 640, "step": 2048}
+node.subscribed["image"](Image(**sizes, encoding="bgr8", data=padded.tobytes(), header="stamp"))
 numpy.save("picture.npy", picture)
 (detections,), (mask,) = node.published["detections"], node.published["segmentation"]
-assert [(dim.label, dim.size, dim.stride) for dim in detections.layout.dim] == [("box", 2535, 20280), ("value", 8, 8)]
-assert (mask.height, mask.width, mask.step, mask.encoding, mask.header) == (416, 416, 416, "mono8", "stamp")
+count = len(detections.data) // 6
+dims = [(dim.label, dim.size, dim.stride) for dim in detections.layout.dim]
+assert dims == [("box", count, 6 * count), ("value", 6, 6)]
+assert (mask.height, mask.width, mask.step, mask.encoding, mask.header) == (480, 640, 640, "mono8", "stamp")
 numpy.savez("published.npz", boxes=numpy.array(detections.data), mask=numpy.frombuffer(mask.data, numpy.uint8))
 """
 
@@ -66,14 +70,16 @@ def test_the_node_publishes_what_the_package_computes(tmp_path: Path, project_ro
     coverage = read_metadata(folder / PACKAGE).coverage
     assert coverage.covered == coverage.tasks > 0, "the example's records no longer fit"
     subprocess.run([sys.executable, "-c", DRIVE, ROS, PACKAGE], cwd=folder, check=True)
-    square = np.zeros((40, 40, 3), np.uint8)
-    square[5:35] = np.load(folder / "picture.npy")
     with tvmbuild.load(folder / PACKAGE) as session:
-        want = session.run({"InputLayer": session.preprocess(square)})
+        want = session.run_frame(np.load(folder / "picture.npy"), "bgr8")
+    assert isinstance(want, Results)
+    assert want.segmentation is not None
     published = np.load(folder / "published.npz")
-    np.testing.assert_allclose(published["boxes"].reshape(2535, 8), want["Detections"][0], rtol=1e-6)
+    boxes = [(box.x, box.y, box.width, box.height, box.score, box.index) for box in want.boxes]
+    assert {box.label for box in want.boxes} & {"ball", "goalpost", "robot"}
+    np.testing.assert_allclose(published["boxes"].reshape(-1, 6), boxes, rtol=1e-6)
     assert len(np.unique(published["mask"])) > 1
-    np.testing.assert_array_equal(published["mask"].reshape(416, 416), want["Segmentations"][0])
+    np.testing.assert_array_equal(published["mask"].reshape(480, 640), want.segmentation.classes)
 
 
 def test_the_export_asks_for_the_names_that_the_node_takes(

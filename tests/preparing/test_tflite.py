@@ -215,6 +215,19 @@ def test_other_numbers_than_litert_are_refused(tmp_path: Path, monkeypatch: pyte
         read_model(write(tmp_path / "net.tflite", CASES["leaky"]), "net")
 
 
+def test_a_network_may_be_as_sensitive_as_the_last_bit_of_its_inputs() -> None:
+    from tvmbuild.preparing.tflite.convert import find_spread, move_bits
+
+    value = RNG.uniform(-1, 1, 1000).astype(np.float32)
+    apart = np.abs(move_bits(value).astype(np.float64) - value) / np.abs(value)
+    assert 0 < apart.min() <= apart.max() < 2e-7
+    assert len(np.unique(np.sign(move_bits(value) - value))) == 2
+    np.testing.assert_array_equal(move_bits(ints(1, 2)), ints(1, 2))
+    outputs = {"a": ints(0, 0), "b": np.array([-2000, 1], np.float32)}
+    assert find_spread(outputs, outputs) == 0
+    assert find_spread(outputs, {**outputs, "b": np.array([-2000, 0], np.float32)}) == 0.0005
+
+
 @pytest.mark.tflite
 def test_half_a_file_is_no_file(tmp_path: Path) -> None:
     path = write(tmp_path / "net.tflite", CASES["conv, same"])

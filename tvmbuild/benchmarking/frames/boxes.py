@@ -123,6 +123,7 @@ def move_priors(asked: Boxes, priors: np.ndarray, places: np.ndarray) -> np.ndar
         return np.concatenate([centres, np.exp(places[:, 2:] * second) * priors[:, 2:]], axis=1)
 
 
+@lru_cache(maxsize=8)
 def list_priors(asked: Boxes, size: tuple[int, int]) -> np.ndarray:
     """Return centre, width and height of the priors that `anchors` and `strides` state."""
     height, width = size
