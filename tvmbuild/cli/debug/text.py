@@ -1,0 +1,82 @@
+"""A finding of `tvmbuild debug` as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tvmbuild.base.wording import count
+from tvmbuild.debugging.finding import REDUCED, Finding, PlaceError, Request, Suspect, TaskFacts, Tried
+
+_COLUMNS = ("error", "rounding", "ratio", "operator", "place")
+
+
+def describe_finding(finding: Finding, request: Request) -> list[str]:
+    """Return the finding as lines: the verdict, the wrong place, the variants, and the table of all places."""
+    lines = [*_describe_table(finding.places)]
+    if finding.suspect is None:
+        state = "the gate fails" if finding.problem else "nothing is wrong"
+        lines.append(f"{finding.cell}: {state}: {finding.remark or finding.closeness}")
+        return lines + ([f"  {finding.problem}"] if finding.problem else [])
+    lines.append(f"{finding.cell}: {finding.problem or f'the gate passes, but {finding.closeness}'}")
+    lines += _describe_suspect(finding.suspect)
+    lines.append(f"  found with {count(finding.builds, 'build')} of {count(finding.nodes, 'node')} or fewer")
+    if request.reduce:
+        smallest = count(finding.suspect.reduced, "node")
+        lines.append(f"  smallest model that fails, {smallest}: {request.folder / REDUCED}, with inputs in .npz beside")
+    return lines
+
+
+def _describe_suspect(suspect: Suspect) -> Iterator[str]:
+    place = suspect.place
+    yield f"first wrong place: {place.operator} {place.node}, output {place.place}"
+    yield f"  its error: {_describe_error(place)}"
+    for each in suspect.inputs:
+        yield f"  it reads {each.place} of {each.operator} {each.node}: {_describe_error(each)}"
+    if suspect.alone is not None:
+        yield f"  alone, with the original's inputs: {suspect.alone:.3g} times the effect of rounding"
+    if suspect.range:
+        yield f"  no model ends between it and the last right place, so it may be {', '.join(suspect.range)} as well"
+    if suspect.fused:
+        yield f"  computed in one kernel with {', '.join(suspect.fused)}"
+    for task in suspect.tasks:
+        yield f"  Task {task.name} ({task.key}): by {_name_origin(task)}"
+    yield f"  layout {suspect.layout}, precision {suspect.precision}"
+    yield from _describe_variants(suspect)
+
+
+def _describe_error(place: PlaceError) -> str:
+    return f"{place.error:.2g} of its largest value, {place.ratio:.3g} times the effect of rounding"
+
+
+def _name_origin(task: TaskFacts) -> str:
+    return "a record" if task.recorded else "rule"
+
+
+def _describe_variants(suspect: Suspect) -> Iterator[str]:
+    mending = [each.variant for each in suspect.tried if each.mends]
+    if suspect.mended:
+        yield f"mended {suspect.mended}: the whole package passes"
+    elif mending:
+        yield "no variant mends the whole package"
+    else:
+        yield "no variant mends it"
+    others = [each for each in mending if each != suspect.mended]
+    if others:
+        yield f"  right at this place, too: {', '.join(others)}"
+    yield from _list_others(
+        "still wrong", [each for each in suspect.tried if not each.mends and each.ratio is not None]
+    )
+    yield from _list_others("cannot be built", [each for each in suspect.tried if each.ratio is None])
+
+
+def _list_others(state: str, tried: Sequence[Tried]) -> Iterator[str]:
+    if tried:
+        yield f"  {state}: {', '.join(each.variant for each in tried)}"
+
+
+def _describe_table(places: Sequence[PlaceError]) -> Iterator[str]:
+    """Yield a table of all places in the order of the model."""
+    if places:
+        yield " ".join(f"{name:>9}" for name in _COLUMNS[:3]) + "  operator, place"
+    for each in places:
+        yield f"{each.error:9.2g} {each.rounding:9.2g} {each.ratio:9.3g}  {each.operator} {each.place}"
