@@ -37,6 +37,11 @@ class Build:
     fuses: bool = True
     """Whether operators are fused."""
 
+    @property
+    def part_target(self) -> PackageTarget:
+        """Return the target for a part, which may lack quantised operators: int8 changes nothing in a model."""
+        return replace(self.target, precision="fp32") if self.target.precision == "int8" else self.target
+
     def make(self, model: bytes, name: str) -> Package:
         """Build the package of a model. Records whose Tasks the model lacks do not apply."""
         options = BuildOptions(name, self.link, partial=True)
@@ -46,7 +51,7 @@ class Build:
             stack.enter_context(skip_passes(self.skipped))
             if not self.fuses:
                 stack.enter_context(tvm.transform.PassContext(opt_level=0))  # FuseOps takes its level from there
-            return build_package(model, self.target, self.schedule, options)
+            return build_package(model, self.part_target, self.schedule, options)
 
 
 @dataclass(frozen=True)

@@ -74,9 +74,9 @@ class Probe:
     def count_tasks(self, part: Part) -> Counter[tuple[str, str]]:
         """Return how often the lowered part calls each Task: key and name → calls. Nothing if it cannot be lowered."""
         try:
-            imported = import_for(part.model, self.build.target, "part")
+            imported = import_for(part.model, self.build.part_target, "part")
             with collect_bugs():
-                _, tasks = lower_to_tasks(imported, make_target(self.build.target), self.build.schedule)
+                _, tasks = lower_to_tasks(imported, make_target(self.build.part_target), self.build.schedule)
         except TvmbuildError:
             return Counter()
         return Counter({(task.key, task.name): task.weight for task in tasks})

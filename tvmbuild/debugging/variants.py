@@ -44,7 +44,7 @@ def _by_rule(context: Context) -> Iterator[Variant]:
     build, traces = context.build, context.build.schedule.traces
     if context.keys & traces.keys():
         yield Variant("by rule instead of its record", replace(build, schedule=leave_out(build.schedule, context.keys)))
-    elif traces:
+    if traces.keys() - context.keys:
         yield Variant("by rule instead of all records", replace(build, schedule=_without_records(build.schedule)))
 
 

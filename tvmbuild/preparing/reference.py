@@ -83,7 +83,8 @@ def explain_difference(comparison: Comparison, reference: Reference, cell: str) 
     errors = f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative"
     return (
         f"{errors}{rounds}; `tvmbuild debug {cell}` names the operator; if the model is made for other inputs than "
-        "random numbers in [-1, 1), state their `range:` in models.yaml, and if this error is good enough for the model, raise its `tolerance:` there"
+        "random numbers in [-1, 1), state their `range:` in models.yaml, and if this error is good enough for the "
+        "model, raise its `tolerance:` there"
     )
 
 
