@@ -46,8 +46,9 @@ from tvmbuild.compiler.kernels.attention.form import Attention
 from tvmbuild.compiler.machine.machine import Machine
 from tvmbuild.compiler.schedules.cpu import tir_passes
 from tvmbuild.debugging.builds import Bench, Build
-from tvmbuild.debugging.examine import Case, Wish, examine
+from tvmbuild.debugging.examine import examine
 from tvmbuild.debugging.finding import Finding
+from tvmbuild.debugging.inquiry import Case, Wish
 from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.preparing.reference import Reference, run_onnx

@@ -9,26 +9,26 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
 
 from tvmbuild.base.files import write_json
-from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.processes import die_with_parent
-from tvmbuild.base.specs import Attributes
-from tvmbuild.compiler.machine.target import host_target
-from tvmbuild.debugging.builds import Bench, Build
-from tvmbuild.debugging.examine import Case, Wish, examine
+from tvmbuild.debugging.builds import Bench, Build, make_host_target
+from tvmbuild.debugging.examine import examine
 from tvmbuild.debugging.finding import PLACES, Request
+from tvmbuild.debugging.inquiry import Case, Wish
 from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.devices.table import open_device
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.inputs import read_arrays
-from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.preparing.reference import Reference, read_reference, run_onnx
 from tvmbuild.records.schedule import Schedule, read_schedule
+
+_IN_PLACE = "the target's device is not here: this CPU computed the model in its place, by rule"
 
 
 def main(path: str) -> None:
@@ -37,6 +37,8 @@ def main(path: str) -> None:
     request: Request = pickle.loads(Path(path).read_bytes())  # noqa: S301 - from our own parent
     try:
         finding = examine(_make_case(request), Wish(request.folder, request.every, request.reduce))
+        if request.device is None:
+            finding = replace(finding, remark=finding.remark or _IN_PLACE)
         if request.every:
             request.folder.mkdir(parents=True, exist_ok=True)
             write_json(request.folder / PLACES, finding.to_json())
@@ -55,7 +57,7 @@ def _make_case(request: Request) -> Case:
         reference = Reference(inputs, wanted, reference.precision, spread=reference.spread)
     if request.device is None:
         target, schedule = (
-            _make_host_target(request.target),
+            make_host_target(request.target.precision),
             Schedule(layout=schedule.layout, algorithms=schedule.algorithms),
         )
         bench, package = Bench(LOCAL, available_cores()), None
@@ -63,12 +65,6 @@ def _make_case(request: Request) -> Case:
         target, bench, package = request.target, Bench(open_device(request.device), request.threads), request.package
     build = Build(target, schedule, request.link)
     return Case(request.cell, model, package, build, bench, reference, request.tolerance)
-
-
-def _make_host_target(target: PackageTarget) -> PackageTarget:
-    """Return this machine's CPU as a target that computes in the same precision."""
-    attributes: Attributes = FrozenMap({"mcpu": str(host_target().attrs["mcpu"]), "num-cores": available_cores()})
-    return PackageTarget("here", "llvm", attributes, precision=target.precision)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,12 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.progress import progress_shown_by
+from tvmbuild.base.specs import Attributes, Precision
 from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.pass_manager import PassRun, observe_passes, skip_passes
 from tvmbuild.debugging.places import Values
 from tvmbuild.devices.device import Device
@@ -86,6 +90,12 @@ class Bench:
             return Computed(self.run(path, inputs), package.info)
 
 
+def make_host_target(precision: Precision) -> PackageTarget:
+    """Return this machine's CPU as a target that computes in a precision."""
+    attributes: Attributes = FrozenMap({"mcpu": str(host_target().attrs["mcpu"]), "num-cores": available_cores()})
+    return PackageTarget("here", "llvm", attributes, precision=precision)
+
+
 @contextmanager
 def list_passes() -> Iterator[list[str]]:
     """Collect the names of our own passes that change a module inside of the block, in their order."""
@@ -102,6 +112,4 @@ def list_passes() -> Iterator[list[str]]:
 
 def leave_out(schedule: Schedule, keys: frozenset[str]) -> Schedule:
     """Return the Schedule without the records of these Tasks."""
-    return replace(
-        schedule, traces=type(schedule.traces)({key: each for key, each in schedule.traces.items() if key not in keys})
-    )
+    return replace(schedule, traces=FrozenMap({key: each for key, each in schedule.traces.items() if key not in keys}))

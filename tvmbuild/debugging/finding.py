@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from tvmbuild.base.specs import Tolerance
 from tvmbuild.package.metadata import PackageTarget
 
 PLACES = "places.json"
-"""The file with a finding and the table of all places."""
+"""The file with a finding and the table of all places. ``places.html`` draws them."""
 REDUCED = "reduced.onnx"
 """The file with the smallest model that fails. ``reduced.npz`` has its inputs and the right outputs."""
 
@@ -59,7 +60,12 @@ class PlaceError:
     @property
     def ratio(self) -> float:
         """Return the error over the one of rounding."""
-        return self.error / self.rounding
+        return rate(self.error, self.rounding)
+
+
+def rate(error: float, rounding: float) -> float:
+    """Return the error over the one of rounding; 0 if rounding decides on the shape, so that no error is wrong."""
+    return 0.0 if math.isinf(rounding) else error / rounding
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tvmbuild.building.scheduling import import_for, lower_to_tasks, make_target
 from tvmbuild.compiler.bugs import collect_bugs
 from tvmbuild.debugging.builds import Bench, Build
 from tvmbuild.debugging.errors import measure_error
-from tvmbuild.debugging.finding import PlaceError
+from tvmbuild.debugging.finding import PlaceError, rate
 from tvmbuild.debugging.places import Part, Places, Values
 from tvmbuild.errors import TvmbuildError
 
@@ -27,6 +27,8 @@ class Probe:
     bench: Bench
     build: Build
     builds: int = 0
+    layout: str = ""
+    """The layout of the convolutions in the first build, which is the whole model."""
     _ends: dict[int, dict[str, float] | None] = field(default_factory=dict)
 
     def end_after(self, count: int) -> dict[str, float] | None:
@@ -50,21 +52,32 @@ class Probe:
         """Return the places of a node that are compared."""
         return [name for name in self.places.nodes[number].output if name in self.rounding]
 
-    def try_part(self, part: Part, build: Build) -> dict[str, float] | None:
+    def measure_whole(self) -> dict[str, float]:
+        """Return the errors at the outputs of the whole model. Raises TvmbuildError if it cannot be built or run."""
+        count = len(self.places.nodes)
+        errors = self._ends[count] = self._measure(self.cut(count), self.build, self.bench)
+        return errors
+
+    def try_part(self, part: Part, build: Build, bench: Bench | None = None) -> dict[str, float] | None:
         """Return the errors at the outputs of a part; None if it cannot be built or run."""
+        try:
+            return self._measure(part, build, bench or self.bench)
+        except Exception:  # noqa: BLE001 - without the rest of the model, or a pass, the compiler may raise anything
+            return None
+
+    def _measure(self, part: Part, build: Build, bench: Bench) -> dict[str, float]:
         if not any(name in self.rounding for name in part.outputs):
             return {}
         self.builds += 1
         report_progress(f"build {self.builds}: {len(part.nodes)} of {len(self.places.nodes)} nodes")
-        try:
-            got = self.bench.compute(build, part.model, {name: self.values[name] for name in part.inputs}).outputs
-        except TvmbuildError:
-            return None
+        computed = bench.compute(build, part.model, {name: self.values[name] for name in part.inputs})
+        self.layout = self.layout or computed.info.layout
+        got = computed.outputs
         return {name: measure_error(got[name], self.values[name]) for name in part.outputs if name in self.rounding}
 
     def rate(self, errors: Mapping[str, float] | None) -> dict[str, float] | None:
         """Return the errors over those of rounding."""
-        return None if errors is None else {name: error / self.rounding[name] for name, error in errors.items()}
+        return None if errors is None else {name: rate(error, self.rounding[name]) for name, error in errors.items()}
 
     def describe(self, name: str, error: float) -> PlaceError:
         """Return a place with its error."""

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.debugging.builds import Build, leave_out
+from tvmbuild.base.host_cpu import available_cores
+from tvmbuild.debugging.builds import Bench, Build, leave_out, make_host_target
+from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.records.schedule import Schedule
 
 
@@ -16,6 +18,8 @@ class Variant:
 
     name: str
     build: Build
+    bench: Bench | None = None
+    """The device that runs it, if it is another one."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,14 @@ def _unoptimised(context: Context) -> Iterator[Variant]:
         yield Variant("LLVM -O0", replace(context.build, target=replace(target, attributes=attributes)))
 
 
+def _on_this_cpu(context: Context) -> Iterator[Variant]:
+    build = context.build
+    if build.target.on_gpu:
+        chosen = Schedule(layout=build.schedule.layout, algorithms=build.schedule.algorithms)
+        host = replace(build, target=make_host_target("fp32"), schedule=chosen)
+        yield Variant("on this CPU", host, Bench(LOCAL, available_cores()))
+
+
 VARIANTS: tuple[Callable[[Context], Iterator[Variant]], ...] = (
     _by_rule,
     _without_winograd,
@@ -91,6 +103,7 @@ VARIANTS: tuple[Callable[[Context], Iterator[Variant]], ...] = (
     _in_nchw,
     _in_float32,
     _unoptimised,
+    _on_this_cpu,
 )
 _HAS_AN_OPTION = frozenset({"ApplyWinograd", "ScheduleByRuleOnCpu", "ScheduleByRule"})
 """The passes that another variant leaves out."""

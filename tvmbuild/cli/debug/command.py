@@ -6,25 +6,22 @@ import argparse
 import json
 import pickle
 import sys
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tvmbuild.base.device_specs import DeviceSpec, LocalDevice
-from tvmbuild.base.did_you_mean import find_nearest, suggest
-from tvmbuild.base.host_cpu import available_cores
-from tvmbuild.base.layout import Layout
+from tvmbuild.base.files import write_text
 from tvmbuild.base.processes import explain_failure, follow_module
-from tvmbuild.base.specs import Tolerance
-from tvmbuild.base.steps import BenchmarkStep, CompileStep, Settings, Step, ValidateStep, has_options
-from tvmbuild.cli.debug.text import describe_finding
-from tvmbuild.cli.run.command import named_file
-from tvmbuild.debugging.finding import Finding, Request
+from tvmbuild.base.steps import Settings
+from tvmbuild.cli.debug.request import find_step, make_request
+from tvmbuild.cli.debug.text import describe_finding, list_places, shorten
+from tvmbuild.cli.run.command import collect_inputs, named_file
+from tvmbuild.debugging.finding import PLACES, Finding, Request
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.metadata import PackageTarget
-from tvmbuild.planning.plan import Plan
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.inputs import write_arrays
 from tvmbuild.planning.project import find_root, load_plan
+from tvmbuild.report.debug_page import write_debug_page
 
 HELP = "name the first operator with wrong numbers, and the option that mends it"
 
@@ -51,78 +48,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the finding about a cell and return the exit code: 1 if a place is wrong."""
     plan = load_plan(find_root(Path.cwd()), Settings())
-    step = _find_step(plan, args.cell)
-    request = replace(_make_request(plan, step), every=args.every, reduce=args.reduce)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="tvmbuild-debug-")))
+    step = find_step(plan, args.cell)
+    request = replace(make_request(plan, step), every=args.every, reduce=args.reduce)
+    with TemporaryDirectory(prefix="tvmbuild-debug-") as name:
+        folder = Path(name)
         if args.inputs or args.files:
             request = replace(request, inputs=_write_inputs(args, request.package, folder))
         finding = _examine(request, folder)
-    print("\n".join(describe_finding(finding, request)))
+    lines = describe_finding(finding, request)
+    print("\n".join([*list_places(finding.places), *lines]))
+    if args.every:
+        page = (request.folder / PLACES).with_suffix(".html")
+        write_text(page, write_debug_page(finding, lines))
+        print(f"  all places: {shorten(page)}")
     return 1 if finding.suspect else 0
-
-
-def _find_step(plan: Plan, word: str) -> Step[CompileStep]:
-    """Return the step that compiles a cell, which ``word`` names itself or by its package.
-
-    Raises TvmbuildError if no cell is meant, or if the package is not built.
-    """
-    steps = [step for step in plan.steps if has_options(step, CompileStep)]
-    package = Path(word).absolute() if word.endswith(".tar") else None
-    found = [each for each in steps if each.output("package") == package or each.subject == word]
-    if not found and package is not None:
-        raise TvmbuildError(
-            f"{word} is the package of no cell of this project",
-            "the original is needed: run this in the project that built it, or start one with `tvmbuild init`",
-        )
-    if not found:
-        meant = suggest(find_nearest(word, [each.subject for each in steps]))
-        raise TvmbuildError(f"no cell is called {word!r}", f"{meant}`tvmbuild plan` shows all of them.")
-    step = found[0]
-    files = (step.input("model"), step.input("schedule"), step.output("package"))
-    if not all(path.is_file() for path in files):
-        raise TvmbuildError(f"{step.subject} has no package yet", f"run `doit compile:{step.subject}` first")
-    return step
-
-
-def _make_request(plan: Plan, step: Step[CompileStep]) -> Request:
-    """Return the request for a cell, with the device and the tolerance of the step that checks its numbers."""
-    options = step.options
-    target = PackageTarget(
-        options.target, options.kind, options.attributes, options.host, options.glibc, options.precision
-    )
-    cell = step.subject
-    request = Request(
-        cell=cell,
-        model=step.input("model"),
-        package=step.output("package"),
-        schedule=step.input("schedule"),
-        reference=step.input("model").with_name("reference.npz"),
-        target=target,
-        tolerance=Tolerance(),
-        folder=Layout(plan.root).debug(cell),
-        link=options.link,
-    )
-    device: DeviceSpec | None
-    for stage in ("validate", "benchmark"):
-        check = plan.find(f"{stage}:{cell}")
-        if check is not None and has_options(check, BenchmarkStep):
-            device, threads = check.options.device, check.options.threads
-        elif check is not None and has_options(check, ValidateStep):
-            device, threads = (LocalDevice() if check.options.stand_in else None), available_cores()
-        else:
-            continue
-        tolerance = check.options.tolerance
-        return replace(request, reference=check.input("reference"), tolerance=tolerance, device=device, threads=threads)
-    raise TvmbuildError(f"no step checks the numbers of {cell}")
 
 
 def _write_inputs(args: argparse.Namespace, package: Path, folder: Path) -> Path:
     """Write the inputs that the user gives to an .npz and return its path."""
-    from tvmbuild.cli.run.command import collect_inputs  # noqa: PLC0415
-    from tvmbuild.package.archive import read_metadata  # noqa: PLC0415
-    from tvmbuild.package.inputs import write_arrays  # noqa: PLC0415
-
     path = folder / "inputs.npz"
     write_arrays(path, collect_inputs(read_metadata(package), args))
     return path

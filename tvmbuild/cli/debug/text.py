@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from tvmbuild.base.wording import count
 from tvmbuild.debugging.finding import REDUCED, Finding, PlaceError, Request, Suspect, TaskFacts, Tried
@@ -11,18 +12,20 @@ _COLUMNS = ("error", "rounding", "ratio", "operator", "place")
 
 
 def describe_finding(finding: Finding, request: Request) -> list[str]:
-    """Return the finding as lines: the verdict, the wrong place, the variants, and the table of all places."""
-    lines = [*_describe_table(finding.places)]
+    """Return the finding as lines: the verdict, the wrong place and the variants."""
+    lines = []
     if finding.suspect is None:
-        state = "the gate fails" if finding.problem else "nothing is wrong"
-        lines.append(f"{finding.cell}: {state}: {finding.remark or finding.closeness}")
-        return lines + ([f"  {finding.problem}"] if finding.problem else [])
+        lines.append(f"{finding.cell}: {finding.problem or f'nothing is wrong: {finding.closeness}'}")
+        return [*lines, *([f"  {finding.remark}"] if finding.remark else [])]
     lines.append(f"{finding.cell}: {finding.problem or f'the gate passes, but {finding.closeness}'}")
     lines += _describe_suspect(finding.suspect)
+    lines += [f"  {finding.remark}"] if finding.remark else []
     lines.append(f"  found with {count(finding.builds, 'build')} of {count(finding.nodes, 'node')} or fewer")
     if request.reduce:
         smallest = count(finding.suspect.reduced, "node")
-        lines.append(f"  smallest model that fails, {smallest}: {request.folder / REDUCED}, with inputs in .npz beside")
+        path = request.folder / REDUCED
+        inputs = path.with_suffix(".npz").name
+        lines.append(f"  smallest model that fails, {smallest}: {shorten(path)}, with its inputs in {inputs}")
     return lines
 
 
@@ -59,7 +62,7 @@ def _describe_variants(suspect: Suspect) -> Iterator[str]:
     elif mending:
         yield "no variant mends the whole package"
     else:
-        yield "no variant mends it"
+        yield "no variant mends it: what all of them share is at fault, such as the import of the operator"
     others = [each for each in mending if each != suspect.mended]
     if others:
         yield f"  right at this place, too: {', '.join(others)}"
@@ -74,9 +77,14 @@ def _list_others(state: str, tried: Sequence[Tried]) -> Iterator[str]:
         yield f"  {state}: {', '.join(each.variant for each in tried)}"
 
 
-def _describe_table(places: Sequence[PlaceError]) -> Iterator[str]:
+def list_places(places: Sequence[PlaceError]) -> Iterator[str]:
     """Yield a table of all places in the order of the model."""
     if places:
         yield " ".join(f"{name:>9}" for name in _COLUMNS[:3]) + "  operator, place"
     for each in places:
         yield f"{each.error:9.2g} {each.rounding:9.2g} {each.ratio:9.3g}  {each.operator} {each.place}"
+
+
+def shorten(path: Path) -> str:
+    """Return the path relative to the working folder, if the file is in it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
