@@ -215,6 +215,10 @@ FAULTS = (
 )
 
 
+RIGHT = ("classifier", "transformer", "detector", "recurrent", "quantised")
+"""The networks that no fault of theirs makes wrong."""
+
+
 def find(fault: Fault, folder: Path, *, seed: int) -> Finding:
     """Plant the fault and examine the network."""
     model = NETS[fault.net](seed)
@@ -248,3 +252,14 @@ def test_the_operator_is_named_and_the_variant_that_mends_it(number: int, tmp_pa
     assert not set(fault.nodes).isdisjoint(kernel), (found.place, kernel)
     if fault.mends is not None:
         assert fault.mends in [each.variant for each in found.tried if each.mends], found.tried
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    "net", [pytest.param(each, marks=() if each == "detector" else (pytest.mark.nightly,)) for each in RIGHT]
+)
+def test_no_place_of_a_right_package_is_named(net: str, tmp_path: Path) -> None:
+    fault = Fault("none", net, nullcontext, (), precision="int8" if net == "quantised" else "fp32")
+    for seed in range(3):
+        found = find(fault, tmp_path, seed=seed)
+        assert (found.problem, found.suspect) == (None, None)

@@ -72,7 +72,7 @@ def _describe(probe: Probe, errors: dict[str, float]) -> str:
         return "no output can be compared"
     return (
         f"the largest error is {worst.error:.2g} of the largest value of {worst.place}, "
-        f"{worst.ratio:.3g} times the effect of rounding"
+        f"{worst.ratio:.3g} times rounding"
     )
 
 

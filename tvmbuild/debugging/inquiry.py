@@ -85,11 +85,9 @@ class Inquiry:
         keys = frozenset(key for key, _ in tasks)
         variants = list(list_variants(Context(self.case.build, keys, layout, tuple(passes))))
         tried = tuple(self._try(variant, part) for variant in variants)
-        ends = probe.end_after(last + 1) or {}
-        places = [probe.describe(name, ends[name]) for name in probe.list_outputs(last) if name in ends]
         build = self.case.build
         return Suspect(
-            max(places, key=get_ratio),
+            max(self._list_wrong(), key=get_ratio),
             tuple(probe.describe(name, error) for name, error in self._list_inputs().items()),
             self.origin.alone,
             tuple(self._name(number) for number in fused if number != last),
@@ -106,6 +104,13 @@ class Inquiry:
         node = self.probe.places.nodes[number]
         return f"{node.op_type} {node.name or node.output[0]}"
 
+    def _list_wrong(self) -> list[PlaceError]:
+        """Return the node's own places, or all ends if those are right: a node may make what runs beside it wrong."""
+        errors = self.probe.end_after(self.origin.last + 1) or {}
+        ends = [self.probe.describe(name, error) for name, error in errors.items()]
+        own = [each for each in ends if self.probe.places.producers[each.place] == self.origin.last]
+        return own if any(self._is_wrong(each.ratio) for each in own) else ends
+
     def _list_inputs(self) -> dict[str, float]:
         """Return the errors of the places that the node reads."""
         before = (self.probe.end_after(self.origin.first) or {}) if self.origin.first else {}
@@ -116,8 +121,8 @@ class Inquiry:
 
     def _rate(self, part: Part, build: Build, bench: Bench | None = None) -> float | None:
         rates = self.probe.rate(self.probe.try_part(part, build, bench))
-        outputs = self.probe.list_outputs(self.origin.last)
-        return None if rates is None else max((rates[name] for name in outputs if name in rates), default=0.0)
+        watched = {each.place for each in self._list_wrong()}
+        return None if rates is None else max((rates[name] for name in rates.keys() & watched), default=0.0)
 
     def _reduce(self, fused: list[int]) -> Part:
         """Return the smallest part that ends with the wrong node and is wrong with the original's inputs."""
@@ -141,15 +146,9 @@ class Inquiry:
         for variant, found in zip(variants, tried, strict=True):
             if found.mends:
                 report_progress(f"the whole {variant.name}")
+                bench = variant.bench or self.case.bench
                 try:
-                    if (
-                        judge(
-                            replace(
-                                self.case, package=None, build=variant.build, bench=variant.bench or self.case.bench
-                            )
-                        )
-                        is None
-                    ):
+                    if judge(replace(self.case, package=None, build=variant.build, bench=bench)) is None:
                         return variant.name
                 except TvmbuildError:
                     continue

@@ -16,6 +16,8 @@ from tvmbuild.preparing.onnx_graph import find_varying, graph_inputs
 Values = Mapping[str, np.ndarray]
 _NOT_NUMERIC = frozenset({TensorProto.STRING, TensorProto.BFLOAT16})
 _KINDS = "biuf"
+_CONSTANTS_ALONE = 4
+"""The version of ONNX's format from which a constant need not be listed as an input."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Places:
         model = onnx.ModelProto()
         model.CopyFrom(self.proto)
         model.graph.CopyFrom(graph)
+        model.ir_version = max(model.ir_version, _CONSTANTS_ALONE)
         return Part(bytes(model.SerializeToString()), tuple(inputs), tuple(outputs), tuple(kept))
 
     def _describe(self, name: str, values: Values, *, fixed: bool) -> onnx.ValueInfoProto:

@@ -36,7 +36,7 @@ def _describe_suspect(suspect: Suspect) -> Iterator[str]:
     for each in suspect.inputs:
         yield f"  it reads {each.place} of {each.operator} {each.node}: {_describe_error(each)}"
     if suspect.alone is not None:
-        yield f"  alone, with the original's inputs: {suspect.alone:.3g} times the effect of rounding"
+        yield f"  alone, with the original's inputs: {suspect.alone:.3g} times rounding"
     if suspect.range:
         yield f"  no model ends between it and the last right place, so it may be {', '.join(suspect.range)} as well"
     if suspect.fused:
@@ -48,7 +48,7 @@ def _describe_suspect(suspect: Suspect) -> Iterator[str]:
 
 
 def _describe_error(place: PlaceError) -> str:
-    return f"{place.error:.2g} of its largest value, {place.ratio:.3g} times the effect of rounding"
+    return f"{place.error:.2g} of its largest value, {place.ratio:.3g} times rounding"
 
 
 def _name_origin(task: TaskFacts) -> str:
