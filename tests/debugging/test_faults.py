@@ -44,6 +44,7 @@ from tvmbuild.compiler import apply, pipeline
 from tvmbuild.compiler.kernels.attention.cpu.kernel import write_attention
 from tvmbuild.compiler.kernels.attention.form import Attention
 from tvmbuild.compiler.machine.machine import Machine
+from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.schedules.cpu import tir_passes
 from tvmbuild.debugging.builds import Bench, Build
 from tvmbuild.debugging.examine import examine
@@ -52,6 +53,7 @@ from tvmbuild.debugging.inquiry import Case, Wish
 from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.preparing.reference import Reference, run_onnx
+from tvmbuild.targets.vulkan_families import FAMILIES
 
 TARGET = PackageTarget("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3", "num-cores": 1}))
 
@@ -219,12 +221,12 @@ RIGHT = ("classifier", "transformer", "detector", "recurrent", "quantised")
 """The networks that no fault of theirs makes wrong."""
 
 
-def find(fault: Fault, folder: Path, *, seed: int) -> Finding:
+def find(fault: Fault, folder: Path, *, seed: int, target: PackageTarget = TARGET) -> Finding:
     """Plant the fault and examine the network."""
     model = NETS[fault.net](seed)
     shape = [each.dim_value for each in model.graph.input[0].type.tensor_type.shape.dim]
     inputs = {"x": np.random.RandomState(seed).uniform(-1, 1, shape).astype("float32")}
-    target = PackageTarget(TARGET.name, TARGET.kind, TARGET.attributes, precision=fault.precision)
+    target = replace(target, precision=fault.precision)
     original = "int8" if fault.precision == "int8" else "fp32"
     reference = Reference(inputs, run_onnx(model.SerializeToString(), inputs, "net"), original)
     build = Build(target, fault.schedule(model, target))
@@ -263,3 +265,22 @@ def test_no_place_of_a_right_package_is_named(net: str, tmp_path: Path) -> None:
     for seed in range(3):
         found = find(fault, tmp_path, seed=seed)
         assert (found.problem, found.suspect) == (None, None)
+
+
+@pytest.mark.compiler
+@pytest.mark.vulkan
+@pytest.mark.nightly
+def test_where_this_cpu_is_right_the_driver_is_at_fault(tmp_path: Path) -> None:
+    damage = on_functions("exp", wrong_exp, lambda _, lowering: is_gpu(lowering.target))
+    fault = Fault(
+        "a driver's exp",
+        "detector",
+        lambda: wrong_pass(pipeline, "TENSOR_IR", "LegalizeOps", damage),
+        ("powers",),
+        "on this CPU",
+    )
+    lavapipe = PackageTarget("soft", "vulkan", FrozenMap(sorted(FAMILIES["lavapipe"].items())), TARGET.attributes)
+    found = find(fault, tmp_path, seed=1, target=lavapipe).suspect
+    assert found is not None
+    assert found.place.node == "powers"
+    assert found.mended == "on this CPU"
