@@ -35,6 +35,7 @@ from planted_faults import (
     wrong_pass,
     wrong_result,
 )
+from rpc_boards import board, tracker
 from tvm import relax, tirx
 
 from tvmbuild.base.frozen_map import FrozenMap
@@ -50,7 +51,9 @@ from tvmbuild.debugging.builds import Bench, Build
 from tvmbuild.debugging.examine import examine
 from tvmbuild.debugging.finding import Finding
 from tvmbuild.debugging.inquiry import Case, Wish
+from tvmbuild.devices.device import Device
 from tvmbuild.devices.local.device import LOCAL
+from tvmbuild.devices.table import open_device, parse_device
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.preparing.reference import Reference, run_onnx
 from tvmbuild.targets.vulkan_families import FAMILIES
@@ -221,7 +224,7 @@ RIGHT = ("classifier", "transformer", "detector", "recurrent", "quantised")
 """The networks that no fault of theirs makes wrong."""
 
 
-def find(fault: Fault, folder: Path, *, seed: int, target: PackageTarget = TARGET) -> Finding:
+def find(fault: Fault, folder: Path, *, seed: int, target: PackageTarget = TARGET, device: Device = LOCAL) -> Finding:
     """Plant the fault and examine the network."""
     model = NETS[fault.net](seed)
     shape = [each.dim_value for each in model.graph.input[0].type.tensor_type.shape.dim]
@@ -231,7 +234,7 @@ def find(fault: Fault, folder: Path, *, seed: int, target: PackageTarget = TARGE
     reference = Reference(inputs, run_onnx(model.SerializeToString(), inputs, "net"), original)
     build = Build(target, fault.schedule(model, target))
     with fault.plant(), progress_shown_by(lambda _: None):
-        return examine(Case("net@v3", model, None, build, Bench(LOCAL, 1), reference, Tolerance()), Wish(folder))
+        return examine(Case("net@v3", model, None, build, Bench(device, 1), reference, Tolerance()), Wish(folder))
 
 
 DAILY = ("a wrong slope", "a sum in float16", "a record's schedule", "too large for float16", "a scale of int8")
@@ -284,3 +287,14 @@ def test_where_this_cpu_is_right_the_driver_is_at_fault(tmp_path: Path) -> None:
     assert found is not None
     assert found.place.node == "powers"
     assert found.mended == "on this CPU"
+
+
+@pytest.mark.compiler
+@pytest.mark.nightly
+def test_the_operator_is_named_on_a_board(tmp_path: Path) -> None:
+    fault = next(each for each in FAULTS if each.what == "a driver's sigmoid")
+    with tracker(tmp_path) as address, board(address, "debugged", tmp_path):
+        device = open_device(parse_device({"rpc": {"tracker": address, "key": "debugged"}}))
+        found = find(fault, tmp_path, seed=1, device=device).suspect
+    assert found is not None
+    assert found.place.node in fault.nodes
