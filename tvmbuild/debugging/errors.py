@@ -41,7 +41,7 @@ ROUNDINGS: Mapping[str, Rounding] = {
     "tf32": Rounding(5e-4, 5e-4, 16.0),
     "fp16": Rounding(5e-4, 5e-4, 16.0),
     "bf16": Rounding(4e-3, 4e-3, 16.0),
-    "int8": Rounding(1e-6, 4e-3, 8.0),
+    "int8": Rounding(1e-6, 4e-3, 5.0),
 }
 
 

@@ -32,13 +32,13 @@ def examine(case: Case, wish: Wish) -> Finding:
     origin = find_origin(asked, len(places.nodes), rounding.limit)
     closeness = _describe(probe, whole)
     finding = Finding(
-        case.cell,
-        len(places.nodes),
-        0,
-        problem,
-        closeness,
-        _explain_nothing(case, closeness) if problem and origin is None else None,
-        Inquiry(case, probe, rounding, origin).report(wish) if origin else None,
+        cell=case.cell,
+        nodes=len(places.nodes),
+        builds=0,
+        problem=problem,
+        closeness=closeness,
+        remark=_explain_nothing(case, closeness) if problem and origin is None else None,
+        suspect=Inquiry(case, probe, rounding, origin).report(wish) if origin else None,
     )
     if wish.every:
         finding = _add_places(finding, probe, rounding)

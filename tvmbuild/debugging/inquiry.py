@@ -87,17 +87,17 @@ class Inquiry:
         tried = tuple(self._try(variant, part) for variant in variants)
         build = self.case.build
         return Suspect(
-            max(self._list_wrong(), key=get_ratio),
-            tuple(probe.describe(name, error) for name, error in self._list_inputs().items()),
-            self.origin.alone,
-            tuple(self._name(number) for number in fused if number != last),
-            tuple(self._name(number) for number in range(self.origin.first, last)),
-            tuple(TaskFacts(key, name, key in build.schedule.traces) for key, name in tasks),
-            self.probe.layout,
-            build.target.precision,
-            tried,
-            self._find_mended(variants, tried),
-            len(part.nodes),
+            place=max(self._list_wrong(), key=get_ratio),
+            inputs=tuple(probe.describe(name, error) for name, error in self._list_inputs().items()),
+            alone=self.origin.alone,
+            fused=tuple(self._name(number) for number in fused if number != last),
+            range=tuple(self._name(number) for number in range(self.origin.first, last)),
+            tasks=tuple(TaskFacts(key, name, key in build.schedule.traces) for key, name in tasks),
+            layout=probe.layout,
+            precision=build.target.precision,
+            tried=tried,
+            mended=self._find_mended(variants, tried),
+            reduced=len(part.nodes),
         )
 
     def _name(self, number: int) -> str:
