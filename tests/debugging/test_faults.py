@@ -6,7 +6,7 @@ The networks are drawn from the fault's number, so no two are alike.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -51,8 +51,10 @@ from tvmbuild.debugging.builds import Bench, Build
 from tvmbuild.debugging.examine import examine
 from tvmbuild.debugging.finding import Finding
 from tvmbuild.debugging.inquiry import Case, Wish
+from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.local.device import LOCAL
+from tvmbuild.devices.model_worker import Load, Worker
 from tvmbuild.devices.table import open_device, parse_device
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.preparing.reference import Reference, run_onnx
@@ -298,3 +300,17 @@ def test_the_operator_is_named_on_a_board(tmp_path: Path) -> None:
         found = find(fault, tmp_path, seed=1, device=device).suspect
     assert found is not None
     assert found.place.node in fault.nodes
+
+
+@pytest.mark.compiler
+def test_a_board_that_goes_away_is_no_wrong_place(tmp_path: Path) -> None:
+    def lose(load: Load) -> AbstractContextManager[Worker]:
+        lost.append(load)
+        if len(lost) > 2:
+            raise DeviceLostError("the board went away")
+        return LOCAL.start(load)
+
+    lost: list[Load] = []
+    fault = next(each for each in FAULTS if each.what == "a driver's sigmoid")
+    with pytest.raises(DeviceLostError):
+        find(fault, tmp_path, seed=1, device=replace(LOCAL, start=lose))

@@ -63,6 +63,13 @@ def test_the_text_names_the_place_the_record_and_what_mends_it() -> None:
     ]
 
 
+def test_nodes_that_no_model_tells_apart_are_named_together() -> None:
+    unknown = replace(SUSPECT, range=tuple(f"Loop l{number}" for number in range(9)))
+    lines = describe_finding(replace(FINDING, suspect=unknown), REQUEST)
+    told = "so it may be Loop l0, Loop l1, Loop l2, Loop l3, Loop l4 and 4 more as well"
+    assert f"  no model ends between it and the last right place, {told}" in lines
+
+
 def test_right_numbers_take_one_line() -> None:
     right = replace(FINDING, problem=None, suspect=None)
     assert describe_finding(right, REQUEST) == ["net@cpu: nothing is wrong: the largest error is 0.25"]

@@ -13,6 +13,7 @@ from tvmbuild.debugging.builds import Bench, Build
 from tvmbuild.debugging.errors import measure_error
 from tvmbuild.debugging.finding import PlaceError, rate
 from tvmbuild.debugging.places import Part, Places, Values
+from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.errors import TvmbuildError
 
 
@@ -59,9 +60,14 @@ class Probe:
         return errors
 
     def try_part(self, part: Part, build: Build, bench: Bench | None = None) -> dict[str, float] | None:
-        """Return the errors at the outputs of a part; None if it cannot be built or run."""
+        """Return the errors at the outputs of a part; None if it cannot be built or run.
+
+        Raises DeviceLostError if the device becomes unreachable.
+        """
         try:
             return self._measure(part, build, bench or self.bench)
+        except DeviceLostError:
+            raise
         except Exception:  # noqa: BLE001 - without the rest of the model, or a pass, the compiler may raise anything
             return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tvmbuild.base.wording import count
+from tvmbuild.base.wording import count, name_some
 from tvmbuild.debugging.finding import REDUCED, Finding, PlaceError, Request, Suspect, TaskFacts, Tried
 
 _COLUMNS = ("error", "rounding", "ratio", "operator", "place")
@@ -38,7 +38,7 @@ def _describe_suspect(suspect: Suspect) -> Iterator[str]:
     if suspect.alone is not None:
         yield f"  alone, with the original's inputs: {suspect.alone:.3g} times rounding"
     if suspect.range:
-        yield f"  no model ends between it and the last right place, so it may be {', '.join(suspect.range)} as well"
+        yield f"  no model ends between it and the last right place, so it may be {name_some(suspect.range)} as well"
     if suspect.fused:
         yield f"  computed in one kernel with {', '.join(suspect.fused)}"
     for task in suspect.tasks:
