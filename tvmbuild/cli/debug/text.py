@@ -13,13 +13,11 @@ _COLUMNS = ("error", "rounding", "ratio", "operator", "place")
 
 def describe_finding(finding: Finding, request: Request) -> list[str]:
     """Return the finding as lines: the verdict, the wrong place and the variants."""
-    lines = []
+    remark = [f"  {finding.remark}"] if finding.remark else []
     if finding.suspect is None:
-        lines.append(f"{finding.cell}: {finding.problem or f'nothing is wrong: {finding.closeness}'}")
-        return [*lines, *([f"  {finding.remark}"] if finding.remark else [])]
-    lines.append(f"{finding.cell}: {finding.problem or f'the gate passes, but {finding.closeness}'}")
-    lines += _describe_suspect(finding.suspect)
-    lines += [f"  {finding.remark}"] if finding.remark else []
+        return [f"{finding.cell}: {finding.problem or f'nothing is wrong: {finding.closeness}'}", *remark]
+    first = f"{finding.cell}: {finding.problem or f'the gate passes, but {finding.closeness}'}"
+    lines = [first, *_describe_suspect(finding.suspect, request), *remark]
     lines.append(f"  found with {count(finding.builds, 'build')} of {count(finding.nodes, 'node')} or fewer")
     if request.reduce:
         smallest = count(finding.suspect.reduced, "node")
@@ -29,7 +27,7 @@ def describe_finding(finding: Finding, request: Request) -> list[str]:
     return lines
 
 
-def _describe_suspect(suspect: Suspect) -> Iterator[str]:
+def _describe_suspect(suspect: Suspect, request: Request) -> Iterator[str]:
     place = suspect.place
     yield f"first wrong place: {place.operator} {place.node}, output {place.place}"
     yield f"  its error: {_describe_error(place)}"
@@ -42,7 +40,7 @@ def _describe_suspect(suspect: Suspect) -> Iterator[str]:
     if suspect.fused:
         yield f"  computed in one kernel with {', '.join(suspect.fused)}"
     for task in suspect.tasks:
-        yield f"  Task {task.name} ({task.key}): by {_name_origin(task)}"
+        yield f"  Task {task.name} ({task.key}): by {_name_origin(task, request)}"
     yield f"  layout {suspect.layout}, precision {suspect.precision}"
     yield from _describe_variants(suspect)
 
@@ -51,14 +49,14 @@ def _describe_error(place: PlaceError) -> str:
     return f"{place.error:.2g} of its largest value, {place.ratio:.3g} times rounding"
 
 
-def _name_origin(task: TaskFacts) -> str:
-    return "a record" if task.recorded else "rule"
+def _name_origin(task: TaskFacts, request: Request) -> str:
+    return f"its record, records/{request.target.name}/{task.key}.json" if task.recorded else "rule"
 
 
 def _describe_variants(suspect: Suspect) -> Iterator[str]:
     mending = [each.variant for each in suspect.tried if each.mends]
     if suspect.mended:
-        yield f"mended {suspect.mended}: the whole package passes"
+        yield f"mends it: {suspect.mended}; the whole package passes with it"
     elif mending:
         yield "no variant mends the whole package"
     else:
