@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from other_processes import is_gone_by_number
 
-from tvmbuild.base.processes import run_module
+from tvmbuild.base.processes import follow_module, run_module
 
 
 def test_no_file_of_the_working_folder_shadows_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,6 +24,14 @@ def test_a_module_that_fails_or_does_not_end(tmp_path: Path) -> None:
     assert run_module("json.tool", tmp_path / "absent").returncode != 0
     with pytest.raises(subprocess.TimeoutExpired):
         run_module("timeit", "-n1", "-r1", "import time; time.sleep(30)", timeout_s=0.5)
+
+
+def test_the_progress_of_a_module_is_shown_while_it_runs() -> None:
+    shown: list[str] = []
+    script = "import tvmbuild.base.progress as p; p.report_progress('half'); print('done'); raise SystemExit('over')"
+    done = follow_module("timeit", "-n1", "-r1", script, show=shown.append)
+    assert shown == ["half"]
+    assert (done.returncode, done.stdout, done.stderr.splitlines()[-1]) == (1, "done\n", "SystemExit: over")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can")

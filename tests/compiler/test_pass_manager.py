@@ -26,6 +26,7 @@ from tvmbuild.compiler.pass_manager import (
     of_module,
     read_notes,
     run_passes,
+    skip_passes,
 )
 from tvmbuild.compiler.pipeline import PHASES, lower
 from tvmbuild.compiler.remarks import missed
@@ -70,6 +71,14 @@ def test_passes_run_in_order_where_they_apply(lowering: Lowering) -> None:
     rows[1] = Pass("b", rows[1].change, (lambda asked: asked.layout == "NCHW",))
     assert read_notes(run_passes([Phase("p", rows)], EMPTY, lowering)) == ("a", "c")
     assert read_notes(run_passes([Phase("p", rows)], EMPTY, Lowering(lowering.target, "NCHW"))) == ("a", "b", "c")
+
+
+def test_a_pass_that_is_left_out_does_not_run(lowering: Lowering) -> None:
+    phase = Phase("a phase", (of_module("Fails", fail), Pass("Notes", lambda mod, _: add_notes(mod, ["ran"]))))
+    with skip_passes({"Fails"}):
+        assert read_notes(run_passes([phase], EMPTY, lowering)) == ("ran",)
+    with pytest.raises(PassError):
+        run_passes([phase], EMPTY, lowering)
 
 
 def test_a_pass_that_changes_nothing_returns_the_very_module(lowering: Lowering) -> None:

@@ -26,6 +26,7 @@ PROCESSES = {
     "tvmbuild.planning.detection": {"tvmbuild.planning.probe"},
     "tvmbuild.benchmarking.frames.serve_opencv": {"tvmbuild.benchmarking.frames.serve_opencv"},
     "tvmbuild.cli.check": {"tvmbuild.building.examine"},
+    "tvmbuild.cli.debug.command": {"tvmbuild.debugging"},
     "tvmbuild.cli.inspection": {"tvmbuild.building.inspection"},
     "tvmbuild.cli.compile.target_words": {"tvmbuild.devices.local.cpu_names"},
     "tvmbuild.cli.device.list": {"tvmbuild.devices.rpc.info"},
@@ -47,7 +48,7 @@ PROCESSES = {
 }
 """Module that starts a process → the modules that it starts."""
 FILES = "build check completion config explain init schema worker"
-FOLDERS = "bench bundle compile device doctor plan records report run target"
+FOLDERS = "bench bundle compile debug device doctor plan records report run target"
 IMPORTS = {
     "tvmbuild": {"tvmbuild.package.runtime.session"},
     "tvmbuild.cli": {

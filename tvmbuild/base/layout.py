@@ -59,6 +59,10 @@ class Layout:
         """Return the package of a cell, a tar archive."""
         return self.cell_file(model, target, f"{model}-{target}.tar")
 
+    def debug(self, cell: str) -> Path:
+        """Return the folder with the findings of `tvmbuild debug` about a cell."""
+        return self.build / "debug" / cell
+
     @property
     def report_markdown(self) -> Path:
         """Return the report in Markdown, for people and git hosts."""

@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
+from tvmbuild.base.progress import PREFIX
 from tvmbuild.errors import TvmbuildError
 
 _PR_SET_PDEATHSIG = 1
@@ -66,6 +68,28 @@ def explain_failure(done: subprocess.CompletedProcess[str]) -> str:
         return f"signal {-done.returncode}"
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     return (lines or ["no message"])[-1]
+
+
+def follow_module(module: str, *arguments: Path | str, show: Callable[[str], None]) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m module`` as `run_module` does, and pass its progress to ``show`` while it runs.
+
+    The finished process's output has the other lines.
+    """
+    command, lines = [sys.executable, "-m", module, *map(str, arguments)], []
+    with neutral_folder() as folder, TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=complaints, text=True)
+        with process:
+            try:
+                for line in process.stdout or ():
+                    if line.startswith(PREFIX):
+                        show(line.removeprefix(PREFIX).rstrip("\n"))
+                    else:
+                        lines.append(line)
+            except BaseException:
+                process.kill()
+                raise
+        complaints.seek(0)
+        return subprocess.CompletedProcess(command, process.returncode, "".join(lines), complaints.read())
 
 
 def run_module(module: str, *arguments: Path | str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:

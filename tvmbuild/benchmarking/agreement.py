@@ -84,7 +84,8 @@ def check_agreement(agreement: Agreement | None, accuracy: Accuracy | None) -> N
     if short:
         raise VerdictError(
             f"too far from the original model on real inputs: {'; '.join(short)}",
-            "look at that sample; if the figure is good enough for this model, change its `accuracy:` in models.yaml.",
+            "look at that sample, also with `tvmbuild debug CELL --input NAME=SAMPLE`; if the figure is good enough "
+            "for this model, change its `accuracy:` in models.yaml.",
         )
 
 

@@ -160,7 +160,7 @@ def check_numbers(trial: Trial, worker: Worker, stage: str = "benchmark") -> Com
     if comparison.problem is not None:
         raise TvmbuildError(
             f"{stage}:{trial.subject}: the package computes wrong numbers: {comparison.problem}",
-            explain_difference(comparison, reference),
+            explain_difference(comparison, reference, trial.subject),
         )
     problem = find_special_problem(reference, worker.run, reference.allow(trial.tolerance))
     if problem is not None:

@@ -66,7 +66,7 @@ def validate(model: LoweredModel, reference: Reference, tolerance: Tolerance, ju
     if comparison.problem is not None:
         raise TvmbuildError(
             f"validate:{model.cell}: computed on this CPU, the model gives wrong numbers: {comparison.problem}",
-            explain_difference(comparison, reference),
+            explain_difference(comparison, reference, model.cell),
         )
     accuracy = judge(compute) if judge else None
     return Validated(

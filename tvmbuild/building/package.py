@@ -42,6 +42,8 @@ class BuildOptions:
     """Role of each input file of the build → SHA-256 of the file."""
     tools: FrozenMap[str, str] = FrozenMap()
     """Name of each tool of the build → its version."""
+    partial: bool = False
+    """Whether the model is a part of the one that the Schedule is for, so that records may have no Task in it."""
 
 
 def build_package(
@@ -55,7 +57,8 @@ def build_package(
     name = options.name or (model.stem if isinstance(model, Path) else "model")
     with dump_where_asked(f"{name}@{target.name}"):
         scheduled = schedule_model(model, target, schedule, options.name)
-        check_coverage(scheduled.coverage, schedule, f"{name}@{target.name}")
+        if not options.partial:
+            check_coverage(scheduled.coverage, schedule, f"{name}@{target.name}")
         lowered = scheduled.lowered
         interface = Interface(name, lowered.inputs, lowered.outputs)
         entries = EntryOptions(options.preprocess, options.frames, options.postprocess)

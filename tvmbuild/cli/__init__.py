@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "check": "tvmbuild.cli.check",
     "plan": "tvmbuild.cli.plan.command",
     "explain": "tvmbuild.cli.explain",
+    "debug": "tvmbuild.cli.debug.command",
     "run": "tvmbuild.cli.run.command",
     "doctor": "tvmbuild.cli.doctor.command",
     "init": "tvmbuild.cli.init",
@@ -36,7 +37,7 @@ COMMANDS: dict[str, str] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "one model, no project": ("compile", "check"),
     "start a project": ("init", "doctor", "schema"),
-    "see what a build would do, and what came of it": ("plan", "explain", "report"),
+    "see what a build would do, and what came of it": ("plan", "explain", "debug", "report"),
     "build on many machines": ("build", "worker"),
     "use a package": ("run", "bench", "config", "bundle"),
     "know the hardware, and what was measured on it": ("target", "device", "records"),

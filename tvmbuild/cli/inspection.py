@@ -11,7 +11,7 @@ from typing import Any
 from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.processes import explain_failure, run_module
-from tvmbuild.base.steps import CompileStep, has_options
+from tvmbuild.base.steps import CompileStep, Step, has_options
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.planning.plan import Plan
@@ -44,21 +44,31 @@ def list_kernels(plan: Plan, cell: str) -> list[dict[str, Any]]:
     return kernels
 
 
-def _inspect(plan: Plan, cell: str, wish: Mapping[str, object]) -> Any:
+def find_compile_step(plan: Plan, cell: str) -> Step[CompileStep]:
+    """Return the step that compiles a cell. Raises TvmbuildError if no cell has that name."""
     step = plan.find(f"compile:{cell}")
     if step is None or not has_options(step, CompileStep):
         cells = [each.subject for each in plan.steps if each.stage == "compile"]
         meant = suggest(find_nearest(cell, cells))
         raise TvmbuildError(f"no cell is called {cell!r}", f"{meant}`tvmbuild plan` shows all of them.")
+    return step
+
+
+def describe_target(options: CompileStep) -> PackageTarget:
+    """Return the target of a compile step."""
+    return PackageTarget(
+        options.target, options.kind, options.attributes, options.host, options.glibc, options.precision
+    )
+
+
+def _inspect(plan: Plan, cell: str, wish: Mapping[str, object]) -> Any:
+    step = find_compile_step(plan, cell)
     missing = [role for role in ("model", "schedule") if not step.input(role).is_file()]
     if missing:
         raise TvmbuildError(
             f"{step.subject} has no {' and no '.join(missing)} yet", f"Run `doit compile:{step.subject}` first."
         )
-    options = step.options
-    target = PackageTarget(
-        options.target, options.kind, options.attributes, options.host, options.glibc, options.precision
-    )
+    target = describe_target(step.options)
     files = {role: str(step.input(role)) for role in ("model", "schedule")}
     request = {**files, "target": target.to_json(), **wish}
     done = run_module("tvmbuild.building.inspection", canonical_json(request))

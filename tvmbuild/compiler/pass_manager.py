@@ -7,7 +7,7 @@ the module, and later passes keep this attribute.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -192,6 +192,7 @@ class PassRun:
 Observer = Callable[[PassRun], None]
 
 _observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
+_skipped: ContextVar[Collection[str]] = ContextVar("skipped", default=())
 
 
 @contextmanager
@@ -204,11 +205,21 @@ def observe_passes(observer: Observer) -> Iterator[None]:
         _observers.reset(token)
 
 
+@contextmanager
+def skip_passes(names: Collection[str]) -> Iterator[None]:
+    """Leave out the passes with these names inside of the block, to find out which one is at fault."""
+    token = _skipped.set(names)
+    try:
+        yield
+    finally:
+        _skipped.reset(token)
+
+
 def run_passes(phases: Sequence[Phase], mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
     """Run the passes of these phases that apply to the lowering, in their order."""
     for phase in phases:
         for each in phase.passes:
-            if each.applies(lowering):
+            if each.applies(lowering) and each.name not in _skipped.get():
                 began = time.perf_counter()
                 with collect_missed() as missed:
                     changed = each.run(mod, lowering)

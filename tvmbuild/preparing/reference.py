@@ -74,16 +74,17 @@ class Reference:
         return replace(allowed, of_largest=max(allowed.of_largest, SPREADS * self.spread))
 
 
-def explain_difference(comparison: Comparison, reference: Reference) -> str:
-    """Return the remedies for numbers that differ from the reference's."""
+def explain_difference(comparison: Comparison, reference: Reference, cell: str) -> str:
+    """Return the remedies for numbers of a cell that differ from the reference's."""
     if not comparison.comparable:
         return "no tolerance helps: rewrite or replace in the model what makes this output"
     moved = max((float(each.max()) for each in reference.rounding.values()), default=0.0)
     rounds = f"; rounding errors alone change the outputs by up to {moved:.3g}" if moved else ""
     errors = f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative"
     return (
-        f"{errors}{rounds}; if the model is made for other inputs than random numbers in [-1, 1), state their `range:` "
-        "in models.yaml, and if this error is good enough for the model, raise its `tolerance:` there"
+        f"{errors}{rounds}; `tvmbuild debug {cell}` names the operator; if the model is made for other inputs than "
+        "random numbers in [-1, 1), state their `range:` in models.yaml, and if this error is good enough for the "
+        "model, raise its `tolerance:` there"
     )
 
 

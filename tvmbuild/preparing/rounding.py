@@ -67,7 +67,7 @@ def measure_rounding(
     ends, scores = _Movements(outputs), _Movements({score: base[score] for score in watched.scores})
     ends.add(base)
     for relative in SHAKES[precision]:
-        shaken = run({**_shake(inputs, relative, random), **still})
+        shaken = run({**shake_inputs(inputs, relative, random), **still})
         ends.add(shaken)
         scores.add(shaken)
     for _ in range(DECISIONS if watched.scores else 0):
@@ -86,7 +86,7 @@ def measure_rounding(
     }
 
 
-def _shake(inputs: Arrays, relative: float, random: np.random.RandomState) -> dict[str, np.ndarray]:
+def shake_inputs(inputs: Arrays, relative: float, random: np.random.RandomState) -> dict[str, np.ndarray]:
     """Return the inputs with each float changed by a random share of itself; whole numbers may be counts, and stay."""
     return {
         name: np.asarray(value * (1 + random.uniform(-relative, relative, value.shape)), value.dtype)

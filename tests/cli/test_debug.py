@@ -1,0 +1,68 @@
+"""The command `tvmbuild debug`, on a project whose compiler is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from digits import INPUT, OUTPUT
+from doit_project import ON_V3, DoitProject, write_project
+
+from tvmbuild.package.inputs import write_arrays
+from tvmbuild.preparing.reference import read_reference, run_onnx
+
+WRONG = Path(__file__).parent.parent / "support" / "wrong_gemm"
+GEMM = f"first wrong place: Gemm Gemm_0, output {OUTPUT}"
+FOLDER = "build/debug/digits@v3"
+
+
+@pytest.fixture
+def project(tmp_path: Path, digits: Path) -> DoitProject:
+    return write_project(tmp_path, digits, ON_V3)
+
+
+@pytest.mark.compiler
+def test_the_wrong_operator_is_named_and_reduced(project: DoitProject, tmp_path: Path) -> None:
+    wrong = {"PYTHONPATH": os.pathsep.join(filter(None, [str(WRONG), os.environ.get("PYTHONPATH")]))}
+    gate = project.doit("benchmark:digits@v3", "tune=never", **wrong)
+    assert "`tvmbuild debug digits@v3` names the operator" in gate.output
+
+    named = project.tvmbuild("debug", "digits@v3", "--all", "--reduce", **wrong)
+    assert named.code == 1, named.output
+    lines = named.output.splitlines()
+    assert GEMM in lines
+    assert next(line for line in lines if line.startswith("no variant mends it"))
+    assert f"  smallest model that fails, 1 node: {FOLDER}/reduced.onnx, with its inputs in reduced.npz" in lines
+    reference = read_reference(project.root / FOLDER / "reduced.npz")
+    reduced = run_onnx((project.root / FOLDER / "reduced.onnx").read_bytes(), reference.inputs, "reduced")
+    assert np.array_equal(reduced[OUTPUT], reference.outputs[OUTPUT])
+    places = json.loads((project.root / FOLDER / "places.json").read_text())["places"]
+    assert [each["operator"] for each in places][-1] == "Gemm"
+    assert "the first wrong place: Gemm" in (project.root / FOLDER / "places.html").read_text()
+
+    write_arrays(tmp_path / "zeros.npz", {INPUT: np.zeros((1, 1, 28, 28), np.float32)})
+    zeros = project.tvmbuild("debug", "digits@v3", "--inputs", str(tmp_path / "zeros.npz"), **wrong)
+    assert (zeros.code, GEMM in zeros.output) == (1, True), zeros.output
+
+    package = "build/cells/digits@v3/digits-v3.tar"
+    healed = project.tvmbuild("debug", package)
+    assert healed.code == 0, healed.output
+    assert "  built again, the package is right" in healed.output
+    assert project.doit("forget", "compile:digits@v3").code == 0
+    assert project.doit("compile:digits@v3", "tune=never").code == 0
+    right = project.tvmbuild("debug", "digits@v3")
+    assert right.code == 0, right.output
+    assert "digits@v3: nothing is wrong: the largest error is " in right.output
+
+
+def test_a_cell_that_is_not_there_is_told_with_the_remedy(project: DoitProject) -> None:
+    for word, told in {
+        "digit@v3": "Did you mean digits@v3?",
+        "digits@v3": "run `doit compile:digits@v3` first",
+        "other.tar": "run this in the project that built it",
+    }.items():
+        ran = project.tvmbuild("debug", word)
+        assert (ran.code, told in ran.output) == (1, True), ran.output

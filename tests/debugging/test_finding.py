@@ -1,0 +1,98 @@
+"""A finding as JSON, as text and as a page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from tvmbuild.base.specs import Tolerance
+from tvmbuild.cli.debug.text import describe_finding, list_places
+from tvmbuild.debugging.finding import Finding, PlaceError, Request, Suspect, TaskFacts, Tried
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.report.debug_page import write_debug_page
+
+RIGHT = PlaceError("conv1", "Conv", "c<1>", 3e-7, 1e-7)
+WRONG = PlaceError("relu1", "Relu", "r1", 0.25, 1e-7)
+SUSPECT = Suspect(
+    place=WRONG,
+    inputs=(RIGHT,),
+    alone=0.5,
+    fused=("Conv conv1",),
+    range=(),
+    tasks=(TaskFacts("0123456789abcdef", "conv2d_relu", recorded=True),),
+    layout="NHWC",
+    precision="fp32",
+    tried=(
+        Tried("by rule instead of its record", 0.5, mends=True),
+        Tried("without fusion", 1.0, mends=True),
+        Tried("LLVM -O0", 2.5e6, mends=False),
+        Tried("in NCHW", None, mends=False),
+    ),
+    mended="by rule instead of its record",
+    reduced=2,
+)
+FINDING = Finding("net@cpu", 12, 9, "output y is wrong", "the largest error is 0.25", None, SUSPECT, (RIGHT, WRONG))
+REQUEST = Request(
+    "net@cpu", Path(), Path(), Path(), Path(), PackageTarget("cpu", "llvm"), Tolerance(), Path("build/debug/net@cpu")
+)
+
+
+def test_a_finding_is_the_same_after_json() -> None:
+    assert Finding.from_json(json.loads(json.dumps(FINDING.to_json()))) == FINDING
+    right = replace(FINDING, suspect=None)
+    assert Finding.from_json(json.loads(json.dumps(right.to_json()))) == right
+
+
+def test_the_text_names_the_place_the_record_and_what_mends_it() -> None:
+    assert describe_finding(FINDING, replace(REQUEST, reduce=True)) == [
+        "net@cpu: output y is wrong",
+        "first wrong place: Relu relu1, output r1",
+        "  its error: 0.25 of its largest value, 2.5e+06 times rounding",
+        "  it reads c<1> of Conv conv1: 3e-07 of its largest value, 3 times rounding",
+        "  alone, with the original's inputs: 0.5 times rounding",
+        "  computed in one kernel with Conv conv1",
+        "  Task conv2d_relu (0123456789abcdef): by its record, records/cpu/0123456789abcdef.json",
+        "  layout NHWC, precision fp32",
+        "mends it: by rule instead of its record; the whole package passes with it",
+        "  right at this place, too: without fusion",
+        "  still wrong: LLVM -O0",
+        "  cannot be built: in NCHW",
+        "  found with 9 builds of 12 nodes or fewer",
+        "  smallest model that fails, 2 nodes: build/debug/net@cpu/reduced.onnx, with its inputs in reduced.npz",
+    ]
+
+
+def test_nodes_that_no_model_tells_apart_are_named_together() -> None:
+    unknown = replace(SUSPECT, range=tuple(f"Loop l{number}" for number in range(9)))
+    lines = describe_finding(replace(FINDING, suspect=unknown), REQUEST)
+    told = "so it may be Loop l0, Loop l1, Loop l2, Loop l3, Loop l4 and 4 more as well"
+    assert f"  no model ends between it and the last right place, {told}" in lines
+
+
+def test_right_numbers_take_one_line() -> None:
+    right = replace(FINDING, problem=None, suspect=None)
+    assert describe_finding(right, REQUEST) == ["net@cpu: nothing is wrong: the largest error is 0.25"]
+
+
+def test_a_place_below_the_tolerance_is_named_as_such() -> None:
+    first, *_ = describe_finding(replace(FINDING, problem=None), REQUEST)
+    assert first == "net@cpu: the gate passes, but the largest error is 0.25"
+
+
+def test_the_table_has_a_row_for_each_place() -> None:
+    head, *rows = list_places(FINDING.places)
+    assert head.split() == ["error", "rounding", "ratio", "operator,", "place"]
+    assert [row.split() for row in rows] == [
+        ["3e-07", "1e-07", "3", "Conv", "c<1>"],
+        ["0.25", "1e-07", "2.5e+06", "Relu", "r1"],
+    ]
+
+
+def test_the_page_marks_the_wrong_place_and_escapes_names() -> None:
+    page = write_debug_page(FINDING, ["net@cpu: output y is wrong"])
+    assert page.count('class="dot"') == 2
+    assert "the first wrong place: Relu r1" in page
+    assert "c&lt;1&gt;" in page
+    assert "c<1>" not in page
+    assert "<script" not in page

@@ -1,0 +1,83 @@
+"""The command `tvmbuild debug CELL`: name the first wrong place of a package, and the option that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import sys
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmbuild.base.files import write_text
+from tvmbuild.base.processes import explain_failure, follow_module
+from tvmbuild.base.steps import Settings
+from tvmbuild.cli.debug.request import find_step, make_request
+from tvmbuild.cli.debug.text import describe_finding, list_places, shorten
+from tvmbuild.cli.run.command import collect_inputs, named_file
+from tvmbuild.debugging.finding import PLACES, Finding, Request
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.inputs import write_arrays
+from tvmbuild.planning.project import find_root, load_plan
+from tvmbuild.report.debug_page import write_debug_page
+
+HELP = "name the first operator with wrong numbers, and the option that mends it"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = "Exit code: 0, the numbers are right; 1, a place is wrong."
+    parser.add_argument("cell", metavar="CELL|PACKAGE", help="a cell such as net@cpu, or its PACKAGE.tar")
+    parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="the inputs by name (default: the gate's)")
+    parser.add_argument(
+        "--input",
+        dest="files",
+        type=named_file,
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="one input: .npy, or a .png or .jpg by the package's preprocessing; repeatable",
+    )
+    parser.add_argument("--all", dest="every", action="store_true", help="print and draw the errors of all places")
+    parser.add_argument("--reduce", action="store_true", help="write the smallest model that fails")
+    parser.set_defaults(fill=None, seed=0)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the finding about a cell and return the exit code: 1 if a place is wrong."""
+    plan = load_plan(find_root(Path.cwd()), Settings())
+    step = find_step(plan, args.cell)
+    request = replace(make_request(plan, step), every=args.every, reduce=args.reduce)
+    with TemporaryDirectory(prefix="tvmbuild-debug-") as name:
+        folder = Path(name)
+        if args.inputs or args.files:
+            request = replace(request, inputs=_write_inputs(args, request.package, folder))
+        finding = _examine(request, folder)
+    lines = describe_finding(finding, request)
+    print("\n".join([*list_places(finding.places), *lines]))
+    if args.every:
+        page = (request.folder / PLACES).with_suffix(".html")
+        write_text(page, write_debug_page(finding, lines))
+        print(f"  all places: {shorten(page)}")
+    return 1 if finding.suspect else 0
+
+
+def _write_inputs(args: argparse.Namespace, package: Path, folder: Path) -> Path:
+    """Write the inputs that the user gives to an .npz and return its path."""
+    path = folder / "inputs.npz"
+    write_arrays(path, collect_inputs(read_metadata(package), args))
+    return path
+
+
+def _examine(request: Request, folder: Path) -> Finding:
+    path = folder / "request"
+    path.write_bytes(pickle.dumps(request))
+    done = follow_module("tvmbuild.debugging", path, show=lambda text: print(text, file=sys.stderr))
+    if done.returncode != 0:
+        raise TvmbuildError(f"{request.cell} cannot be examined: {explain_failure(done)}", "Please report it.")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if "problem" in answer:
+        raise TvmbuildError(answer["problem"], answer["hint"])
+    return Finding.from_json(answer["finding"])

@@ -1,0 +1,71 @@
+"""The program behind `tvmbuild debug`: it examines a cell and prints the finding as one line of JSON.
+
+It is started as ``python -m tvmbuild.debugging REQUEST``, with a pickled `Request`, in its own process, because TVM may
+crash on a part of a model.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+
+from tvmbuild.base.files import write_json
+from tvmbuild.base.host_cpu import available_cores
+from tvmbuild.base.processes import die_with_parent
+from tvmbuild.debugging.builds import Bench, Build, make_host_target
+from tvmbuild.debugging.examine import examine
+from tvmbuild.debugging.finding import PLACES, Request
+from tvmbuild.debugging.inquiry import Case, Wish
+from tvmbuild.devices.local.device import LOCAL
+from tvmbuild.devices.table import open_device
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.inputs import read_arrays
+from tvmbuild.preparing.reference import Reference, read_reference, run_onnx
+from tvmbuild.records.schedule import Schedule, read_schedule
+
+_IN_PLACE = "the target's device is not here: this CPU computed the model in its place, by rule"
+
+
+def main(path: str) -> None:
+    """Examine the cell of the pickled request, and print the finding, or the error's message and hint."""
+    die_with_parent()
+    request: Request = pickle.loads(Path(path).read_bytes())  # noqa: S301 - from our own parent
+    try:
+        finding = examine(_make_case(request), Wish(request.folder, request.every, request.reduce))
+        if request.device is None:
+            finding = replace(finding, remark=finding.remark or _IN_PLACE)
+        if request.every:
+            request.folder.mkdir(parents=True, exist_ok=True)
+            write_json(request.folder / PLACES, finding.to_json())
+        answer: dict[str, object] = {"finding": finding.to_json()}
+    except TvmbuildError as error:
+        answer = {"problem": error.message, "hint": error.hint}
+    print(json.dumps(answer))
+
+
+def _make_case(request: Request) -> Case:
+    model, schedule = onnx.load(request.model), read_schedule(request.schedule)
+    reference = read_reference(request.reference)
+    if request.inputs is not None:
+        inputs = read_arrays(request.inputs)
+        wanted = run_onnx(model.SerializeToString(), inputs, request.cell)
+        reference = Reference(inputs, wanted, reference.precision, spread=reference.spread)
+    if request.device is None:
+        target, schedule = (
+            make_host_target(request.target.precision),
+            Schedule(layout=schedule.layout, algorithms=schedule.algorithms),
+        )
+        bench, package = Bench(LOCAL, available_cores()), None
+    else:
+        target, bench, package = request.target, Bench(open_device(request.device), request.threads), request.package
+    build = Build(target, schedule, request.link)
+    return Case(request.cell, model, package, build, bench, reference, request.tolerance)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

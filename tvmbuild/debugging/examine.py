@@ -1,0 +1,102 @@
+"""The examination of a package: are its numbers wrong, where do they begin to be, and which option mends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tvmbuild.base.progress import report_progress
+from tvmbuild.debugging.errors import ROUNDINGS, Rounding, compute_places, measure_rounding
+from tvmbuild.debugging.finding import Finding
+from tvmbuild.debugging.inquiry import Case, Inquiry, Wish, get_ratio, judge
+from tvmbuild.debugging.places import Places
+from tvmbuild.debugging.probe import Probe
+from tvmbuild.debugging.search import Questions, find_origin
+
+
+def examine(case: Case, wish: Wish) -> Finding:
+    """Compare a package with the original, and find the first wrong place if its outputs are wrong.
+
+    Raises TvmbuildError if the original or the package cannot be run.
+    """
+    report_progress("running the package")
+    case, problem = _pose(case)
+    places = Places(case.model)
+    rounding = _find_rounding(case)
+    report_progress("running the original")
+    values = compute_places(places, case.reference.inputs, case.cell)
+    moved = measure_rounding(places, values, rounding, case.cell)
+    probe = Probe(places, values, moved, case.bench, case.build)
+    whole = probe.measure_whole()
+    asked = Questions(lambda count: probe.rate(probe.end_after(count)), places.list_read, _rate_alone(probe))
+    origin = find_origin(asked, len(places.nodes), rounding.limit)
+    closeness = _describe(probe, whole)
+    finding = Finding(
+        cell=case.cell,
+        nodes=len(places.nodes),
+        builds=0,
+        problem=problem,
+        closeness=closeness,
+        remark=_explain_nothing(case, closeness) if problem and origin is None else None,
+        suspect=Inquiry(case, probe, rounding, origin).report(wish) if origin else None,
+    )
+    if wish.every:
+        finding = _add_places(finding, probe, rounding)
+    return replace(finding, builds=probe.builds)
+
+
+def _pose(case: Case) -> tuple[Case, str | None]:
+    """Return the case with the inputs for which the package is wrong, and the gate's words about its outputs."""
+    specials = case.reference.specials
+    problem = judge(case)
+    if problem is not None or specials is None:
+        return case, problem
+    special = replace(case, reference=specials, tolerance=case.reference.allow(case.tolerance))
+    problem = judge(special)
+    return (case, None) if problem is None else (special, problem)
+
+
+def _find_rounding(case: Case) -> Rounding:
+    """Return the rounding of the coarser precision: the original's or the package's."""
+    return max((ROUNDINGS[each] for each in (case.reference.precision, case.build.target.precision)), key=_coarseness)
+
+
+def _coarseness(rounding: Rounding) -> float:
+    return rounding.least * rounding.limit
+
+
+def _describe(probe: Probe, errors: dict[str, float]) -> str:
+    """Return the largest error of the outputs in words."""
+    worst = max((probe.describe(name, error) for name, error in errors.items()), key=get_ratio, default=None)
+    if worst is None:
+        return "no output can be compared"
+    return (
+        f"the largest error is {worst.error:.2g} of the largest value of {worst.place}, "
+        f"{worst.ratio:.3g} times rounding"
+    )
+
+
+def _explain_nothing(case: Case, closeness: str) -> str:
+    """Return why the gate fails although no place is wrong."""
+    if case.package is not None and judge(replace(case, package=None)) is None:
+        return "built again, the package is right: another version built it, or the device is not reliable"
+    return f"the tolerance is narrower than the precision: {closeness}"
+
+
+def _rate_alone(probe: Probe) -> Callable[[int], float | None]:
+    def alone(number: int) -> float | None:
+        rates = probe.rate(probe.try_part(probe.extract([number], number), probe.build))
+        return None if rates is None else max(rates.values(), default=0.0)
+
+    return alone
+
+
+def _add_places(finding: Finding, probe: Probe, rounding: Rounding) -> Finding:
+    """Return the finding with the errors of all places in one build whose outputs they are."""
+    names = [name for name in probe.places.producers if name in probe.rounding]
+    part = probe.places.extract(range(len(probe.places.nodes)), names, probe.values)
+    errors = probe.try_part(part, probe.build) or {}
+    places = tuple(probe.describe(name, error) for name, error in errors.items())
+    hidden = finding.suspect and errors and max(map(get_ratio, places)) <= rounding.limit
+    remark = "a build that returns all places is right: the fault needs operators that are fused" if hidden else None
+    return replace(finding, places=places, remark=finding.remark or remark)

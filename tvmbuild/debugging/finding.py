@@ -1,0 +1,157 @@
+"""The result of a search for a wrong place, and the request for it. This module imports no slow module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.base.device_specs import DeviceSpec
+from tvmbuild.base.specs import Tolerance
+from tvmbuild.package.metadata import PackageTarget
+
+PLACES = "places.json"
+"""The file with a finding and the table of all places. ``places.html`` draws them."""
+REDUCED = "reduced.onnx"
+"""The file with the smallest model that fails. ``reduced.npz`` has its inputs and the right outputs."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A cell whose numbers are to be examined."""
+
+    cell: str
+    model: Path
+    """The ONNX file from which the package is built."""
+    package: Path
+    schedule: Path
+    reference: Path
+    target: PackageTarget
+    tolerance: Tolerance
+    folder: Path
+    """The folder for the smallest model that fails, and for the table of places."""
+    device: DeviceSpec | None = None
+    """The device that runs packages, or None if this CPU computes them in place of the target."""
+    threads: int = 1
+    link: str = "auto"
+    inputs: Path | None = None
+    """An .npz with other inputs than the reference's, by name."""
+    every: bool = False
+    """Whether the table of all places is made."""
+    reduce: bool = False
+    """Whether the smallest model that fails is written."""
+
+
+@dataclass(frozen=True)
+class PlaceError:
+    """The error of a place. Errors are shares of the largest magnitude."""
+
+    node: str
+    """The node's name, or the name of its first output if it has none."""
+    operator: str
+    place: str
+    """The name of the output."""
+    error: float
+    rounding: float
+    """The error that rounding alone causes."""
+
+    @property
+    def ratio(self) -> float:
+        """Return the error over the one of rounding."""
+        return rate(self.error, self.rounding)
+
+
+def rate(error: float, rounding: float) -> float:
+    """Return the error over the one of rounding; 0 if rounding decides on the shape, so that no error is wrong."""
+    return 0.0 if math.isinf(rounding) else error / rounding
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """A Task that a wrong model has, and a right one has not."""
+
+    key: str
+    name: str
+    recorded: bool
+    """Whether a record schedules it; else a rule does."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A variant of the build, and its error at the wrong place."""
+
+    variant: str
+    ratio: float | None
+    """None if it cannot be built."""
+    mends: bool
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """The first wrong place, and the facts about the code that computes it."""
+
+    place: PlaceError
+    inputs: tuple[PlaceError, ...]
+    """The places that the node reads."""
+    alone: float | None
+    """The ratio of the node alone with the original's inputs. None if it cannot be built alone."""
+    fused: tuple[str, ...]
+    """The other nodes that are computed by the same kernel: each with its operator."""
+    range: tuple[str, ...]
+    """Nodes before it that may be at fault as well, because no model that ends there can be built."""
+    tasks: tuple[TaskFacts, ...]
+    layout: str
+    precision: str
+    tried: tuple[Tried, ...]
+    mended: str | None
+    """The variant with which the whole package passes the gate."""
+    reduced: int
+    """The number of nodes of the smallest model that fails."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of an examination."""
+
+    cell: str
+    nodes: int
+    builds: int
+    problem: str | None
+    """The gate's words about the package's outputs; None if they are right."""
+    closeness: str
+    """The package's largest error, in words."""
+    remark: str | None = None
+    """The reason why no place is named although the gate fails, or a remark about the search."""
+    suspect: Suspect | None = None
+    places: tuple[PlaceError, ...] = ()
+    """The errors of all places in one build that returns all of them."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the finding as a JSON value. ``from_json`` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Finding:
+        """Read the value of `to_json`."""
+        suspect = value["suspect"]
+        fields = {**value, "suspect": suspect and _read_suspect(suspect), "places": _read_places(value["places"])}
+        return cls(**fields)
+
+
+def _read_suspect(value: Mapping[str, Any]) -> Suspect:
+    fields = {
+        **value,
+        "place": PlaceError(**value["place"]),
+        "inputs": _read_places(value["inputs"]),
+        "tasks": tuple(TaskFacts(**each) for each in value["tasks"]),
+        "tried": tuple(Tried(**each) for each in value["tried"]),
+        "fused": tuple(value["fused"]),
+        "range": tuple(value["range"]),
+    }
+    return Suspect(**fields)
+
+
+def _read_places(values: Any) -> tuple[PlaceError, ...]:
+    return tuple(PlaceError(**each) for each in values)
