@@ -100,15 +100,20 @@ DEFAULTS = {
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 def test_resize_with_its_defaults_written_out_is_the_same(save_model: SaveModel, mode: str) -> None:
     """PyTorch's newer exporter writes them out; an own function would end the layout of convolutions."""
-    weights, given = {"sizes": np.array([1, 3, 16, 16], "int64")}, ["x", "", "", "sizes"]
-    texts = [
-        import_onnx(save_model([helper.make_node("Resize", given, ["y"], mode=mode, **more)], weights, opset=18))
-        .mod["main"]
-        .script()
-        for more in ({}, DEFAULTS)
-    ]
+    weights, given = {"sizes": np.array([1, 40, 16, 16], "int64")}, ["x", "", "", "sizes"]
+    nodes = [[helper.make_node("Resize", given, ["y"], mode=mode, **more)] for more in ({}, DEFAULTS)]
+    texts = [import_onnx(save_model(each, weights, (1, 40, 8, 8), opset=18)).mod["main"].script() for each in nodes]
     assert texts[0] == texts[1]
     assert "image.resize2d" in texts[0]
+
+
+@pytest.mark.parametrize(("channels", "operator"), [(21, "interpolate"), (40, "image.resize2d")])
+def test_maps_of_few_channels_are_resized_one_axis_after_another(
+    save_model: SaveModel, channels: int, operator: str
+) -> None:
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear")
+    weights = {"sizes": np.array([1, channels, 16, 16], "int64")}
+    assert operator in import_onnx(save_model([node], weights, (1, channels, 8, 8), opset=18)).mod.script()
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])

@@ -15,6 +15,10 @@ from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.errors import TvmbuildError
 
+_NARROW = 32
+"""The number of channels below which a pixel of a picture in NHWC makes few whole vectors. From 32 by 32 to 256 by 256,
+21 maps take 1.95 ms by TVM's operator, and 0.86 ms one axis after another (Zen 5, one thread)."""
+_PICTURE = 4
 _RANKS_OF_TVM = (3, 4, 5)
 _COORDINATES_OF_TVM = frozenset(
     {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_crop_and_resize"}
@@ -110,8 +114,13 @@ def _keeps_all(call: NodeCall, axes: Sequence[_Axis]) -> bool:
 
 
 def _suits_tvm(call: NodeCall, axes: Sequence[_Axis]) -> bool:
+    """Return whether to use TVM's operator, which keeps the layout of convolutions.
+
+    Maps of few channels, as those of classes at the end of a network, are interpolated faster one axis after another.
+    """
     return (
-        "axes" not in call.attributes
+        not _is_narrow(call)
+        and "axes" not in call.attributes
         and call.text("keep_aspect_ratio_policy", "stretch") == "stretch"  # PyTorch's newer exporter writes the default
         and len(axes) in _RANKS_OF_TVM
         and all(axis.size == axis.wanted for axis in axes[:2])
@@ -119,6 +128,12 @@ def _suits_tvm(call: NodeCall, axes: Sequence[_Axis]) -> bool:
         and not call.attributes.get("antialias", 0)
         and call.text("coordinate_transformation_mode", "half_pixel") in _COORDINATES_OF_TVM
     )
+
+
+def _is_narrow(call: NodeCall) -> bool:
+    coordinates = call.text("coordinate_transformation_mode", "half_pixel")
+    is_linear = call.text("mode", "nearest") == "linear" and coordinates != "tf_crop_and_resize"
+    return is_linear and "float" in call.dtype and len(call.shape) == _PICTURE and call.shape[1] < _NARROW
 
 
 def _reference_weights(call: NodeCall, axis: _Axis) -> np.ndarray[Any, Any]:
