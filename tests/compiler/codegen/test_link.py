@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import tvm
-from onnx import helper
+from onnx import TensorProto, helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
@@ -53,8 +53,14 @@ def relu(save_model: SaveModel) -> Path:
 
 @pytest.fixture
 def power(save_model: SaveModel) -> Path:
-    """Save a model that needs powf of libm."""
-    return save_model([helper.make_node("Pow", ["x", "x"], ["y"])])
+    """Save a model that needs pow of libm; powers of float32 are polynomials."""
+    return save_model(
+        [
+            helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.DOUBLE),
+            helper.make_node("Pow", ["wide", "wide"], ["power"]),
+            helper.make_node("Cast", ["power"], ["y"], to=TensorProto.FLOAT),
+        ]
+    )
 
 
 @pytest.fixture

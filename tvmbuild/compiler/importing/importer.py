@@ -124,8 +124,8 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     def _construct(self, node: onnx.NodeProto) -> NodeError | None:
         error = self._refused.get(node.output[0]) or next(filter(None, map(self._find_error, _with_inner(node))), None)
         is_whole = self._lost.isdisjoint(list_read(node))
-        if not is_whole and find_rule(node) is not None:
-            error = None  # the rule needed the values that are lost
+        if not is_whole and (find_rule(node) is not None or node.output[0] in self._refused):
+            error = None  # the rule, or the bound, needed the values that are lost
         if error is None and is_whole:
             error = self._convert(node)
             if error is None:

@@ -55,7 +55,7 @@ def _depends_on_data(node: onnx.NodeProto, constants: set[str]) -> bool:
 class _Walk:
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model, self.tracker = model, Tracker(model)
-        self.tracker.walk = self.take_new
+        self.tracker.walk, self.tracker.whole = self.take_new, self.write_whole
         self.lost: set[str] = set()
 
     def run(self) -> Bounded:
@@ -123,10 +123,10 @@ class _Walk:
         elif counted:
             raise cannot_follow(node, f"it reads {tracker.said(counted[0])!r}, whose length depends on data")
         else:
-            self._write_other(node)
+            self._set(node, self.write_whole(node))
 
-    def _write_other(self, node: onnx.NodeProto) -> None:
-        """Write a node that reads values of fixed shapes: by an expansion rule, or as it is."""
+    def write_whole(self, node: onnx.NodeProto) -> list[str]:
+        """Write a node that reads values of fixed shapes: by an expansion rule, or as it is; return its results."""
         expansion = find_rule(node)
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
@@ -135,10 +135,10 @@ class _Walk:
         if made is None or (made and made[0] is copy):
             if any(each.type == onnx.AttributeProto.GRAPH for each in node.attribute):
                 raise cannot_follow(node, "how often it runs depends on data")
-            self._set(node, self.tracker.copy(copy))
-            return
+            return self.tracker.copy(copy)
         for each in made:
             self.take_new(each)
+        return [self.tracker.names.get(name, name) for name in copy.output]
 
     def take_new(self, node: onnx.NodeProto) -> None:
         """Write a node of a branch or of an expansion, whose results have no types yet."""

@@ -37,7 +37,7 @@ from tvmbuild.compiler.importing.bounds.reductions import (
     top_k,
 )
 from tvmbuild.compiler.importing.bounds.reshape import flatten, reshape
-from tvmbuild.compiler.importing.bounds.rows import by_rows, roi_align
+from tvmbuild.compiler.importing.bounds.rows import by_rows, grid_sample, one_hot, roi_align
 from tvmbuild.compiler.importing.bounds.tracker import Rule
 from tvmbuild.compiler.importing.bounds.unique import unique
 
@@ -50,8 +50,10 @@ _ELEMENTWISE = (
     *("Sqrt", "Sub", "Sum", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Where", "Xor"),
 )
 _BY_ROWS = (
-    *("AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "GlobalAveragePool", "GlobalMaxPool"),
-    *("InstanceNormalization", "LpPool", "MaxPool"),
+    *("AveragePool", "BatchNormalization", "CastLike", "Conv", "ConvInteger", "ConvTranspose", "DepthToSpace"),
+    *("DequantizeLinear", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "Hardmax", "InstanceNormalization"),
+    *("LRN", "LayerNormalization", "LpPool", "MatMulInteger", "MaxPool", "MeanVarianceNormalization"),
+    *("QuantizeLinear", "Resize", "SpaceToDepth"),
 )
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 MEASURED: Mapping[str, tuple[int, ...]] = {
@@ -82,11 +84,13 @@ RULES: Mapping[str, Rule] = {
     "GatherElements": gather_elements,
     "GatherND": gather_nd,
     "Gemm": general_product,
+    "GridSample": grid_sample,
     "Identity": identity,
     "If": branch,
     "MatMul": matrix_product,
     "NonMaxSuppression": non_max_suppression,
     "NonZero": non_zero,
+    "OneHot": one_hot,
     "Pad": pad,
     "Range": number_range,
     "Reshape": reshape,

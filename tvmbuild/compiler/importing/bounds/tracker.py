@@ -37,6 +37,8 @@ class Tracker(Writer):
         self.refused: dict[str, NodeError] = {}
         self.walk: Callable[[onnx.NodeProto], None]
         """The function that writes a node of a branch; the driver sets it."""
+        self.whole: Callable[[onnx.NodeProto], list[str]]
+        """The function that writes a node of values of fixed shapes, and returns its results; the driver sets it."""
         self._lengths: dict[str, dict[int, Number]] = {}
         self._numbers: dict[str, Numbers] = {}
 

@@ -1,10 +1,11 @@
-"""The converter of pooling with automatic padding: TVM pads differently if the strides do not divide the image."""
+"""The converter of pooling: automatic padding, because TVM pads differently if the strides do not divide the image."""
 
 from __future__ import annotations
 
 from tvm import relax
 
 from tvmbuild.compiler.importing.converters.call import NodeCall
+from tvmbuild.errors import TvmbuildError
 
 
 def convert_pool(call: NodeCall) -> relax.Expr:
@@ -12,9 +13,16 @@ def convert_pool(call: NodeCall) -> relax.Expr:
 
     There is one output for each stride that begins in the image, and enough padding for the last window.
     """
+    kernel, sizes = call.attributes["kernel_shape"], call.shape[2:]
+    if len(kernel) != len(sizes):
+        raise TvmbuildError(
+            f"its window has {len(kernel)} axes, and its input {list(call.shape)} has {len(sizes)} behind batch and "
+            "channels",
+            "PyTorch's older exporter writes a pool of a picture without a batch so: give it four axes (x[:, None]), "
+            "or export with dynamo=True",
+        )
     rule = call.text("auto_pad", "NOTSET")
     if rule in {"SAME_UPPER", "SAME_LOWER"}:
-        sizes, kernel = call.shape[2:], call.attributes["kernel_shape"]
         strides, dilations = (call.attributes.get(name, [1] * len(sizes)) for name in ("strides", "dilations"))
         needed = [
             max(0, (-(-size // stride) - 1) * stride + (width - 1) * apart + 1 - size)
