@@ -107,12 +107,15 @@ def test_resize_with_its_defaults_written_out_is_the_same(save_model: SaveModel,
     assert "image.resize2d" in texts[0]
 
 
-@pytest.mark.parametrize(("channels", "operator"), [(21, "interpolate"), (40, "image.resize2d")])
-def test_maps_of_few_channels_are_resized_one_axis_after_another(
-    save_model: SaveModel, channels: int, operator: str
+@pytest.mark.parametrize(
+    ("channels", "size", "operator"),
+    [(21, 32, "interpolate"), (21, 16, "image.resize2d"), (40, 32, "image.resize2d")],
+)
+def test_last_maps_of_few_channels_are_resized_one_axis_after_another(
+    save_model: SaveModel, channels: int, size: int, operator: str
 ) -> None:
     node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear")
-    weights = {"sizes": np.array([1, channels, 16, 16], "int64")}
+    weights = {"sizes": np.array([1, channels, size, size], "int64")}
     assert operator in import_onnx(save_model([node], weights, (1, channels, 8, 8), opset=18)).mod.script()
 
 

@@ -18,6 +18,8 @@ from tvmbuild.errors import TvmbuildError
 _NARROW = 32
 """The number of channels below which a pixel of a picture in NHWC makes few whole vectors. From 32 by 32 to 256 by 256,
 21 maps take 1.95 ms by TVM's operator, and 0.86 ms one axis after another (Zen 5, one thread)."""
+_MUCH = 4
+"""The growth of each side from which on a few maps are taken for a network's last: within networks it is 2."""
 _PICTURE = 4
 _RANKS_OF_TVM = (3, 4, 5)
 _COORDINATES_OF_TVM = frozenset(
@@ -119,7 +121,7 @@ def _suits_tvm(call: NodeCall, axes: Sequence[_Axis]) -> bool:
     Maps of few channels, as those of classes at the end of a network, are interpolated faster one axis after another.
     """
     return (
-        not _is_narrow(call)
+        not _is_last_map(call, axes)
         and "axes" not in call.attributes
         and call.text("keep_aspect_ratio_policy", "stretch") == "stretch"  # PyTorch's newer exporter writes the default
         and len(axes) in _RANKS_OF_TVM
@@ -130,10 +132,12 @@ def _suits_tvm(call: NodeCall, axes: Sequence[_Axis]) -> bool:
     )
 
 
-def _is_narrow(call: NodeCall) -> bool:
+def _is_last_map(call: NodeCall, axes: Sequence[_Axis]) -> bool:
+    """Return whether a few maps become much larger, as at the end of a network: no convolution takes such a result."""
     coordinates = call.text("coordinate_transformation_mode", "half_pixel")
     is_linear = call.text("mode", "nearest") == "linear" and coordinates != "tf_crop_and_resize"
-    return is_linear and "float" in call.dtype and len(call.shape) == _PICTURE and call.shape[1] < _NARROW
+    is_narrow = len(axes) == _PICTURE and axes[1].size < _NARROW and "float" in call.dtype
+    return is_linear and is_narrow and all(axis.wanted >= _MUCH * axis.size for axis in axes[2:])
 
 
 def _reference_weights(call: NodeCall, axis: _Axis) -> np.ndarray[Any, Any]:
