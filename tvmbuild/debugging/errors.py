@@ -67,13 +67,13 @@ def measure_error(got: np.ndarray, want: np.ndarray) -> float:
 
 def compute_places(places: Places, inputs: Values, what: str) -> dict[str, np.ndarray]:
     """Return the original's numbers at all places, by ONNX Runtime without optimisation, and the inputs."""
-    return {**inputs, **open_onnx(places.mark_all(), what)(inputs)}
+    return {**inputs, **open_onnx(places.marked, what)(inputs)}
 
 
 def measure_rounding(places: Places, values: Values, rounding: Rounding, what: str) -> dict[str, float]:
     """Return the error at each place if inputs and weights change by a rounding error, the largest of `RUNS` runs."""
     random = np.random.RandomState(0)
-    marked = onnx.load_model_from_string(places.mark_all())
+    marked = onnx.load_model_from_string(places.marked)
     inputs = {name: values[name] for name in places.inputs}
     weights = {
         tensor.name: numpy_helper.to_array(tensor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from tvmbuild.compiler.importing.expand.scope import list_read
+from tvmbuild.compiler.importing.expand.scope import list_needed, list_read
 from tvmbuild.preparing.onnx_graph import find_varying, graph_inputs
 
 Values = Mapping[str, np.ndarray]
@@ -39,16 +39,16 @@ class Places:
 
     def __init__(self, proto: onnx.ModelProto) -> None:
         self.proto = proto
+        self.outputs = tuple(value.name for value in proto.graph.output)
         self.initial = {tensor.name: tensor for tensor in proto.graph.initializer}
         known = {value.name for value in graph_inputs(proto)}
         self.nodes: list[onnx.NodeProto] = []
         self._constant: list[onnx.NodeProto] = []
-        for node in _drop_dead(proto.graph):
+        for node in list_needed(proto.graph.node, self.outputs):
             depends = not known.isdisjoint(list_read(node))
             (self.nodes if depends else self._constant).append(node)
             known.update(node.output if depends else ())
         self.inputs = tuple(value.name for value in graph_inputs(proto))
-        self.outputs = tuple(value.name for value in proto.graph.output)
         self._lengths = find_varying(proto)
 
     @cached_property
@@ -66,7 +66,8 @@ class Places:
         """Return the places that a node reads."""
         return tuple(dict.fromkeys(name for name in list_read(self.nodes[number]) if name in self.producers))
 
-    def mark_all(self) -> bytes:
+    @cached_property
+    def marked(self) -> bytes:
         """Return the model with all places of numbers as outputs."""
         marked = onnx.ModelProto()
         marked.CopyFrom(self.proto)
@@ -92,7 +93,7 @@ class Places:
                 wanted.update(filter(None, list_read(node)))
         kept.reverse()
         chosen = [self.nodes[number] for number in kept]
-        constant = _list_needed(self._constant, wanted)
+        constant = list_needed(self._constant, wanted)
         made = {name for node in (*constant, *chosen) for name in node.output}
         read = dict.fromkeys(name for node in (*constant, *chosen) for name in list_read(node) if name)
         inputs = [name for name in read if name not in made and name not in self.initial and name in values]
@@ -119,20 +120,6 @@ class Places:
 def is_comparable(value: np.ndarray | None) -> bool:
     """Return whether the value is known, numeric and not empty."""
     return value is not None and value.size > 0 and value.dtype.kind in _KINDS
-
-
-def _drop_dead(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    return _list_needed(graph.node, {value.name for value in graph.output})
-
-
-def _list_needed(nodes: Sequence[onnx.NodeProto], wanted: Collection[str]) -> list[onnx.NodeProto]:
-    """Return the nodes, in their order, that the wanted values need."""
-    needed, found = set(wanted), []
-    for node in reversed(nodes):
-        if not needed.isdisjoint(filter(None, node.output)):
-            found.append(node)
-            needed.update(list_read(node))
-    return found[::-1]
 
 
 def _find_not_numeric(proto: onnx.ModelProto) -> set[str]:

@@ -16,6 +16,9 @@ from tvmbuild.debugging.places import Part, Places, Values
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.errors import TvmbuildError
 
+_MOST_FUSED = 8
+"""The number of fused nodes after which no more are looked for."""
+
 
 @dataclass
 class Probe:
@@ -120,7 +123,3 @@ class Probe:
                     fused.append(before)
                     waiting.append(before)
         return new, sorted(fused)
-
-
-_MOST_FUSED = 8
-"""The number of fused nodes after which no more are looked for."""

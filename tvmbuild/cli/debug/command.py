@@ -15,7 +15,7 @@ from tvmbuild.base.processes import explain_failure, follow_module
 from tvmbuild.base.steps import Settings
 from tvmbuild.cli.debug.request import find_step, make_request
 from tvmbuild.cli.debug.text import describe_finding, list_places, shorten
-from tvmbuild.cli.run.command import collect_inputs, named_file
+from tvmbuild.cli.run.command import add_input, collect_inputs
 from tvmbuild.debugging.finding import PLACES, Finding, Request
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
@@ -31,15 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit code: 0, the numbers are right; 1, a place is wrong."
     parser.add_argument("cell", metavar="CELL|PACKAGE", help="a cell such as net@cpu, or its PACKAGE.tar")
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="the inputs by name (default: the gate's)")
-    parser.add_argument(
-        "--input",
-        dest="files",
-        type=named_file,
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="one input: .npy, or a .png or .jpg by the package's preprocessing; repeatable",
-    )
+    add_input(parser)
     parser.add_argument("--all", dest="every", action="store_true", help="print and draw the errors of all places")
     parser.add_argument("--reduce", action="store_true", help="write the smallest model that fails")
     parser.set_defaults(fill=None, seed=0)

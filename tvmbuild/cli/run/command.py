@@ -29,6 +29,19 @@ from tvmbuild.package.metadata import PackageInfo, default_threads
 HELP = "run a package: outputs, latency, time of each operator"
 
 
+def add_input(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names the file of one input, for `collect_inputs`."""
+    parser.add_argument(
+        "--input",
+        dest="files",
+        type=named_file,
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="one input: .npy, or a .png or .jpg by the package's preprocessing; repeatable",
+    )
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = "To build, leave `run` out: `tvmbuild STEP`."
@@ -40,15 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("random", "ones", "zeros"),
         help="made-up inputs; random: [-1, 1) for floats, 0 for integers, which may be indices (the default)",
     )
-    parser.add_argument(
-        "--input",
-        dest="files",
-        type=named_file,
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="one input: .npy, or a .png or .jpg by the package's preprocessing; repeatable",
-    )
+    add_input(parser)
     parser.add_argument("--seed", type=int, default=0, help="of random inputs")
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs by name")
     parser.add_argument("--print-top", type=positive, metavar="N", help="the N likeliest classes, with the labels")

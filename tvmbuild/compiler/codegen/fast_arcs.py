@@ -7,38 +7,32 @@ from typing import Any
 
 from tvm import tirx
 
-from tvmbuild.compiler.codegen.polynomials import bind, constant, dtype_of, is_float32, polynomial
+from tvmbuild.compiler.codegen.polynomials import bind, call_library, constant, dtype_of, is_float32, polynomial
 
 # Cephes' asinf on [0, 1/2]: x + x³ times this polynomial of x².
-_ARC_SINE = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1)
+ARC_SINE = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1)
 
 # Cephes' atanf up to tan(π/8): x + x³ times this polynomial of x².
-_ARC_TANGENT = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
+ARC_TANGENT = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
 _EIGHTH, _THREE_EIGHTHS = math.tan(math.pi / 8), math.tan(3 * math.pi / 8)
 
 
 def lower_asin(call: Any) -> Any:
     """Return the lowered call of asin."""
     (x,) = call.args
-    return bind(x, _asin) if is_float32(x) else _by_library(call)
+    return bind(x, _asin) if is_float32(x) else call_library(call)
 
 
 def lower_acos(call: Any) -> Any:
     """Return the lowered call of acos."""
     (x,) = call.args
-    return bind(x, _acos) if is_float32(x) else _by_library(call)
+    return bind(x, _acos) if is_float32(x) else call_library(call)
 
 
 def lower_atan(call: Any) -> Any:
     """Return the lowered call of atan."""
     (x,) = call.args
-    return bind(x, lambda x: bind(tirx.abs(x), lambda size: _atan(x, size))) if is_float32(x) else _by_library(call)
-
-
-def _by_library(call: Any) -> Any:
-    (x,) = call.args
-    name = f"llvm.{call.op.name.removeprefix('tirx.')}"
-    return tirx.call_llvm_pure_intrin(dtype_of(x), name, x)
+    return bind(x, lambda x: bind(tirx.abs(x), lambda size: _atan(x, size))) if is_float32(x) else call_library(call)
 
 
 def _asin(x: Any) -> Any:
@@ -65,7 +59,7 @@ def _reduced_arc(size: Any) -> Any:
     rest = half * (constant(1.0, size) - size)
 
     def arc(square: Any, side: Any) -> Any:
-        return side + side * square * polynomial(_ARC_SINE, square)
+        return side + side * square * polynomial(ARC_SINE, square)
 
     return bind(
         tirx.Select(is_far, rest, size * size),
@@ -81,7 +75,7 @@ def _atan(x: Any, size: Any) -> Any:
         return tirx.Select(is_far, far, tirx.Select(is_middle, middle, near))
 
     def value(ratio: Any) -> Any:
-        arc = bind(ratio * ratio, lambda square: ratio + ratio * square * polynomial(_ARC_TANGENT, square))
+        arc = bind(ratio * ratio, lambda square: ratio + ratio * square * polynomial(ARC_TANGENT, square))
         base = choose(constant(math.pi / 2, x), constant(math.pi / 4, x), constant(0.0, x))
         return _with_sign(x, base + arc)
 

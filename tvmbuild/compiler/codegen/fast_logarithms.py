@@ -7,7 +7,16 @@ from typing import Any
 
 from tvm import tirx
 
-from tvmbuild.compiler.codegen.polynomials import bind, constant, dtype_of, is_float32, polynomial, polynomial_in_parts
+from tvmbuild.compiler.codegen.polynomials import (
+    LN2,
+    bind,
+    call_library,
+    constant,
+    dtype_of,
+    is_float32,
+    polynomial,
+    polynomial_in_parts,
+)
 
 _ROOT = 0x3F3504F3
 """The bits of √½: subtracted from those of a positive float, they leave its exponent for a mantissa in [√½, √2)."""
@@ -18,8 +27,8 @@ _SMALLEST = 2.0**-126
 _STEP_BITS = 24
 _STEP = 2.0**_STEP_BITS
 
-# Cephes' logf: m - m²/2 + m³ times this polynomial of m on [√½ - 1, √2 - 1]; ln(2) in two parts.
-_LOG = (
+# Cephes' logf: m - m²/2 + m³ times this polynomial of m on [√½ - 1, √2 - 1].
+LOG = (
     7.0376836292e-2,
     -1.1514610310e-1,
     1.1676998740e-1,
@@ -30,7 +39,6 @@ _LOG = (
     -2.4999993993e-1,
     3.3333331174e-1,
 )
-_LN2 = (0.693359375, -2.12194440e-4)
 
 # In float64: log2((1 + s) / (1 - s)) is s times this polynomial of s², within 2e-13 for |s| < 0.172;
 # 2^r is the other polynomial of r, within 1e-11 for |r| < ½.
@@ -45,14 +53,14 @@ _INFINITE = float("inf")
 def lower_log(call: Any) -> Any:
     """Return the lowered call of log."""
     (x,) = call.args
-    return bind(x, _log) if is_float32(x) else tirx.call_llvm_pure_intrin(dtype_of(x), "llvm.log", x)
+    return bind(x, _log) if is_float32(x) else call_library(call)
 
 
 def lower_pow(call: Any) -> Any:
     """Return the lowered call of pow, computed in float64."""
     base, exponent = call.args
     if not is_float32(base):
-        return tirx.call_llvm_pure_intrin(dtype_of(base), "llvm.pow", base, exponent)
+        return call_library(call)
     return bind(base, lambda x: bind(exponent, lambda y: bind(tirx.abs(x), lambda size: _pow(x, y, size))))
 
 
@@ -61,8 +69,8 @@ def _log(x: Any) -> Any:
 
     def value(power: Any, mantissa: Any) -> Any:
         square = mantissa * mantissa
-        rest = mantissa * square * polynomial_in_parts(_LOG, mantissa) + power * constant(_LN2[1], x)
-        return mantissa + (rest - square * constant(0.5, x)) + power * constant(_LN2[0], x)
+        rest = mantissa * square * polynomial_in_parts(LOG, mantissa) + power * constant(LN2[1], x)
+        return mantissa + (rest - square * constant(0.5, x)) + power * constant(LN2[0], x)
 
     def use(power: Any, mantissa: Any) -> Any:
         return bind(power, lambda e: bind(mantissa - constant(1.0, x), lambda m: value(e, m)))

@@ -20,7 +20,9 @@ from tvmbuild.compiler.codegen.fast_arcs import lower_acos, lower_asin, lower_at
 from tvmbuild.compiler.codegen.fast_logarithms import lower_log, lower_pow
 from tvmbuild.compiler.codegen.fast_trigonometry import lower_cosine, lower_sine
 from tvmbuild.compiler.codegen.polynomials import (
+    LN2,
     bind,
+    call_library,
     constant,
     dtype_of,
     is_float32,
@@ -32,10 +34,9 @@ from tvmbuild.compiler.codegen.polynomials import (
 _LEVEL = 99
 """The priority of our lowering rules; the rules of TVM have priority 10."""
 
-# Cephes' expf: 2^n times a polynomial on [-ln(2)/2, ln(2)/2]; ln(2) in two parts.
+# Cephes' expf: 2^n times a polynomial on [-ln(2)/2, ln(2)/2].
 EXP_RANGE = (-87.33654, 88.72283)
 LOG2E = 1.44269504088896341
-LN2 = (0.693359375, -2.12194440e-4)
 EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
 # The polynomial for 2^r on [-1/2, 1/2], within 1e-7 and exactly 1 at 0; fitted for the least relative error.
@@ -111,7 +112,7 @@ def _lower_nearbyint(call: Any) -> Any:
 def _lower_exp(call: Any) -> Any:
     (x,) = call.args
     if not is_float32(x):
-        return tirx.call_llvm_pure_intrin(dtype_of(x), "llvm.exp", x)
+        return call_library(call)
     return bind(x, _exp)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvmbuild.compiler.codegen.polynomials import bind, dtype_of, is_float32, polynomial
+from tvmbuild.compiler.codegen.polynomials import bind, call_library, dtype_of, is_float32, polynomial
 
 LARGE = float(1 << 20)
 """The bound of the arguments for which the number of quarter turns times ``_FIRST`` is exact in float64."""
@@ -20,9 +20,9 @@ _FIRST = math.floor(_QUARTER * 2**31) / 2**31
 """A quarter turn (π/2) cut off to 32 bits; ``_REST`` is the difference from π/2."""
 _REST = (_QUARTER - _FIRST) + 6.123233995736766e-17
 
-# Cephes' sinf and cosf on an eighth of a turn: r + r³ · _SIN(r²), and 1 - r²/2 + r⁴ · _COS(r²).
-_SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
-_COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+# Cephes' sinf and cosf on an eighth of a turn: r + r³ · SINE(r²), and 1 - r²/2 + r⁴ · COSINE(r²).
+SINE = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+COSINE = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 
 
 def lower_sine(call: Any) -> Any:
@@ -37,13 +37,12 @@ def lower_cosine(call: Any) -> Any:
 
 def _lower(call: Any, quarters: int) -> Any:
     (x,) = call.args
-    library = f"llvm.{call.op.name.removeprefix('tirx.')}"
     if not is_float32(x):
-        return tirx.call_llvm_pure_intrin(dtype_of(x), library, x)
+        return call_library(call)
 
     def choose(value: Any) -> Any:
-        called = tirx.call_llvm_pure_intrin(dtype_of(value), library, value)
-        return tirx.if_then_else(_largest(value) < tirx.const(LARGE, "float32"), _compute(value, quarters), called)
+        is_small = _largest(value) < tirx.const(LARGE, "float32")
+        return tirx.if_then_else(is_small, _compute(value, quarters), call_library(call, value))
 
     return bind(x, choose)
 
@@ -71,8 +70,8 @@ def _compute(x: Any, quarters: int) -> Any:
 
     def value(r: Any, number: Any, square: Any) -> Any:
         one, two, zero = (tirx.const(each, integers) for each in (1, 2, 0))
-        sine = r + r * square * polynomial(_SIN, square)
-        cosine = polynomial((*_COS, -0.5, 1.0), square)
+        sine = r + r * square * polynomial(SINE, square)
+        cosine = polynomial((*COSINE, -0.5, 1.0), square)
         chosen = tirx.Select(tirx.bitwise_and(number, one) == zero, sine, cosine)
         return bind(
             chosen,

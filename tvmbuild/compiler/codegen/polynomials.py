@@ -7,6 +7,9 @@ from typing import Any
 
 from tvm import tirx
 
+LN2 = (0.693359375, -2.12194440e-4)
+"""The natural logarithm of 2 in two parts, of which the first has few digits."""
+
 
 def bind(value: Any, use: Callable[[Any], Any]) -> Any:
     """Return ``use(variable)``, with the variable bound to the value, so that the value is computed only once."""
@@ -22,6 +25,12 @@ def is_float32(x: Any) -> bool:
 def dtype_of(x: Any) -> str:
     """Return the name of the expression's type: `float32`, or `float32x16` for a vector."""
     return str(x.ty.dtype)
+
+
+def call_library(call: Any, *arguments: Any) -> Any:
+    """Return the call of LLVM's intrinsic of the same name, which calls the C library; default: with its arguments."""
+    given, name = arguments or tuple(call.args), f"llvm.{call.op.name.removeprefix('tirx.')}"
+    return tirx.call_llvm_pure_intrin(dtype_of(given[0]), name, *given)
 
 
 def constant(value: float, like: Any) -> Any:

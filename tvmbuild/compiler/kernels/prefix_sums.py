@@ -12,7 +12,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.ir.expressions import int64
 from tvmbuild.compiler.kernels.buffers import begin_kernel
 from tvmbuild.compiler.kernels.loops import each_vector
-from tvmbuild.compiler.kernels.vectors import spread, take
+from tvmbuild.compiler.kernels.vectors import spread, store, take
 
 CHUNK = 4096
 """The bytes of a row that a thread adds up at a time: it reads the sums of the row before from the nearest cache."""
@@ -65,12 +65,9 @@ class _Kernel:
 
     def _begin(self, at: Any, lanes: int) -> None:
         zero = spread(tirx.const(0, self.form.dtype), lanes)
-        self._store(zero if self.form.exclusive else take(self.data, at, lanes), at, lanes)
+        store(self.sums, zero if self.form.exclusive else take(self.data, at, lanes), at, lanes)
 
     def _add(self, before: Any, lanes: int) -> None:
         there = before if self.form.exclusive else before + self.form.inner
         total = take(self.sums, before, lanes) + take(self.data, there, lanes)
-        self._store(total, before + self.form.inner, lanes)
-
-    def _store(self, value: Any, at: Any, lanes: int) -> None:
-        T.buffer_store(self.sums, value, [at if lanes == 1 else tirx.Ramp(at, int64(1), lanes)])
+        store(self.sums, total, before + self.form.inner, lanes)

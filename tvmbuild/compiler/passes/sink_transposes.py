@@ -45,9 +45,8 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
             "permute_dims": self._permute,
             "nn.pad": self._pad,
             "quantize": self._quantize,
-            "image.resize2d": self._resize,
             **dict.fromkeys(("max", "min", "sum"), self._reduce),
-            **{name.removeprefix("relax."): self._pool for name in POOLS},
+            **{name.removeprefix("relax."): self._of_pictures for name in _IN_NHWC},
         }
         rule = rules.get(operator_name(call))
         if rule is not None:
@@ -176,36 +175,15 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         axis = int(own[0]) % len(found[1])
         return self._move_behind(call, call.args, lambda sources, axes: reduce(sources[0], axes[axis], keepdims=True))
 
-    def _pool(self, call: relax.Call) -> relax.Expr:
+    def _of_pictures(self, call: relax.Call) -> relax.Expr:
         found = self._transposed(call.args[0])
         if found is None:
             return call
-        if list(found[1]) != TO_NCHW or (call.attrs.layout, call.attrs.out_layout) != ("NCHW", "NCHW"):
+        layouts = {call.attrs.layout, getattr(call.attrs, "out_layout", "NCHW")}
+        if list(found[1]) != TO_NCHW or layouts != {"NCHW"}:
             missed(f"{operator_name(call)} is not of NCHW that was NHWC")
             return call
-        return relax.op.permute_dims(self.builder_.emit(POOLS[call.op.name](call, found[0])), TO_NCHW)
-
-    def _resize(self, call: relax.Call) -> relax.Expr:
-        found, attrs = self._transposed(call.args[0]), call.attrs
-        if found is None:
-            return call
-        if list(found[1]) != TO_NCHW or attrs.layout != "NCHW":
-            missed("image.resize2d is not of NCHW that was NHWC")
-            return call
-        resized = relax.op.image.resize2d(
-            found[0],
-            call.args[1],
-            roi=list(attrs.roi),
-            layout="NHWC",
-            method=attrs.method,
-            coordinate_transformation_mode=attrs.coordinate_transformation_mode,
-            rounding_method=attrs.rounding_method,
-            cubic_alpha=attrs.cubic_alpha,
-            cubic_exclude=attrs.cubic_exclude,
-            extrapolation_value=attrs.extrapolation_value,
-            out_dtype=str(call.ty.dtype),
-        )
-        return relax.op.permute_dims(self.builder_.emit(resized), TO_NCHW)
+        return relax.op.permute_dims(self.builder_.emit(_IN_NHWC[call.op.name](call, found[0])), TO_NCHW)
 
     def _permute(self, call: relax.Call) -> relax.Expr:
         found = self._transposed(call.args[0])
@@ -235,6 +213,27 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         reshaped = self.builder_.emit(relax.op.reshape(source, [shapes[1][each] for each in new]))
         back = [new.index(each) for each in range(len(new))]
         return reshaped if back == sorted(back) else relax.op.permute_dims(reshaped, back)
+
+
+def _resize(call: relax.Call, data: relax.Expr) -> relax.Expr:
+    attrs = call.attrs
+    return relax.op.image.resize2d(
+        data,
+        call.args[1],
+        roi=list(attrs.roi),
+        layout="NHWC",
+        method=attrs.method,
+        coordinate_transformation_mode=attrs.coordinate_transformation_mode,
+        rounding_method=attrs.rounding_method,
+        cubic_alpha=attrs.cubic_alpha,
+        cubic_exclude=attrs.cubic_exclude,
+        extrapolation_value=attrs.extrapolation_value,
+        out_dtype=str(call.ty.dtype),
+    )
+
+
+_IN_NHWC = {**POOLS, "relax.image.resize2d": _resize}
+"""An operator's name → a function of its NCHW call and of NHWC data, which computes the operator in NHWC."""
 
 
 def _turn_constant(expr: tvm.ir.GenericConst, axes: tuple[int, ...]) -> relax.Expr | None:

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import math
 
+from tvmbuild.compiler.codegen.fast_logarithms import LOG
 from tvmbuild.compiler.codegen.fast_math import (
     EXP,
     EXP_RANGE,
-    LN2,
     LOG2E,
     TANH_DENOMINATOR,
     TANH_NUMERATOR,
     TANH_RANGE,
     TANH_TINY,
 )
+from tvmbuild.compiler.codegen.polynomials import LN2
 from tvmbuild.compiler.codegen.vulkan.exact import Exact
 from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
 
-_LOG = (
-    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
-    2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
-)  # fmt: skip
 _ERF_RANGE = 4.0
 _ERF_NUMERATOR = (
     -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04,
@@ -38,7 +35,6 @@ A multiplication and an addition are two instructions here, so that the rational
 the polynomial in `fast_math`.
 """
 _LOG10_2 = (0.30102539, 4.605039e-6)
-_LOG_LN2 = (-2.12194440e-4, 0.693359375)
 _SQRT_HALF = 0.707106781186547524
 _SMALLEST_NORMAL = 1.17549435e-38
 _ALMOST_ALL = 80.0
@@ -106,7 +102,7 @@ def _log_parts(x: Exact) -> tuple[Exact, Exact, Exact]:
     mantissa, exponent = _split(x.select(tiny, x * 8388608.0))
     rest = mantissa - 1.0
     square = rest * rest
-    more = rest.polynomial(_LOG) * rest * square - square * 0.5
+    more = rest.polynomial(LOG) * rest * square - square * 0.5
     return rest, more, exponent.select(tiny, exponent - 23.0)
 
 
@@ -120,7 +116,7 @@ def _outside(x: Exact, value: Exact) -> Exact:
 def log(x: Exact) -> Exact:
     """Return the natural logarithm."""
     rest, more, exponent = _log_parts(x)
-    return _outside(x, (exponent * _LOG_LN2[0] + more + rest) + exponent * _LOG_LN2[1])
+    return _outside(x, (exponent * LN2[1] + more + rest) + exponent * LN2[0])
 
 
 def log2(x: Exact) -> Exact:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import math
 
+from tvmbuild.compiler.codegen.fast_arcs import ARC_SINE, ARC_TANGENT
+from tvmbuild.compiler.codegen.fast_trigonometry import COSINE, SINE
 from tvmbuild.compiler.codegen.vulkan.exact import Exact
 from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
 
 _HALF_PI = (1.5703125, 4.837512969970703125e-4, 7.549789948768648e-8)
 """π/2 in three parts with few bits set, so that their products with integers below 2^13 are exact."""
-_SINE = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
-_COSINE = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
-_ATAN = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
-_ASIN = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1)
 
 
 def sine(x: Exact) -> Exact:
@@ -34,8 +32,8 @@ def _wave(x: Exact, quarters: int) -> Exact:
     rest = (x - count * _HALF_PI[0] - count * _HALF_PI[1] - count * _HALF_PI[2]).clamp(-math.pi / 4, math.pi / 4)
     rest = rest.select(x.is_nan(), x).select(x.is_infinite(), math.nan)
     square = rest * rest
-    sin = square.polynomial(_SINE) * square * rest + rest
-    cos = square.polynomial(_COSINE) * square * square - square * 0.5 + 1.0
+    sin = square.polynomial(SINE) * square * rest + rest
+    cos = square.polynomial(COSINE) * square * square - square * 0.5 + 1.0
     number = x.emitter.pure(Op.CONVERT_F_TO_S, "u32", count.id)
     turned = x.integer(Op.I_ADD, number, x.word(quarters))
     value = sin.select(_has_bit(x, turned, 1), cos)
@@ -59,7 +57,7 @@ def arctangent(x: Exact) -> Exact:
     inside = size.select(middle, (size - 1.0) / (size + 1.0)).select(large, x.constant(-1.0) / size)
     start = x.constant(0.0).select(middle, math.pi / 4).select(large, math.pi / 2)
     square = inside * inside
-    return (start + inside.polynomial_of(square, _ATAN)).with_sign(x)
+    return (start + inside.polynomial_of(square, ARC_TANGENT)).with_sign(x)
 
 
 def arcsine(x: Exact) -> Exact:
@@ -68,7 +66,7 @@ def arcsine(x: Exact) -> Exact:
     large = size > 0.5
     square = (size * size).select(large, (size * -0.5) + 0.5)
     inside = size.select(large, square.apply(Glsl.SQRT))
-    value = inside.polynomial_of(square, _ASIN)
+    value = inside.polynomial_of(square, ARC_SINE)
     return value.select(large, value * -2.0 + math.pi / 2).with_sign(x).select(size > 1.0, math.nan)
 
 
@@ -77,7 +75,7 @@ def arccosine(x: Exact) -> Exact:
     size = x.apply(Glsl.F_ABS)
     large = size > 0.5
     inside = x.select(large, ((size * -0.5) + 0.5).apply(Glsl.SQRT))
-    angle = inside.polynomial_of(inside * inside, _ASIN)
+    angle = inside.polynomial_of(inside * inside, ARC_SINE)
     near = (angle * 2.0).select(x.is_negative(), angle * -2.0 + math.pi)
     return (-angle + math.pi / 2).select(large, near).select(size > 1.0, math.nan)
 

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of, list_read
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of, list_needed, list_read
 from tvmbuild.compiler.importing.expand.tensor_sequences import OPERATORS
 from tvmbuild.compiler.importing.spellings import find_rank
 
@@ -60,14 +60,10 @@ def drop_unused(graph: onnx.GraphProto) -> None:
 
 
 def _drop_unused_nodes(graph: onnx.GraphProto) -> None:
-    used, left = {value.name for value in graph.output}, []
-    for node in reversed(graph.node):
-        if used.intersection(filter(None, node.output)):
-            left.append(node)
-            used.update(list_read(node))
+    left = list_needed(graph.node, (value.name for value in graph.output))
     if len(left) < len(graph.node):
         del graph.node[:]
-        graph.node.extend(reversed(left))
+        graph.node.extend(left)
 
 
 def can_fold(node: onnx.NodeProto, known: AbstractSet[str]) -> bool:

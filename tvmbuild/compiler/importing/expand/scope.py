@@ -158,6 +158,16 @@ def list_read(node: onnx.NodeProto) -> Iterable[str]:
             yield from (read | {value.name for value in graph.output}) - own
 
 
+def list_needed(nodes: Sequence[onnx.NodeProto], wanted: Iterable[str]) -> list[onnx.NodeProto]:
+    """Return the nodes, in their order, that the wanted values need."""
+    needed, found = set(wanted), []
+    for node in reversed(nodes):
+        if not needed.isdisjoint(filter(None, node.output)):
+            found.append(node)
+            needed.update(list_read(node))
+    return found[::-1]
+
+
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     """Return the node's attributes by name, as Python values with decoded strings."""
     values = {each.name: helper.get_attribute_value(each) for each in node.attribute}

@@ -1,6 +1,12 @@
-"""A pass that replaces prefix sums (CumSum) by functions for the target: TVM's own are wrong or slow."""
+"""A pass that replaces prefix sums (CumSum) by functions for the target: TVM's own are wrong or slow.
+
+On GPUs those are sums of blocks. On CPUs each row is added to the one before it, where neighbouring elements have
+independent sums; TVM's function goes along the axis for one element at a time: in memory, each step is a row further.
+"""
 
 from __future__ import annotations
+
+import math
 
 import tvm
 from tvm import relax
@@ -8,10 +14,10 @@ from tvm import relax
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
-from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.kernels.prefix_sums import PrefixSums, write_prefix_sums
+from tvmbuild.compiler.machine.machine import Machine, describe_machine
 from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.passes.prefix_sums.blocks import sum_in_blocks
-from tvmbuild.compiler.passes.prefix_sums.rows import sum_rows
 from tvmbuild.compiler.remarks import missed
 
 
@@ -34,6 +40,22 @@ def lower_prefix_sums(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir
         exclusive = bool(call.attrs.exclusive)
         if is_gpu(target):
             return sum_in_blocks(builder, data, axis, exclusive=exclusive)
-        return sum_rows(builder, data, axis, describe_machine(target), exclusive=exclusive)
+        return _sum_rows(builder, data, axis, describe_machine(target), exclusive=exclusive)
 
     return rewrite_calls(mod, rewrite)
+
+
+def _sum_rows(
+    builder: relax.BlockBuilder, data: relax.Expr, axis: int, machine: Machine, *, exclusive: bool
+) -> relax.Expr | None:
+    """Return the prefix sums of the data along an axis, or None where they run along memory."""
+    shape, dtype = static_shape(data) or (), str(data.ty.dtype)
+    inner = math.prod(shape[axis + 1 :])
+    if inner == 1:
+        return missed("it runs along memory: each sum waits for the one before")
+    form = PrefixSums(math.prod(shape[:axis]), shape[axis], inner, dtype, exclusive)
+    function = write_prefix_sums(form, machine.lanes(tvm.DataType(dtype).bits))
+    flat = builder.emit(relax.op.reshape(data, [form.count]))
+    result = relax.TensorType([form.count], dtype)
+    sums = builder.emit(relax.call_tir(builder.add_func(function, "prefix_sums"), [flat], result))
+    return relax.op.reshape(sums, shape)
