@@ -55,6 +55,14 @@ class Layout:
         """Return a file of one cell in the build folder: tasks.json, schedule.json, tune.json or result.json."""
         return self.build / "cells" / f"{model}@{target}" / name
 
+    def sizes(self, folder: Path) -> Path:
+        """Return the folder with the files of a model's or cell's sizes, except the largest: a folder for each."""
+        return folder / "sizes"
+
+    def parts(self, package: Path) -> Path:
+        """Return the folder of the functions of a package's sizes, so that a new size compiles only its own."""
+        return package.parent / "parts"
+
     def package(self, model: str, target: str) -> Path:
         """Return the package of a cell, a tar archive."""
         return self.cell_file(model, target, f"{model}-{target}.tar")

@@ -5,7 +5,7 @@ Every class is frozen, hashable, picklable and made of plain data, so that a fin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,6 +17,7 @@ from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.base.quantize_specs import Quantize
+from tvmbuild.base.size_specs import Size, Sizes
 from tvmbuild.base.source_specs import Source
 
 Scalar = str | int | float | bool
@@ -56,6 +57,11 @@ class InputSpec:
 
     The input becomes a constant of the model. With None it stays an input.
     """
+
+
+def fix_inputs_at(inputs: Sequence[InputSpec], sizes: Sizes, size: Size) -> tuple[InputSpec, ...]:
+    """Return the inputs with the shapes of a size."""
+    return tuple(replace(each, shape=sizes.shape(each.name, size) or each.shape) for each in inputs)
 
 
 @dataclass(frozen=True)
@@ -163,6 +169,9 @@ class ModelSpec:
     name: str
     source: Source
     inputs: tuple[InputSpec, ...] = ()
+    """The inputs. Shapes that vary are those of the largest size."""
+    sizes: Sizes | None = None
+    """The sizes of a model whose shapes vary."""
     tolerance: Tolerance = Tolerance()
     preprocess: Preprocess | None = None
     frames: tuple[Frame, ...] = ()

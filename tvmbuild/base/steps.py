@@ -12,6 +12,7 @@ from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.base.quantize_specs import Quantize
+from tvmbuild.base.size_specs import Sizes
 from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import (
     Accuracy,
@@ -39,6 +40,7 @@ class SimplifyStep:
     """The stage checks whether preprocess, frames and postprocess fit the model, so that no search runs in vain."""
     frames: tuple[Frame, ...] = field(default=(), metadata=NOT_FINGERPRINTED)
     postprocess: tuple[Postprocess, ...] = field(default=(), metadata=NOT_FINGERPRINTED)
+    sizes: Sizes | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class CompileStep:
     precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
     frames: tuple[Frame, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
     postprocess: tuple[Postprocess, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    sizes: Sizes | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -203,6 +206,21 @@ CALIBRATION = "calibration "
 def list_sample_files(step: Step[Any], kind: str = SAMPLE) -> list[Path]:
     """Return the files of real inputs whose role begins with ``kind``, in the order in which the model names them."""
     return [path for role, path in step.inputs.items() if role.startswith(kind)]
+
+
+def list_sizes(step: Step[Any], role: str) -> tuple[str, ...]:
+    """Return the names of the sizes for which the step has files of their own with this role, the largest last.
+
+    There are none if the model has one shape. The files with the plain role are those of the largest size, except
+    `tasks` and `schedule`, which have the Tasks of all sizes.
+    """
+    roles = (*step.inputs, *step.outputs)
+    return tuple(each.removeprefix(f"{role} ") for each in roles if each.startswith(f"{role} "))
+
+
+def find_model(step: Step[Any], size: str) -> Path:
+    """Return the ONNX file of a size."""
+    return step.inputs.get(f"model {size}") or step.input("model")
 
 
 def find_original(step: Step[Any]) -> Path:

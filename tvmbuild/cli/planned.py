@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvmbuild.base.steps import AnyStep, TuneStep, has_options
+from tvmbuild.base.steps import AnyStep, TuneStep, has_options, list_sizes
 from tvmbuild.doit_adapter.state import open_state
 from tvmbuild.engine.status import Status, list_statuses
 from tvmbuild.planning.plan import Plan
@@ -55,8 +55,10 @@ def list_ancestors(plan: Plan, steps: Sequence[AnyStep]) -> list[AnyStep]:
 def _read_tasks(status: Status) -> Known | None:
     if not status.knows_tasks:
         return None
-    path = status.step.output("tasks")
+    step = status.step
+    roles = ("tasks", *(f"tasks {size}" for size in list_sizes(step, "tasks")))
     try:
-        return Known(read_tasks(path), read_graph(path))
+        graphs = {graph.digest: graph for role in roles if (graph := read_graph(step.output(role))) is not None}
+        return Known(read_tasks(step.output("tasks")), tuple(graphs.values()))
     except (OSError, ValueError, KeyError, TypeError):
         return None

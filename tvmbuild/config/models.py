@@ -11,6 +11,7 @@ from typing import Any, get_args
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.size_specs import Sizes
 from tvmbuild.base.specs import Accuracy, InputSpec, ModelSpec, Precision, Preprocess, SimplifyOptions, Tolerance
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
@@ -19,6 +20,7 @@ from tvmbuild.config.named_files import check_file, relative_path
 from tvmbuild.config.postprocess import check_frames, check_postprocess, make_frames, make_postprocess
 from tvmbuild.config.quantize import make_quantize
 from tvmbuild.config.samples import check_samples, find_samples
+from tvmbuild.config.sizes import check_sizes, make_sizes
 from tvmbuild.config.sources import check_source, make_source
 
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
@@ -41,6 +43,7 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
             with_enabled = {"enabled": defaults.get("enabled", True), **own}
             _check_files(document, root, path, with_enabled)
             _check_inputs(document, path, own)
+            check_sizes(document, path, own)
             _check_preprocess(document, path, own)
             check_frames(document, path, own)
             check_postprocess(document, path, own)
@@ -99,10 +102,12 @@ def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
     globs, labels, preprocess = data.get("targets", {}), data.get("labels"), data.get("preprocess")
     tolerance = data.get("tolerance", {})
     plain = {key: float(value) for key, value in tolerance.items() if not isinstance(value, dict)}
+    sizes = make_sizes(data)
     return ModelSpec(
         name=name,
         source=make_source(root, data["source"]),
-        inputs=tuple(_make_input(key, item) for key, item in sorted(data.get("inputs", {}).items())),
+        inputs=tuple(_make_input(key, item, sizes) for key, item in sorted(data.get("inputs", {}).items())),
+        sizes=sizes,
         tolerance=Tolerance(**plain),
         reduced_tolerance=_make_reduced(tolerance),
         accuracy=_make_accuracy(root, data),
@@ -125,8 +130,9 @@ def _make_reduced(data: dict[str, Any]) -> FrozenMap[Precision, FrozenMap[str, f
     )
 
 
-def _make_input(name: str, data: dict[str, Any]) -> InputSpec:
-    shape = data.get("shape")
+def _make_input(name: str, data: dict[str, Any], sizes: Sizes | None) -> InputSpec:
+    """Return an input. If its shape varies, it is that of the largest size."""
+    shape = sizes.shape(name, sizes.choices[-1]) if sizes and name in sizes.inputs else data.get("shape")
     low, high = data.get("range", (None, None))
     return InputSpec(
         name=name,

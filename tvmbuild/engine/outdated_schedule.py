@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import Step, TuneStep
+from tvmbuild.base.steps import Step, TuneStep, list_sizes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.choices import Choices, Graph, read_choices, read_graph
 from tvmbuild.records.quarantine import find_damage
@@ -56,38 +56,52 @@ def find_outdated(step: Step[TuneStep]) -> Outdated | None:
     if outputs is None:
         return Outdated("its outputs are missing or damaged")
     folder = Layout(step.root).records(options.target)
+    tasks = tuple({task.key: task for each in outputs for task in each.tasks}.values())
     try:
-        files = read_applicable_files(folder, (task.key for task in outputs.tasks), target)
-        choices = read_choices(folder, outputs.graph, target)
+        files = read_applicable_files(folder, (task.key for task in tasks), target)
+        choices = [read_choices(folder, each.graph, target) for each in outputs]
     except TvmbuildError as error:
         return Outdated(_shorten(error.message, step))
     reason = _compare(step, outputs, files, choices)
     if reason is None:
         return None
-    problem = () if choices.problem is None else (_shorten(choices.problem, step),)
-    return Outdated(reason, (*problem, *_list_damage(folder, step, outputs.tasks)))
+    problems = dict.fromkeys(_shorten(each.problem, step) for each in choices if each.problem is not None)
+    return Outdated(reason, (*problems, *_list_damage(folder, step, tasks)))
 
 
-def _read_outputs(step: Step[TuneStep]) -> _Outputs | None:
-    path = step.output("tasks")
+def _read_outputs(step: Step[TuneStep]) -> tuple[_Outputs, ...] | None:
+    """Return the outputs for each size, or None if one of them is damaged."""
     try:
-        return _Outputs(read_tasks(path), read_graph(path), step.output("schedule").read_text(encoding="utf-8"))
+        return tuple(
+            _Outputs(
+                read_tasks(step.output(f"tasks{suffix}")),
+                read_graph(step.output(f"tasks{suffix}")),
+                step.output(f"schedule{suffix}").read_text(encoding="utf-8"),
+            )
+            for suffix in ([f" {size}" for size in list_sizes(step, "tasks")] or [""])
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _compare(step: Step[TuneStep], outputs: _Outputs, files: Mapping[str, TaskFile], choices: Choices) -> str | None:
+def _compare(
+    step: Step[TuneStep], outputs: Sequence[_Outputs], files: Mapping[str, TaskFile], all_choices: Sequence[Choices]
+) -> str | None:
     """Return the first difference from the present, or the measurements still needed, or None if there is neither."""
     options = step.options
-    algorithms = choices.algorithms(outputs.graph, options.tune.algorithms)
-    if algorithms != _read_algorithms(outputs.schedule):
-        return "other algorithms are chosen now"
-    if replace(elect_all(files, options.measured_on), algorithms=algorithms).to_text() != outputs.schedule:
-        return "other records win now"
+    for each, choices in zip(outputs, all_choices, strict=True):
+        algorithms = choices.algorithms(each.graph, options.tune.algorithms)
+        if algorithms != _read_algorithms(each.schedule):
+            return "other algorithms are chosen now"
+        own = {key: files[key] for key in sorted({task.key for task in each.tasks}) if key in files}
+        if replace(elect_all(own, options.measured_on), algorithms=algorithms).to_text() != each.schedule:
+            return "other records win now"
     if step.settings.tune != "missing" or not options.device.is_timed:
         return None
-    reason = _explain_search(step, outputs.tasks, files)
-    if reason is None and must_choose(options.tune, outputs.graph, choices):
+    tasks = tuple({task.key: task for each in outputs for task in each.tasks}.values())
+    reason = _explain_search(step, tasks, files)
+    pairs = zip(outputs, all_choices, strict=True)
+    if reason is None and any(must_choose(options.tune, each.graph, choices) for each, choices in pairs):
         return "how its convolutions are best computed was not measured"
     return reason
 

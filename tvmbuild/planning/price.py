@@ -35,11 +35,11 @@ the Tasks of the chosen algorithms. In fact an algorithm has one to three Tasks.
 
 @dataclass(frozen=True)
 class Known:
-    """The facts about a cell in its `tasks.json`."""
+    """The facts about a cell in its `tasks.json`, or in those of its sizes."""
 
     tasks: tuple[TaskId, ...]
-    graph: Graph | None = None
-    """The graph, or None if it has no algorithms to choose."""
+    graphs: tuple[Graph, ...] = ()
+    """The graphs that have algorithms to choose: at most one for each size."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _Counter:
         if known is None:
             return CellPrice(step.subject, options.target, None, searches)
         tasks = tuple(self._price(step, task, len(known.tasks)) for task in known.tasks)
-        choice = self._price_choice(step, known.graph) if searches else ()
+        choice = tuple(each for graph in known.graphs for each in self._price_choice(step, graph)) if searches else ()
         return CellPrice(step.subject, options.target, tasks, searches, choice, options.tune.minutes)
 
     def _price(self, step: Step[TuneStep], task: TaskId, tasks: int) -> TaskPrice:
@@ -194,10 +194,10 @@ class _Counter:
         is_over = step.settings.tune == "missing" and not needs_search(known.file, task.name, options.tune, tasks)
         return TaskPrice(task, known.covered, trials, self._estimate(step, task.name, trials), lags=is_over)
 
-    def _price_choice(self, step: Step[TuneStep], graph: Graph | None) -> tuple[TaskPrice, ...]:
+    def _price_choice(self, step: Step[TuneStep], graph: Graph) -> tuple[TaskPrice, ...]:
         options = step.options
         choices = Choices({}) if step.settings.tune == "full" else _read_choices(Layout(step.root), options, graph)
-        if graph is None or not must_choose(options.tune, graph, choices):
+        if not must_choose(options.tune, graph, choices):
             return ()
         ways = [name for name in options.tune.algorithms if name != DIRECT]
         tasks = [
@@ -232,7 +232,7 @@ class _Counter:
         return wanted - known.measured - self._planned.get(where, 0)
 
 
-def _read_choices(layout: Layout, options: TuneStep, graph: Graph | None) -> Choices:
+def _read_choices(layout: Layout, options: TuneStep, graph: Graph) -> Choices:
     try:
         return read_choices(layout.records(options.target), graph, resolved_target(options))
     except TvmbuildError:

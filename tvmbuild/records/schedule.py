@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,17 @@ class Schedule:
 
 NO_RECORDS = Schedule()
 """A Schedule without winners: the rules schedule every Task, in the default layout."""
+
+
+def join_schedules(schedules: Sequence[Schedule]) -> Schedule:
+    """Return the winners of all schedules, which are those of the sizes of one cell."""
+    if len(schedules) == 1:
+        return schedules[0]
+    traces, blocks, algorithms = (
+        FrozenMap(sorted({key: value for each in maps for key, value in each.items()}.items()))
+        for maps in zip(*((each.traces, each.blocks, each.algorithms) for each in schedules), strict=True)
+    )
+    return Schedule(traces, schedules[-1].layout, algorithms, blocks)
 
 
 def read_schedule(path: Path) -> Schedule:

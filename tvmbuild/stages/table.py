@@ -20,7 +20,9 @@ class Stage:
     scope: Literal["model", "quantised model", "cell"]
     """The subjects of the stage: all models, the models that are quantised for a target, or all cells."""
     inputs: tuple[str, ...]
-    """The roles of the input files. `source`, `export` and `labels` are present only if the YAML names a path."""
+    """The roles of the input files. `source`, `export` and `labels` are present only if the YAML names a path, `sizes`
+    only if the model's shapes vary.
+    """
     outputs: FrozenMap[str, str]
     """Role → file name. The name of the package comes from `Layout.package`.
 
@@ -37,7 +39,7 @@ STAGES: tuple[Stage, ...] = (
         version=8,
         scope="model",
         inputs=("source", "export"),
-        outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}),
+        outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json", "sizes": "sizes.json"}),
         module="tvmbuild.stages.simplify",
     ),
     Stage(
@@ -66,7 +68,7 @@ STAGES: tuple[Stage, ...] = (
         name="compile",
         version=26,
         scope="cell",
-        inputs=("model", "schedule", "labels"),
+        inputs=("model", "schedule", "labels", "sizes"),
         outputs=FrozenMap({"package": "*.tar"}),
         module="tvmbuild.stages.compile",
     ),

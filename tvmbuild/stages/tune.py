@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import Step, TuneStep
+from tvmbuild.base.steps import Step, TuneStep, find_model, list_sizes
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.records.schedule import join_schedules
 from tvmbuild.records.selection import resolved_target, write_tasks
 from tvmbuild.tuning.agenda import name_tasks
 from tvmbuild.tuning.job import Job
@@ -20,7 +22,8 @@ def run(step: Step[TuneStep]) -> None:
 
     Raises TvmbuildError if a Task has no record although `strict=1` is set.
     """
-    _publish(step, tune(make_job(step), step.input("model")))
+    models = [find_model(step, size) for size in list_sizes(step, "tasks")]
+    _publish(step, tune(make_job(step), models or [step.input("model")]))
 
 
 def make_job(step: Step[TuneStep]) -> Job:
@@ -42,17 +45,23 @@ def make_job(step: Step[TuneStep]) -> Job:
     )
 
 
-def _publish(step: Step[TuneStep], tuned: Tuned) -> None:
-    extracted, searched, schedule = tuned.extracted, tuned.searched, tuned.elected.schedule
-    tasks = extracted.tasks
-    uncovered = [task for task in tasks if task.key not in schedule.traces]
+def _publish(step: Step[TuneStep], tuned: Sequence[Tuned]) -> None:
+    """Write the files of all sizes, and those with the Tasks of all together. The largest size is the last."""
+    largest, by_size = tuned[-1], dict(zip(list_sizes(step, "tasks"), tuned, strict=False))
+    tasks = {task.key: task for each in reversed(tuned) for task in reversed(each.extracted.tasks)}
+    schedule = join_schedules([each.elected.schedule for each in tuned])
+    uncovered = [task for key, task in reversed(tasks.items()) if key not in schedule.traces]
     if uncovered and step.refuses_uncovered:
         raise TvmbuildError(
             f"{len(uncovered)} of {len(tasks)} Tasks have no record: "
             + ", ".join(sorted(task.name for task in uncovered)),
             "Tune them (tune=missing, on a machine that has the device) and commit records/, or drop strict=1.",
         )
-    write_tasks(step.output("tasks"), name_tasks(tasks), extracted.graph)
+    for size, each in by_size.items():
+        write_tasks(step.output(f"tasks {size}"), name_tasks(each.extracted.tasks), each.extracted.graph)
+    write_tasks(step.output("tasks"), name_tasks(tuple(tasks.values())), largest.extracted.graph)
+    searched = largest.searched
+    quarantined = {row["key"]: row for each in tuned for row in each.elected.quarantined}
     write_json(
         step.output("info"),
         {
@@ -60,15 +69,17 @@ def _publish(step: Step[TuneStep], tuned: Tuned) -> None:
             "tasks": len(tasks),
             "covered": len(tasks) - len(uncovered),
             "uncovered": [{"key": task.key, "name": task.name} for task in uncovered],
-            "quarantined": tuned.elected.quarantined,
-            "layout": extracted.lowered.layout,
+            "quarantined": list(quarantined.values()),
+            "layout": largest.extracted.lowered.layout,
             "algorithms": schedule.algorithms,
-            "notes": list(extracted.lowered.notes),
+            "notes": list(largest.extracted.lowered.notes),
             "measured_now": searched.measured,
             "phases_now": dict(searched.phases),
             "searched_now": [task.name for task in searched.tasks],
             "seconds": round(searched.seconds, 1),
         },
     )
-    # Last, because compile depends on this file, and an interrupted step must leave the old one.
+    # Last, because compile depends on these files, and an interrupted step must leave the old ones.
+    for size, each in by_size.items():
+        write_json(step.output(f"schedule {size}"), each.elected.schedule.to_json())
     write_json(step.output("schedule"), schedule.to_json())

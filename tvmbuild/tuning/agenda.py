@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import tvm
 
@@ -25,6 +26,14 @@ class Agenda:
     not the model's latency.
     """
     chosen: tuple[Task, ...] = ()
+
+
+def join_agendas(agendas: Sequence[Agenda]) -> Agenda:
+    """Return one agenda for all. A Task of several is searched once."""
+    if len(agendas) == 1:
+        return agendas[0]
+    tasks = {task.key: task for each in agendas for task in each.tasks}
+    return replace(agendas[0], tasks=tuple(tasks.values()), one_model=False)
 
 
 def name_tasks(tasks: tuple[Task, ...]) -> tuple[TaskId, ...]:

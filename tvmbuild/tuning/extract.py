@@ -54,7 +54,7 @@ class Extracted:
     candidates: AlgorithmCandidates | None = None
     """The lowered models to compare, or None if no algorithm has still to be chosen."""
 
-    def agenda(self, done: frozenset[str]) -> Agenda:
+    def agenda(self, done: frozenset[str] = frozenset()) -> Agenda:
         """Return the agenda of a search of the model's Tasks. ``done`` are the keys that this run has searched."""
         return Agenda(self.tasks, self.target, done)
 

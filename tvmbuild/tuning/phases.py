@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from tvmbuild.devices.lock import device_lock
 from tvmbuild.records.choices import DIRECT, Choice, Choices, Graph, write_choices
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import elect_all
+from tvmbuild.tuning.agenda import join_agendas
 from tvmbuild.tuning.extract import AlgorithmCandidates, Extracted, extract, lower_by
 from tvmbuild.tuning.job import Job
 from tvmbuild.tuning.record_book import RecordBook
@@ -30,18 +31,22 @@ class Tuned:
     elected: Elected
 
 
-def tune(job: Job, model: Path) -> Tuned:
-    """Tune an ONNX model: search its Tasks, add the results to their records, and elect the fastest records.
+def tune(job: Job, models: Sequence[Path]) -> tuple[Tuned, ...]:
+    """Tune ONNX files, the sizes of one model: search their Tasks, add the results to the records, elect the fastest.
 
-    If the algorithms of its convolutions have still to be measured, the Tasks of all algorithms are searched together
-    with the other Tasks. A second search then measures the Tasks that the chosen algorithms still lack.
+    Tasks that several files have in common are searched once. If the algorithms of convolutions have still to be
+    measured, the Tasks of all algorithms are searched together with the other Tasks. A second search then measures the
+    Tasks that the chosen algorithms still lack.
     """
-    book, extracted, searched = RecordBook(job), extract(job, model), Searched()
-    if extracted.candidates is not None:
-        searched = search(job, book, verify(job, book, extracted.agenda_of(extracted.candidates)))
-        extracted = choose(job, book, extracted)
-    searched += search(job, book, verify(job, book, extracted.agenda(done=searched.keys)))
-    return Tuned(extracted, searched, elect(job, book, extracted, searched))
+    book, searched = RecordBook(job), Searched()
+    all_extracted = [extract(job, model) for model in models]
+    if any(each.candidates is not None for each in all_extracted):
+        agendas = [each.agenda_of(each.candidates) if each.candidates else each.agenda() for each in all_extracted]
+        searched = search(job, book, verify(job, book, join_agendas(agendas)))
+        all_extracted = [choose(job, book, each) for each in all_extracted]
+    agendas = [each.agenda(done=searched.keys) for each in all_extracted]
+    searched += search(job, book, verify(job, book, join_agendas(agendas)))
+    return tuple(Tuned(each, searched, elect(job, book, each, searched)) for each in all_extracted)
 
 
 # The choosing phase: the fastest algorithm of each convolution, after all algorithms were measured.

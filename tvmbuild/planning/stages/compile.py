@@ -34,6 +34,7 @@ class Compile(StageOfCells):
             precision=target.precision,
             frames=subject.model.frames,
             postprocess=subject.model.postprocess,
+            sizes=subject.model.sizes,
         )
 
     def list_more_inputs(self, _subject: Subject, _root: Path, _options: CompileStep) -> dict[str, Path]:

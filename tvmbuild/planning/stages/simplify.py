@@ -21,7 +21,7 @@ class Simplify(StageOfModels):
         """Return the model's name, source, inputs and options of simplification."""
         model = subject.model
         entries = (model.preprocess, model.frames, model.postprocess)
-        return SimplifyStep(model.name, model.source, model.inputs, model.simplify, *entries)
+        return SimplifyStep(model.name, model.source, model.inputs, model.simplify, *entries, model.sizes)
 
     def list_more_inputs(self, subject: Subject, root: Path, _options: SimplifyStep) -> dict[str, Path]:
         """Return role → path of the project's files among the arguments of an export. The role is `argument NAME`."""

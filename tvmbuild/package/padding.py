@@ -1,0 +1,31 @@
+"""Inputs that are padded to the next size of a package, and outputs that are cut again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tvmbuild.base.size_specs import Axis
+
+
+def pad_inputs(
+    inputs: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]], values: Mapping[str, float]
+) -> dict[str, np.ndarray]:
+    """Return the inputs in larger shapes. What is added has the input's value among ``values``, or 0."""
+    return {
+        name: _pad(array, tuple(shapes[name]), values.get(name, 0)) if array.shape != tuple(shapes[name]) else array
+        for name, array in inputs.items()
+    }
+
+
+def cut(array: np.ndarray, shape: Sequence[Axis], values: Mapping[str, int]) -> np.ndarray:
+    """Return an output without what padding added: as many elements as the letters of its shape say."""
+    ends = tuple(slice(values[axis]) if isinstance(axis, str) else slice(None) for axis in shape)
+    return np.ascontiguousarray(array[ends])
+
+
+def _pad(array: np.ndarray, shape: tuple[int, ...], value: float) -> np.ndarray:
+    wide = np.full(shape, value, array.dtype)
+    wide[tuple(slice(length) for length in array.shape)] = array
+    return wide

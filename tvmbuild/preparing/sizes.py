@@ -1,0 +1,149 @@
+"""The sizes of a model in ONNX Runtime: which axes of the outputs vary, and along which letters inputs may be padded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.size_specs import Axis, Size, Sizes
+from tvmbuild.base.specs import InputSpec, SimplifyOptions, Tolerance, fix_inputs_at
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.padding import cut, pad_inputs
+from tvmbuild.preparing.model_file import read_model
+from tvmbuild.preparing.original import open_original
+from tvmbuild.preparing.reference import Reference, make_inputs
+
+_CHECKED = 3
+"""The number of sizes at which the padding of a letter is checked: the smallest, the largest, and one between them."""
+
+
+@dataclass(frozen=True)
+class SizedModel:
+    """A model whose shapes vary: its file, its inputs, and its sizes."""
+
+    path: Path
+    name: str
+    inputs: tuple[InputSpec, ...]
+    sizes: Sizes
+    options: SimplifyOptions
+
+    def compute(self, size: Size, feed: Mapping[str, np.ndarray] | None = None) -> Reference:
+        """Return the original's outputs at a size, for drawn inputs if there is no feed."""
+        inputs = fix_inputs_at(self.inputs, self.sizes, size)
+        original = open_original(read_model(self.path, self.name), inputs, self.name, self.options.seed)
+        return original.compute([feed or make_inputs(original.tensors, inputs, self.options.seed)])[0]
+
+    def is_batch(self, letter: str) -> bool:
+        """Return whether a letter is the first axis of every input that has it, and no other axis."""
+        places = {place for shape in self.sizes.inputs.values() for place, axis in enumerate(shape) if axis == letter}
+        return places == {0}
+
+
+@dataclass(frozen=True)
+class Padding:
+    """The letters along which inputs may be padded, and the axes of the outputs that are cut then."""
+
+    letters: tuple[str, ...]
+    outputs: FrozenMap[str, tuple[Axis, ...]]
+    """The shape of each output, with a letter for an axis whose length is that letter's value in every run."""
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON value of `sizes.json`."""
+        outputs = {name: list(shape) for name, shape in self.outputs.items()}
+        return {"format": 1, "padded": list(self.letters), "outputs": outputs, "notes": list(self.notes)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, list[str]]) -> Padding:
+        """Return the padding in `sizes.json`."""
+        outputs: Mapping[str, Sequence[Axis]] = value["outputs"]  # type: ignore[assignment]
+        shapes = FrozenMap((name, tuple(shape)) for name, shape in sorted(outputs.items()))
+        return cls(tuple(value["padded"]), shapes, tuple(value["notes"]))
+
+
+def find_padding(model: SizedModel, references: Mapping[Size, Reference]) -> Padding:
+    """Return the letters along which padded inputs give the original's outputs, beside more elements.
+
+    A batch is tried on its own. Other letters are tried if the model has `pad`. Raises TvmbuildError if padded inputs
+    then give other outputs.
+    """
+    runs = {size: {name: value.shape for name, value in each.outputs.items()} for size, each in references.items()}
+    notes: list[str] = []
+    padded = []
+    for letter in model.sizes.choices[-1].values:
+        batch = model.is_batch(letter)
+        if not batch and not model.sizes.pad:
+            continue
+        report_progress(f"comparing inputs that are padded along {letter} with exact ones")
+        trials = list(_list_trials(model.sizes, letter))
+        exact = {size: model.compute(size) for size, _ in trials}
+        runs |= {size: {name: each.shape for name, each in made.outputs.items()} for size, made in exact.items()}
+        shapes = find_axes(runs)
+        problem = next((said for trial in trials if (said := _compare(model, exact, trial, shapes))), None)
+        if problem is None:
+            padded.append(letter)
+        elif batch and not model.sizes.pad:
+            notes.append(f"inputs are not padded along {letter}: {problem}")
+        else:
+            raise TvmbuildError(
+                f"{model.name}: inputs that are padded along {letter} give other results: {problem}",
+                "give `pad` the input that masks the padding, with the value that masks; without `pad`, a package "
+                "takes the sizes of `sizes` alone",
+            )
+    return Padding(tuple(padded), find_axes(runs), tuple(notes))
+
+
+def find_axes(runs: Mapping[Size, Mapping[str, tuple[int, ...]]]) -> FrozenMap[str, tuple[Axis, ...]]:
+    """Return the shape of each output, with a letter for an axis whose length is that letter's value in every run.
+
+    Other axes have the length of the last run.
+    """
+    names = next(iter(runs.values()))
+    return FrozenMap((name, tuple(_find_axis(runs, name, axis) for axis in range(len(names[name])))) for name in names)
+
+
+def _find_axis(runs: Mapping[Size, Mapping[str, tuple[int, ...]]], name: str, axis: int) -> Axis:
+    lengths = {size: shapes[name][axis] for size, shapes in runs.items()}
+    found = [
+        letter
+        for letter in next(iter(runs)).values
+        if len({size.values[letter] for size in runs}) > 1
+        and all(size.values[letter] == length for size, length in lengths.items())
+    ]
+    return found[0] if found else list(lengths.values())[-1]
+
+
+def _list_trials(sizes: Sizes, letter: str) -> list[tuple[Size, Size]]:
+    """Return pairs of a size between the listed ones and the listed size to which it is padded along the letter."""
+    listed = sorted({size.values[letter] for size in sizes.choices})
+    last = len(sizes.choices) - 1
+    chosen = [sizes.choices[place * last // (_CHECKED - 1)] for place in range(_CHECKED)]
+    trials = {}
+    for size in dict.fromkeys(chosen):
+        value = size.values[letter]
+        below = max((each for each in listed if each < value), default=0)
+        for length in {below + 1, value - 1} - {0, value}:
+            trials[Size(FrozenMap({**size.values, letter: length})), size] = None
+    return list(trials)
+
+
+def _compare(
+    model: SizedModel,
+    exact: Mapping[Size, Reference],
+    trial: tuple[Size, Size],
+    shapes: Mapping[str, tuple[Axis, ...]],
+) -> str | None:
+    """Return how the outputs for padded inputs differ from the exact ones, or None."""
+    small, size = trial
+    want = exact[small]
+    wide = {name: model.sizes.shape(name, size) or value.shape for name, value in want.inputs.items()}
+    got = model.compute(size, pad_inputs(want.inputs, wide, model.sizes.pad)).outputs
+    cuts = {name: cut(value, shapes[name], small.values) for name, value in got.items()}
+    tolerance = Tolerance(rtol=model.options.rtol, atol=model.options.atol)
+    problem = want.compare(cuts, tolerance).problem
+    return problem and f"{small.name} as {size.name}: {problem}"
