@@ -6,15 +6,17 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import pretty_json, write_bytes
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import FileEntry, PackageInfo
+from tvmbuild.package.size_functions import is_library
 
 LIBRARY = "mod.so"
 PARAMS = "mod.params"
@@ -36,6 +38,8 @@ class Package:
     """The contents of mod.so: the compiled code."""
     params: bytes
     """The contents of mod.params: the weights. Empty if the weights are inside the library."""
+    others: FrozenMap[str, bytes] = FrozenMap()
+    """The libraries of the sizes that are not the largest, by name."""
 
 
 def write_package(path: Path, package: Package) -> None:
@@ -43,7 +47,7 @@ def write_package(path: Path, package: Package) -> None:
 
     The file appears at once, complete. Equal packages give equal bytes.
     """
-    contents = {LIBRARY: package.library, PARAMS: package.params}
+    contents = {LIBRARY: package.library, PARAMS: package.params, **package.others}
     entries = tuple(FileEntry(name, _digest(data), len(data)) for name, data in sorted(contents.items()))
     metadata = pretty_json(replace(package.info, files=entries).to_json()).encode()
     write_bytes(path, _archive({**contents, METADATA: metadata}))
@@ -67,7 +71,11 @@ def read_package(path: Path) -> Package:
         data = contents[entry.name]
         if len(data) != entry.size or _digest(data) != entry.sha256:
             raise _damaged(path, f"{entry.name} is not the file that {METADATA} describes")
-    return Package(info, contents[LIBRARY], contents[PARAMS])
+    others = {each.library for each in info.sizes.functions[:-1]} if info.sizes else set[str]()
+    if others != set(contents) - _NAMES:
+        raise _damaged(path, f"{METADATA} lists other sizes than the archive holds")
+    libraries = FrozenMap((name, contents[name]) for name in sorted(others))
+    return Package(info, contents[LIBRARY], contents[PARAMS], libraries)
 
 
 def read_metadata(path: Path) -> PackageInfo:
@@ -76,7 +84,7 @@ def read_metadata(path: Path) -> PackageInfo:
 
 
 def extract_package(path: Path, folder: Path) -> PackageInfo:
-    """Verify a package, write its three files into ``folder``, and return the contents of its mod.json.
+    """Verify a package, write its files into ``folder``, and return the contents of its mod.json.
 
     Raises TvmbuildError like :func:`read_package`.
     """
@@ -84,6 +92,8 @@ def extract_package(path: Path, folder: Path) -> PackageInfo:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / LIBRARY).write_bytes(package.library)
     (folder / PARAMS).write_bytes(package.params)
+    for name, library in package.others.items():
+        (folder / name).write_bytes(library)
     (folder / METADATA).write_text(pretty_json(package.info.to_json()), encoding="utf-8")
     return package.info
 
@@ -102,7 +112,7 @@ def _members(path: Path) -> dict[str, bytes]:
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
-        contents = read_members(data, _NAMES) if len(data) <= MAX_BYTES else {}
+        contents = read_members(data) if len(data) <= MAX_BYTES else {}
     except FileNotFoundError as error:
         raise TvmbuildError(f"{path.name}: no such package", "build it first") from error
     except OSError as error:
@@ -144,10 +154,10 @@ class DamagedArchiveError(ValueError):
     """The error for an archive that is damaged or has unexpected members. Its text gives the reason."""
 
 
-def read_members(data: bytes, names: Collection[str]) -> dict[str, memoryview]:
+def read_members(data: bytes) -> dict[str, memoryview]:
     """Return the members of an archive by name.
 
-    Raises DamagedArchiveError if the archive is damaged, or if a member is not a regular file with one of ``names``.
+    Raises DamagedArchiveError if the archive is damaged, or if a member is not a regular file with a name that a package may hold.
     """
     members: dict[str, memoryview] = {}
     view = memoryview(data)
@@ -156,7 +166,7 @@ def read_members(data: bytes, names: Collection[str]) -> dict[str, memoryview]:
         header = bytes(view[position : position + _BLOCK])
         name, size = _read_header(header)
         # Only expected plain names are accepted, so that no member can leave the folder.
-        if name not in names or name in members or header[156] not in _REGULAR:
+        if not (name in _NAMES or is_library(name)) or name in members or header[156] not in _REGULAR:
             raise DamagedArchiveError(f"unexpected member {name!r}")
         position += _BLOCK
         if position + size > len(data):

@@ -12,6 +12,7 @@ from tvmbuild.base.postprocess_specs import Postprocess, postprocess_from_json, 
 from tvmbuild.base.specs import Attributes, Precision, Preprocess, freeze_attributes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata_check import check_metadata
+from tvmbuild.package.size_functions import SizeFunctions
 
 FORMAT = 1
 
@@ -181,6 +182,8 @@ class PackageInfo:
     """The frames of a camera that the package takes. mod.json contains them only if there are any."""
     postprocess: tuple[Postprocess, ...] = ()
     """The results that the package makes of its outputs. mod.json contains them only if there are any."""
+    sizes: SizeFunctions | None = None
+    """The functions of a package whose shapes vary. ``inputs`` and ``outputs`` are then those of the largest size."""
     labels: tuple[str, ...] | None = None
     """The names of a classifier's classes, in the order of its scores. None if the model has none."""
     digests: FrozenMap[str, str] = FrozenMap()
@@ -204,6 +207,10 @@ class PackageInfo:
         files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
         value.update(target=self.target.to_json(), files=files)
         value["frames"] = [each.to_json() for each in self.frames]
+        if self.sizes is None:
+            del value["sizes"]
+        else:
+            value["sizes"] = self.sizes.to_json()
         value.update({side: [each.to_json() for each in getattr(self, side)] for side in ("inputs", "outputs")})
         if not self.frames:
             del value["frames"]
@@ -248,6 +255,7 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         preprocess=None if preprocess is None else Preprocess(**{k: _frozen(v) for k, v in preprocess.items()}),
         frames=tuple(map(frame_from_json, value.get("frames") or ())),
         postprocess=postprocess_from_json(value.get("postprocess") or {}),
+        sizes=SizeFunctions.from_json(value["sizes"]) if value.get("sizes") else None,
         labels=None if labels is None else tuple(labels),
         digests=FrozenMap(sorted(value["digests"].items())),
         tools=FrozenMap(sorted(value["tools"].items())),

@@ -54,6 +54,11 @@ def _natural(value: Any, where: str) -> None:
         raise TypeError(f"{where} is no natural number")
 
 
+def _axis(value: Any, where: str) -> None:
+    if not isinstance(value, str):
+        _natural(value, where)
+
+
 def _number(value: Any, where: str) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         raise TypeError(f"{where} is no finite number")
@@ -273,7 +278,23 @@ _RESULTS: dict[str, dict[str, Check]] = {
     "vector": {**_OUTPUTS, "normalise": _truth},
     "heatmaps": {**_OUTPUTS, **_LABELS},
 }
-_LATER = ("operators", "profiled", "frames", "postprocess", "counts")
+_SIZES: dict[str, Check] = {
+    "inputs": _values(_each(_axis)),
+    "outputs": _values(_each(_axis)),
+    "padded": _each(_text),
+    "pad": _values(_number),
+    "functions": _each(
+        _map_of(
+            {
+                "values": _values(_between(1, MAX_TENSOR_BYTES)),
+                "library": _text,
+                "params": _each(_natural),
+                "outputs": _values(_each(_natural)),
+            }
+        )
+    ),
+}
+_LATER = ("operators", "profiled", "frames", "postprocess", "counts", "sizes")
 """The parts that may be missing, because older packages lack them."""
 _PARTS: dict[str, Check] = {
     "model": _text,
@@ -296,6 +317,7 @@ _PARTS: dict[str, Check] = {
     "preprocess": _optional(_preprocess),
     "frames": _optional(_each(_frame)),
     "postprocess": _optional(_postprocess),
+    "sizes": _optional(_map_of(_SIZES)),
     "labels": _optional(_each(_text)),
     "digests": _values(_text),
     "tools": _values(_text),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
+from tvmbuild.package.runtime.fitting import describe_size, fit
 from tvmbuild.package.runtime.frame_calls import (
     place_picture,
     prefix,
@@ -34,6 +35,7 @@ from tvmbuild.package.runtime.frame_calls import (
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
 from tvmbuild.package.runtime.tensors import (
+    count_bytes,
     empty_array,
     keep_apart,
     page_locked_array,
@@ -44,6 +46,7 @@ from tvmbuild.package.runtime.tensors import (
     to_device,
 )
 from tvmbuild.package.runtime.thread_pool import choose_threads
+from tvmbuild.package.size_functions import SizeFunction
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
 _POOLED_ALLOCATOR = 2
@@ -81,13 +84,17 @@ class Session:
             check_card(self.info.target, self._device)
         self._lock = Lock()
         self._idle: list[_Machine] = []
-        self._sizes = [math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in self.info.inputs]
+        self._sizes = count_bytes(self.info.inputs)
         self.threads = choose_threads(self.info, threads)
         self._library, has_pool = load_code(package.library, self.threads)
         if not has_pool:
             self.threads = num_threads()
+        self._at_sizes: dict[str, Session] = {}
+        self._libraries = package.others
         with EXPLAINED_ERRORS:
-            self._params = self._load_params(package.params)
+            self._params = self._pool = self._load_params(package.params)
+            if self.info.sizes is not None:
+                self._params = [self._pool[place] for place in self.info.sizes.functions[-1].params]
             machine = self._make_machine()
             self._check_arity(machine)
             self._idle.append(self._wrap(machine))
@@ -112,15 +119,27 @@ class Session:
         """The name, shape and dtype of each output of ``run``."""
         return self.info.outputs
 
+    @property
+    def sizes(self) -> tuple[Mapping[str, int], ...]:
+        """The sizes of a package whose shapes vary, each as letter → value, the smallest first. Others have none.
+
+        ``inputs`` and ``outputs`` are those of the largest size. ``run`` takes the smallest size that fits.
+        """
+        return tuple(each.values for each in self.info.sizes.functions) if self.info.sizes else ()
+
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Run the model on ``inputs`` (name → array) and return the outputs as new arrays, by name.
 
         An output whose length depends on data has its real length, which is at most that in ``outputs``.
         Inputs are NumPy arrays, or objects that DLPack can share. An input on the package's device is used without a
         copy if it is contiguous and aligned to 64 bytes, as the arrays from ``empty`` are. Raises TvmbuildError if an
-        input is missing, unknown, or of another shape or dtype.
+        input is missing, unknown, or of another shape or dtype. If the package has sizes, inputs between two of them are
+        padded to the larger one, and the outputs cut, along the letters for which the build has proved this harmless.
         """
         with EXPLAINED_ERRORS:
+            if self.info.sizes is not None:
+                fitted = fit(self.info, self.info.sizes, inputs)
+                return fitted.cut(self._open_size(fitted.function).run(fitted.inputs))
             return cut_outputs(self.outputs, to_arrays(self._compute(inputs)))
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
@@ -129,9 +148,12 @@ class Session:
         Other sessions on this device accept the tensors as inputs, and other libraries can share them by DLPack. They
         are ready when this returns, and must not be written to. They remain valid and unchanged when the session runs
         again or is closed. An output whose length depends on data has its largest length, with zeros behind what
-        ``run`` would return.
+        ``run`` would return. Outputs for padded inputs have the shape of the larger size.
         """
         with EXPLAINED_ERRORS:
+            if self.info.sizes is not None:
+                fitted = fit(self.info, self.info.sizes, inputs)
+                return self._open_size(fitted.function).run_on_device(fitted.inputs)
             values = self._compute(inputs)
             self.wait()
         return {info.name: value for info, value in zip(self.outputs, values, strict=False)}
@@ -149,16 +171,26 @@ class Session:
         with EXPLAINED_ERRORS:
             return to_array(tensor)
 
-    def empty(self, name: str) -> np.ndarray:
+    def empty(self, name: str, size: Mapping[str, int] | None = None) -> np.ndarray:
         """Return an uninitialised array with the shape and dtype of an input, which a CPU package uses without a copy.
 
-        Raises TvmbuildError if the package has no input called ``name``.
+        ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if the package has no input called
+        ``name``, or no such size.
         """
         for info in self.inputs:
             if info.name == name:
-                return empty_array(info.shape, info.dtype)
+                return empty_array(self._shape_at(info, size), info.dtype)
         known = ", ".join(info.name for info in self.inputs)
         raise TvmbuildError(f"{self.info.model} has no input {name}; its inputs are {known}")
+
+    def _shape_at(self, info: TensorInfo, size: Mapping[str, int] | None) -> tuple[int, ...]:
+        sizes = self.info.sizes
+        if size is None:
+            return info.shape
+        if sizes is None or size not in self.sizes:
+            known = sizes.describe() if sizes else "it has one shape"
+            raise TvmbuildError(f"{self.info.model} has no size {dict(size)}", known)
+        return sizes.shape(info.name, sizes.functions[self.sizes.index(size)]) or info.shape
 
     def empty_frame(self, number: int = 0) -> np.ndarray:
         """Return an uninitialised array for the bytes of a frame, by its number in `metadata.frames`.
@@ -283,7 +315,10 @@ class Session:
         """Release the library, its threads and the weights as soon as all running calls have ended."""
         with self._lock:
             self._library = None
-            self._idle, self._params = [], []
+            self._idle, self._params, self._pool = [], [], []
+            opened, self._at_sizes = list(self._at_sizes.values()), {}
+        for each in opened:
+            each.close()
 
     def __enter__(self) -> Session:  # noqa: PYI034 - typing.Self needs Python 3.11
         return self
@@ -298,6 +333,9 @@ class Session:
         Raises TvmbuildError if the inputs do not fit.
         """
         with EXPLAINED_ERRORS:
+            if self.info.sizes is not None:
+                fitted = fit(self.info, self.info.sizes, inputs)
+                return self._open_size(fitted.function).bind(fitted.inputs)
             machine = self._make_machine()
             arguments = self._arguments(self._check(inputs), {})
             machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *arguments)
@@ -318,6 +356,9 @@ class Session:
 
         Before and after each call, the machine calls ``instrument(function, name, before, result, *arguments)``.
         """
+        if self.info.sizes is not None:
+            fitted = fit(self.info, self.info.sizes, inputs)
+            return self._open_size(fitted.function).bind_instrumented(fitted.inputs, instrument)
         machine = self._make_machine()
         machine["set_instrument"](instrument)
         arguments = self._arguments(self._check(inputs), {})
@@ -330,6 +371,33 @@ class Session:
         if self.info.target.on_gpu:
             with EXPLAINED_ERRORS:
                 call("runtime.Device_StreamSync", self._device, 0)
+
+    def _open_size(self, function: SizeFunction) -> Session:
+        """Return a session of one size, which shares the weights and threads. Its code is loaded when it is first used.
+
+        Raises TvmbuildError if the session is closed.
+        """
+        with self._lock:
+            if self._library is None:
+                raise TvmbuildError(f"the session of {self.info.model} is closed")
+            found = self._at_sizes.get(function.library)
+            if found is None:
+                found = self._at_sizes[function.library] = self._make_size(function)
+        return found
+
+    def _make_size(self, function: SizeFunction) -> Session:
+        made, sizes = copy.copy(self), self.info.sizes
+        assert sizes is not None
+        made.info = describe_size(self.info, sizes, function)
+        made._lock, made._idle, made._at_sizes = Lock(), [], {}
+        made._sizes = count_bytes(made.info.inputs)
+        made._params = [self._pool[place] for place in function.params]
+        if function.library in self._libraries:
+            made._library, _ = load_code(self._libraries[function.library], self.threads)
+        machine = made._make_machine()
+        made._check_arity(machine)
+        made._idle.append(made._wrap(machine))
+        return made
 
     def _compute(self, inputs: Mapping[str, Any]) -> list[tvm_ffi.Tensor]:
         """Return the outputs, and behind them their lengths if they depend on data."""

@@ -11,6 +11,7 @@ import numpy as np
 import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.package.runtime.library import call, has_function
 
 ALIGNMENT = 64
@@ -37,6 +38,11 @@ def page_locked_array(shape: Sequence[int], dtype: str) -> np.ndarray:
     memory = (ctypes.c_uint8 * size).from_address(tensor.data_ptr())
     memory.tensor = tensor  # type: ignore[attr-defined] # it lives as long as the array
     return np.frombuffer(memoryview(memory), dtype).reshape(shape)
+
+
+def count_bytes(tensors: Sequence[TensorInfo]) -> list[int]:
+    """Return the size of each tensor in bytes."""
+    return [math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in tensors]
 
 
 def read_array(name: str, value: Any) -> Any:

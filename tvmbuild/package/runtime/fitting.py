@@ -1,0 +1,70 @@
+"""The choice of a package's function for inputs whose shapes vary, and their padding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from tvmbuild.base.size_specs import Size
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.padding import cut, pad_inputs
+from tvmbuild.package.runtime.tensors import read_array
+from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Inputs in the shapes of a function."""
+
+    sizes: SizeFunctions
+    function: SizeFunction
+    size: Size
+    """The size of the inputs before they were padded."""
+    inputs: dict[str, Any]
+
+    def cut(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the function's outputs without what padding added."""
+        if self.size.values == self.function.values:
+            return dict(outputs)
+        return {name: cut(value, self.sizes.outputs[name], self.size.values) for name, value in outputs.items()}
+
+
+def fit(info: PackageInfo, sizes: SizeFunctions, inputs: Mapping[str, Any]) -> Fitted:
+    """Return the smallest function that takes the inputs, and the inputs in its shapes.
+
+    Raises TvmbuildError, which lists the sizes, if there is none.
+    """
+    arrays = {name: read_array(name, value) for name, value in inputs.items()}
+    missing = [name for name in sizes.inputs if name not in arrays]
+    if missing:
+        raise TvmbuildError(f"{info.model} needs the input {', '.join(missing)}", sizes.describe())
+    function, size = sizes.choose({name: tuple(each.shape) for name, each in arrays.items()}, info.model)
+    if size.values == function.values:
+        return Fitted(sizes, function, size, arrays)
+    shapes = {name: sizes.shape(name, function) or tuple(each.shape) for name, each in arrays.items()}
+    return Fitted(sizes, function, size, pad_inputs(_to_host(arrays, sizes), shapes, sizes.pad))
+
+
+def _to_host(arrays: Mapping[str, Any], sizes: SizeFunctions) -> dict[str, np.ndarray]:
+    """Return arrays that can be padded."""
+    found: dict[str, np.ndarray] = {}
+    for name, value in arrays.items():
+        if not isinstance(value, tvm_ffi.Tensor):
+            found[name] = value
+        elif str(value.device).startswith("cpu"):
+            found[name] = np.from_dlpack(value)
+        else:
+            raise TvmbuildError(f"the input {name} on {value.device} would have to be padded", sizes.describe())
+    return found
+
+
+def describe_size(info: PackageInfo, sizes: SizeFunctions, function: SizeFunction) -> PackageInfo:
+    """Return the package's description as that of one size alone."""
+    inputs = tuple(replace(each, shape=sizes.shape(each.name, function) or each.shape) for each in info.inputs)
+    outputs = tuple(replace(each, shape=function.outputs[each.name]) for each in info.outputs)
+    return replace(info, inputs=inputs, outputs=outputs, sizes=None)
