@@ -200,10 +200,10 @@ def test_what_an_interrupted_search_has_measured_is_not_paid_again(tmp_path: Pat
 
 def test_further_ways_to_compute_a_convolution_are_searched_too(tmp_path: Path) -> None:
     graph = Graph("0" * 16, ("1x8x8x8 to 8", "1x4x4x8 to 8"))
-    (price,) = price_cells([(make_step(tmp_path), Known((CONV,), graph))])
+    (price,) = price_cells([(make_step(tmp_path), Known((CONV,), (graph,)))])
     assert (price.to_tune, price.trials) == (1 + 2 * 2 * 2, 9 * 64)
     assert middle(price) > 32.0
-    (price,) = price_cells([(make_step(tmp_path, mode="never"), Known((CONV,), graph))])
+    (price,) = price_cells([(make_step(tmp_path, mode="never"), Known((CONV,), (graph,)))])
     assert price.trials == 0
-    (price,) = price_cells([(make_step(tmp_path, TuneOptions(algorithms=("direct",))), Known((CONV,), graph))])
+    (price,) = price_cells([(make_step(tmp_path, TuneOptions(algorithms=("direct",))), Known((CONV,), (graph,)))])
     assert price.trials == 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -61,6 +61,10 @@ class Trial:
     def baselines(self) -> tuple[str, ...]:
         """Return the baselines that can be timed in turns with the package: only on this machine."""
         return self.options.baselines if self.model is not None and self.device.takes_baselines else ()
+
+    def at(self, size: str, model: Path | None, reference: Path) -> Trial:
+        """Return the trial of another size of the package, with the files of this size."""
+        return replace(self, subject=f"{self.subject} at {size}", model=model, reference=reference, judge=None)
 
     def describe_frames(self, info: PackageInfo, stage: str = "benchmark") -> FrameTask:
         """Return the task of the package's frames. The usual way is timed where ONNX Runtime is a baseline."""

@@ -57,6 +57,28 @@ class Product:
 
 
 @dataclass(frozen=True)
+class SizeResult:
+    """The benchmark of one size of a package whose shapes vary, except the largest."""
+
+    size: str
+    """The size's name, for example T16."""
+    latency: Latency
+    rivals: tuple[Rival, ...]
+    max_abs_error: float
+    max_rel_error: float
+
+    def to_json(self) -> dict[str, object]:
+        """Return the value in `sizes` of result.json."""
+        return {
+            "size": self.size,
+            "latency_ms": self.latency.to_json(),
+            "baselines": [_rival_to_json(each) for each in self.rivals],
+            "max_abs_error": self.max_abs_error,
+            "max_rel_error": self.max_rel_error,
+        }
+
+
+@dataclass(frozen=True)
 class Result:
     """One benchmark of one cell, or of a package without a cell."""
 
@@ -77,18 +99,12 @@ class Result:
     """The agreement with the original model on real inputs. None if the model's `accuracy:` names no real inputs."""
     frames: FrameResult | None = None
     """The benchmark from a frame to the result. None: the package takes no frames and makes no results."""
+    sizes: tuple[SizeResult, ...] = ()
+    """The benchmarks of the other sizes, the smallest first. The other fields are about the largest."""
 
     def to_json(self) -> dict[str, object]:
         """Return the result as the JSON value of result.json. `read_result` is the inverse."""
-        measured = [
-            {
-                "name": rival.name,
-                "version": rival.version,
-                "latency_ms": rival.latency.to_json(),
-                "ratio": rival.ratio.to_json("value"),
-            }
-            for rival in self.rivals
-        ]
+        measured = [_rival_to_json(rival) for rival in self.rivals]
         return {
             "format": RESULT_FORMAT,
             "cell": self.cell,
@@ -104,6 +120,7 @@ class Result:
             "operators": [row.to_json() for row in self.operators],
             **({} if self.accuracy is None else {"accuracy": self.accuracy.to_json()}),
             **({} if self.frames is None else {"frames": self.frames.to_json()}),
+            **({"sizes": [each.to_json() for each in self.sizes]} if self.sizes else {}),
         }
 
 
@@ -188,7 +205,23 @@ def _read(data: Mapping[str, Any]) -> Result:
         operators=tuple(read_fields(OperatorRow, row) for row in data["operators"]),
         accuracy=read_agreement(data["accuracy"]) if "accuracy" in data else None,
         frames=read_frames(data["frames"]) if "frames" in data else None,
+        sizes=tuple(_read_size(each) for each in data.get("sizes", ())),
     )
+
+
+def _read_size(data: Mapping[str, Any]) -> SizeResult:
+    return SizeResult(
+        size=str(data["size"]),
+        latency=read_latency(data["latency_ms"]),
+        rivals=tuple(map(_read_rival, data["baselines"])),
+        max_abs_error=float(data["max_abs_error"]),
+        max_rel_error=float(data["max_rel_error"]),
+    )
+
+
+def _rival_to_json(rival: Rival) -> dict[str, object]:
+    times = {"latency_ms": rival.latency.to_json(), "ratio": rival.ratio.to_json("value")}
+    return {"name": rival.name, "version": rival.version, **times}
 
 
 def _read_rival(data: Mapping[str, Any]) -> Rival:

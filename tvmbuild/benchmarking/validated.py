@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tvmbuild.benchmarking.agreement import Agreement, read_agreement
 
@@ -58,3 +58,14 @@ class Validated:
         if self.device is not None:
             return f"numbers checked on {self.device}{left}"
         return f"numbers checked on the CPU{left}" + ("" if self.note is None else f", for {self.note}")
+
+
+def join_sizes(results: Sequence[Validated]) -> Validated:
+    """Return the result for all sizes of a model: the largest errors, and the rest of the largest size, the last."""
+    unjudged = "; ".join(dict.fromkeys(each.unjudged for each in results if each.unjudged is not None))
+    return replace(
+        results[-1],
+        max_abs_error=max(each.max_abs_error for each in results),
+        max_rel_error=max(each.max_rel_error for each in results),
+        unjudged=unjudged or None,
+    )

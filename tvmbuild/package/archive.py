@@ -157,7 +157,8 @@ class DamagedArchiveError(ValueError):
 def read_members(data: bytes) -> dict[str, memoryview]:
     """Return the members of an archive by name.
 
-    Raises DamagedArchiveError if the archive is damaged, or if a member is not a regular file with a name that a package may hold.
+    Raises DamagedArchiveError if the archive is damaged, or if a member is not a regular file of a
+    package.
     """
     members: dict[str, memoryview] = {}
     view = memoryview(data)

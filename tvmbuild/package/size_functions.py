@@ -66,7 +66,7 @@ class SizeFunctions:
         Raises TvmbuildError, which lists the sizes, if no function takes them.
         """
         values: dict[str, int] = {}
-        for name, shape in self.inputs.items():
+        for name in self.inputs:
             if name in shapes:
                 self._read(name, shapes[name], values, model)
         size = Size(FrozenMap((letter, values[letter]) for letter in self.functions[-1].values))

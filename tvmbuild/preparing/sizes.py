@@ -1,4 +1,4 @@
-"""The sizes of a model in ONNX Runtime: which axes of the outputs vary, and along which letters inputs may be padded."""
+"""The sizes of a model: the axes of outputs that vary, and the letters along which inputs may be padded."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _list_trials(sizes: Sizes, letter: str) -> list[tuple[Size, Size]]:
     listed = sorted({size.values[letter] for size in sizes.choices})
     last = len(sizes.choices) - 1
     chosen = [sizes.choices[place * last // (_CHECKED - 1)] for place in range(_CHECKED)]
-    trials = {}
+    trials: dict[tuple[Size, Size], None] = {}
     for size in dict.fromkeys(chosen):
         value = size.values[letter]
         below = max((each for each in listed if each < value), default=0)

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterable, Sequence
 
 from tvmbuild.base.wording import count, name_some
-from tvmbuild.benchmarking.estimates import Estimate, describe_ratio, judge
+from tvmbuild.benchmarking.estimates import Estimate, Latency, describe_ratio, judge
 from tvmbuild.benchmarking.history import Entry
+from tvmbuild.benchmarking.results import Rival
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.report.cells import CellReport
 
@@ -76,17 +77,26 @@ def list_latencies(cells: Sequence[CellReport]) -> list[tuple[str, ...]]:
     """Return one row for each cell and baseline, with the texts of COLUMNS."""
     return [
         (
-            cell.name,
+            name,
             NAMES.get(rival.name, rival.name),
-            format_spread(cell.result.latency.median),
+            format_spread(latency.median),
             format_spread(rival.latency.median),
             format_ratio(rival.ratio),
             describe_ratio(rival.ratio),
         )
         for cell in cells
-        if cell.result
-        for rival in cell.result.rivals
+        for name, latency, rivals in list_sizes(cell)
+        for rival in rivals
     ]
+
+
+def list_sizes(cell: CellReport) -> list[tuple[str, Latency, tuple[Rival, ...]]]:
+    """Return the name, latency and baselines of the cell's package, and of each other size of it."""
+    result = cell.result
+    if result is None:
+        return []
+    others = [(f"{cell.name} at {each.size}", each.latency, each.rivals) for each in result.sizes]
+    return [(cell.name, result.latency, result.rivals), *others]
 
 
 def list_absent(cells: Sequence[CellReport]) -> list[str]:

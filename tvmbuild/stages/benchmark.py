@@ -7,13 +7,14 @@ from pathlib import Path
 
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import BenchmarkStep, Step, find_original, list_sample_files
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.steps import BenchmarkStep, Step, find_model, find_original, list_sample_files, list_sizes
 from tvmbuild.benchmarking.accuracy import Judge, make_judge
 from tvmbuild.benchmarking.agreement import check_agreement
 from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.emulated import run_emulated
 from tvmbuild.benchmarking.history import append_entry, make_entry
-from tvmbuild.benchmarking.results import Result
+from tvmbuild.benchmarking.results import EmulatedResult, Result, SizeResult
 from tvmbuild.devices.table import open_device
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
@@ -27,11 +28,36 @@ def run(step: Step[BenchmarkStep]) -> None:
     in the history, because it has no times.
     """
     trial = make_trial(step)
-    result = run_emulated(trial) if trial.device.emulated else run_contest(trial)
+    result = _run_emulated(step, trial) if trial.device.emulated else _run_contests(step, trial)
     if isinstance(result, Result):
         keep_result(step, result)
     write_json(step.output("result"), result.to_json())
     check_agreement(result.accuracy, step.options.accuracy)
+
+
+def _run_contests(step: Step[BenchmarkStep], trial: Trial) -> Result:
+    """Run the contest of the package, and of each of its other sizes."""
+    others = []
+    for size, each in _list_trials(step, trial):
+        report_progress(f"benchmarking {size}")
+        found = run_contest(each)
+        others.append(SizeResult(size, found.latency, found.rivals, found.max_abs_error, found.max_rel_error))
+    return replace(run_contest(trial), sizes=tuple(others))
+
+
+def _run_emulated(step: Step[BenchmarkStep], trial: Trial) -> EmulatedResult:
+    """Check the package on an emulated board, at each of its sizes."""
+    results = [run_emulated(each) for _, each in [*_list_trials(step, trial), ("", trial)]]
+    absolute, relative = (max(getattr(each, name) for each in results) for name in ("max_abs_error", "max_rel_error"))
+    return replace(results[-1], max_abs_error=absolute, max_rel_error=relative)
+
+
+def _list_trials(step: Step[BenchmarkStep], trial: Trial) -> list[tuple[str, Trial]]:
+    """Return the trial of each other size of the package, the smallest first."""
+    return [
+        (size, trial.at(size, find_model(step, size), step.input(f"reference {size}")))
+        for size in list_sizes(step, "reference")
+    ]
 
 
 def make_trial(step: Step[BenchmarkStep]) -> Trial:

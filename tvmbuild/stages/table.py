@@ -39,7 +39,9 @@ STAGES: tuple[Stage, ...] = (
         version=8,
         scope="model",
         inputs=("source", "export"),
-        outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json", "sizes": "sizes.json"}),
+        outputs=FrozenMap(
+            {"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json", "sizes": "sizes.json"}
+        ),
         module="tvmbuild.stages.simplify",
     ),
     Stage(

@@ -13,12 +13,12 @@ from tvmbuild.base.files import sha256_file, write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import BenchmarkOptions
-from tvmbuild.base.steps import Step, ValidateStep, find_original, list_sample_files
+from tvmbuild.base.steps import Step, ValidateStep, find_model, find_original, list_sample_files, list_sizes
 from tvmbuild.benchmarking.accuracy import Judge, make_judge
 from tvmbuild.benchmarking.agreement import check_agreement
 from tvmbuild.benchmarking.contest import Trial
 from tvmbuild.benchmarking.stand_in import CannotRunError, run_package
-from tvmbuild.benchmarking.validated import Validated
+from tvmbuild.benchmarking.validated import Validated, join_sizes
 from tvmbuild.benchmarking.validation import lower_model, validate
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.archive import read_metadata
@@ -43,23 +43,35 @@ def _run(step: Step[ValidateStep]) -> Validated:
     package, tolerance = step.input("package"), step.options.tolerance
     judge = _make_judge(step, read_metadata(package))
     trial = Trial(step.subject, package, None, step.input("reference"), 1, tolerance, BenchmarkOptions(), judge=judge)
+    sizes = list_sizes(step, "reference")
+    others = [trial.at(size, None, step.input(f"reference {size}")) for size in sizes]
     try:
-        return run_package(trial)
+        return join_sizes([*map(run_package, others), run_package(trial)])
     except CannotRunError as error:
         report_progress(f"this machine's {step.options.kind} device cannot run the package: {error.message}")
         return replace(_compute(step), note=f"{step.options.stand_in} cannot run the package: {error.message}")
 
 
 def _compute(step: Step[ValidateStep]) -> Validated:
-    """Compute the model on the CPU, or reuse the result of another cell with the same lowering."""
-    options = step.options
+    """Compute the model at each of its sizes on the CPU, or reuse the result of another cell with the same lowering."""
+    sizes = list_sizes(step, "reference")
+    own = list_sizes(step, "schedule")  # those of the largest size too
+    found = [_compute_one(step, find_model(step, size), f"schedule {size}", f"reference {size}") for size in sizes]
+    largest = f"schedule {own[-1]}" if own else "schedule"
+    return join_sizes([*found, _compute_one(step, step.input("model"), largest, "reference")])
+
+
+def _compute_one(step: Step[ValidateStep], path: Path, schedule: str, role: str) -> Validated:
+    """Compute a model with the schedule and the reference of these roles. Only the largest size has real inputs."""
+    options, is_largest = step.options, role == "reference"
     target = PackageTarget(options.target, options.kind, options.attributes, options.host, precision=options.precision)
     with device_lock("local", exclusive=False):
-        model = lower_model(step.input("model"), target, read_schedule(step.input("schedule")), step.model)
-        reference = step.input("reference")
-        key = model.key(reference.read_bytes(), options.tolerance, _digest_samples(step))
+        model = lower_model(path, target, read_schedule(step.input(schedule)), step.model)
+        reference = step.input(role)
+        key = model.key(reference.read_bytes(), options.tolerance, _digest_samples(step) if is_largest else b"")
         known = Layout(step.root).validated(step.model, key)
-        judge = _make_judge(step, ModelInputs(step.model, model.lowered.inputs, options.preprocess))
+        takes = ModelInputs(step.model, model.lowered.inputs, options.preprocess)
+        judge = _make_judge(step, takes) if is_largest else None
         found = _read(known) or validate(model, read_reference(reference), options.tolerance, judge)
     write_json(known, found.to_json())
     return found

@@ -23,7 +23,7 @@ from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
-from tvmbuild.package.runtime.fitting import describe_size, fit
+from tvmbuild.package.runtime.fitting import Fitted, describe_size, fit
 from tvmbuild.package.runtime.frame_calls import (
     place_picture,
     prefix,
@@ -46,7 +46,6 @@ from tvmbuild.package.runtime.tensors import (
     to_device,
 )
 from tvmbuild.package.runtime.thread_pool import choose_threads
-from tvmbuild.package.size_functions import SizeFunction
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
 _POOLED_ALLOCATOR = 2
@@ -133,13 +132,15 @@ class Session:
         An output whose length depends on data has its real length, which is at most that in ``outputs``.
         Inputs are NumPy arrays, or objects that DLPack can share. An input on the package's device is used without a
         copy if it is contiguous and aligned to 64 bytes, as the arrays from ``empty`` are. Raises TvmbuildError if an
-        input is missing, unknown, or of another shape or dtype. If the package has sizes, inputs between two of them are
-        padded to the larger one, and the outputs cut, along the letters for which the build has proved this harmless.
+        input is missing, unknown, or of another shape or dtype.
+
+        A package with sizes pads inputs between two sizes to the larger one, and cuts the outputs, along the letters
+        for which the build has shown that this is harmless.
         """
         with EXPLAINED_ERRORS:
             if self.info.sizes is not None:
                 fitted = fit(self.info, self.info.sizes, inputs)
-                return fitted.cut(self._open_size(fitted.function).run(fitted.inputs))
+                return fitted.cut(self._open_size(fitted).run(fitted.inputs))
             return cut_outputs(self.outputs, to_arrays(self._compute(inputs)))
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
@@ -153,7 +154,7 @@ class Session:
         with EXPLAINED_ERRORS:
             if self.info.sizes is not None:
                 fitted = fit(self.info, self.info.sizes, inputs)
-                return self._open_size(fitted.function).run_on_device(fitted.inputs)
+                return self._open_size(fitted).run_on_device(fitted.inputs)
             values = self._compute(inputs)
             self.wait()
         return {info.name: value for info, value in zip(self.outputs, values, strict=False)}
@@ -335,7 +336,7 @@ class Session:
         with EXPLAINED_ERRORS:
             if self.info.sizes is not None:
                 fitted = fit(self.info, self.info.sizes, inputs)
-                return self._open_size(fitted.function).bind(fitted.inputs)
+                return self._open_size(fitted).bind(fitted.inputs)
             machine = self._make_machine()
             arguments = self._arguments(self._check(inputs), {})
             machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *arguments)
@@ -358,7 +359,7 @@ class Session:
         """
         if self.info.sizes is not None:
             fitted = fit(self.info, self.info.sizes, inputs)
-            return self._open_size(fitted.function).bind_instrumented(fitted.inputs, instrument)
+            return self._open_size(fitted).bind_instrumented(fitted.inputs, instrument)
         machine = self._make_machine()
         machine["set_instrument"](instrument)
         arguments = self._arguments(self._check(inputs), {})
@@ -372,32 +373,33 @@ class Session:
             with EXPLAINED_ERRORS:
                 call("runtime.Device_StreamSync", self._device, 0)
 
-    def _open_size(self, function: SizeFunction) -> Session:
+    def _open_size(self, fitted: Fitted) -> Session:
         """Return a session of one size, which shares the weights and threads. Its code is loaded when it is first used.
 
         Raises TvmbuildError if the session is closed.
         """
+        library = fitted.function.library
         with self._lock:
             if self._library is None:
                 raise TvmbuildError(f"the session of {self.info.model} is closed")
-            found = self._at_sizes.get(function.library)
-            if found is None:
-                found = self._at_sizes[function.library] = self._make_size(function)
-        return found
+            if library not in self._at_sizes:
+                made = copy.copy(self)
+                made._become(fitted)  # noqa: SLF001 - a copy of this session
+                self._at_sizes[library] = made
+            return self._at_sizes[library]
 
-    def _make_size(self, function: SizeFunction) -> Session:
-        made, sizes = copy.copy(self), self.info.sizes
-        assert sizes is not None
-        made.info = describe_size(self.info, sizes, function)
-        made._lock, made._idle, made._at_sizes = Lock(), [], {}
-        made._sizes = count_bytes(made.info.inputs)
-        made._params = [self._pool[place] for place in function.params]
+    def _become(self, fitted: Fitted) -> None:
+        """Make this copy of a session one of a single size."""
+        function = fitted.function
+        self.info = describe_size(self.info, fitted.sizes, function)
+        self._lock, self._idle, self._at_sizes = Lock(), [], {}
+        self._sizes = count_bytes(self.info.inputs)
+        self._params = [self._pool[place] for place in function.params]
         if function.library in self._libraries:
-            made._library, _ = load_code(self._libraries[function.library], self.threads)
-        machine = made._make_machine()
-        made._check_arity(machine)
-        made._idle.append(made._wrap(machine))
-        return made
+            self._library, _ = load_code(self._libraries[function.library], self.threads)
+        machine = self._make_machine()
+        self._check_arity(machine)
+        self._idle.append(self._wrap(machine))
 
     def _compute(self, inputs: Mapping[str, Any]) -> list[tvm_ffi.Tensor]:
         """Return the outputs, and behind them their lengths if they depend on data."""
