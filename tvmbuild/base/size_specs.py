@@ -12,6 +12,8 @@ Axis = int | str
 """The length of an axis, or the letter that stands for it."""
 MAX_SIZES = 64
 """The largest number of sizes of one model, because each is compiled on its own."""
+MAX_LETTERS = 4
+"""The largest number of letters of one model, because a size's name has all of them."""
 SIZES = "sizes"
 """The role of the file with the facts about a model's sizes that the simplify stage has found."""
 

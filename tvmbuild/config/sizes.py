@@ -8,7 +8,7 @@ from typing import Any
 
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.size_specs import MAX_SIZES, Axis, Size, Sizes, sort_sizes
+from tvmbuild.base.size_specs import MAX_LETTERS, MAX_SIZES, Axis, Size, Sizes, sort_sizes
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
 
@@ -32,6 +32,8 @@ def check_sizes(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
         if "value" in own["inputs"][name]:
             document.report_key((*path, "inputs", name, "value"), "an input of varying shape has a value", "no `value`")
     _check_keys(document, (*path, "sizes"), sizes, used)
+    if len(letters) > MAX_LETTERS:
+        document.report_key((*path, "sizes"), f"{len(letters)} letters", f"at most {MAX_LETTERS}")
     if sizes:
         _check_neighbours(document, path, own)
         if document.is_sound((*path, "sizes")) and (count := len(list(_combine(sizes)))) > MAX_SIZES:

@@ -21,7 +21,7 @@ _TYPES = {
     "null": "null",
 }
 _YAML_1_1 = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
-MANY = 12
+MANY = 14
 """The number of valid keys above which a message does not list them, because the documentation does."""
 
 _SYNONYMS = {

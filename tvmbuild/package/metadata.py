@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Protocol, cast, get_args
 
 from tvmbuild.base.frame_specs import Frame, frame_from_json
@@ -12,7 +12,7 @@ from tvmbuild.base.postprocess_specs import Postprocess, postprocess_from_json, 
 from tvmbuild.base.specs import Attributes, Precision, Preprocess, freeze_attributes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata_check import check_metadata
-from tvmbuild.package.size_functions import SizeFunctions
+from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
 
 FORMAT = 1
 
@@ -200,6 +200,15 @@ class PackageInfo:
     """The function that runs the model."""
     profiled: str = "main"
     """The function that a profiler calls instead of ``entry``, because TVM reports calls only inside of bytecode."""
+
+    def at_size(self, function: SizeFunction) -> PackageInfo:
+        """Return the description of one size of the package alone."""
+        sizes = self.sizes
+        if sizes is None:
+            return self
+        inputs = tuple(replace(each, shape=sizes.shape(each.name, function) or each.shape) for each in self.inputs)
+        outputs = tuple(replace(each, shape=function.outputs[each.name]) for each in self.outputs)
+        return replace(self, inputs=inputs, outputs=outputs, sizes=None)
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON value of mod.json. ``from_json`` is the inverse."""

@@ -86,17 +86,23 @@ class BoundPackage:
 
     def __init__(self, session: SshSession, info: PackageInfo, answers: Answers) -> None:
         self._session = session
-        self._info = info
+        self._package = self._info = info
         self._answers = answers
         self._bound: Arrays = {}
         self._watch: FilesWatch | None = None
 
     def bind(self, inputs: Arrays) -> None:
         """Send the inputs to the board, where all following runs use them. Raises TvmbuildError if they do not fit."""
-        check_inputs(self._info, inputs)
-        content = b"".join(np.ascontiguousarray(inputs[each.name]).tobytes() for each in self._info.inputs)
-        self._session.ask({"do": "bind"}, self._answers.alive, content)
-        self._bound = inputs
+        info = self._package
+        command: dict[str, object] = {"do": "bind"}
+        if info.sizes is not None:
+            shapes = {name: value.shape for name, value in inputs.items()}
+            info = info.at_size(info.sizes.choose(shapes, info.model)[0])
+            command["shapes"] = [list(each.shape) for each in info.inputs]
+        check_inputs(info, inputs)
+        content = b"".join(np.ascontiguousarray(inputs[each.name]).tobytes() for each in info.inputs)
+        self._session.ask(command, self._answers.alive, content)
+        self._bound, self._info = inputs, info
 
     def outputs(self, command: Mapping[str, Any]) -> dict[str, object]:
         """Run the package once on the bound inputs, and write the outputs to the local .npz that the command names."""

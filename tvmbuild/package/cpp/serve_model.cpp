@@ -34,6 +34,7 @@ class Server {
     last_beat_ = Clock::now();
     beat_s_ = command.value("beat_s", 10.0);
     if (what == "bind") {
+      if (command.contains("shapes")) resize(command.at("shapes"));
       for (tvmbuild::Tensor &input : inputs_) {
         auto size = static_cast<std::streamsize>(input.info().bytes());
         if (!std::cin.read(static_cast<char *>(input.data()), size)) throw tvmbuild::Error("too few bytes of inputs");
@@ -67,6 +68,15 @@ class Server {
   }
 
  private:
+  // Make the inputs of one size of a package whose shapes vary.
+  void resize(const json &shapes) {
+    for (size_t i = 0; i < inputs_.size(); i++) {
+      tvmbuild::TensorInfo info = inputs_[i].info();
+      info.shape = shapes.at(i).get<std::vector<int64_t>>();
+      inputs_[i] = tvmbuild::Tensor(info);
+    }
+  }
+
   double time_ms(int number) {
     auto start = Clock::now();
     for (int i = 0; i < number; i++) session_.call();

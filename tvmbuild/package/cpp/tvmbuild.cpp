@@ -106,26 +106,25 @@ static Tensor cut(const Tensor &whole, const std::vector<int64_t> &shape) {
 Session::Session(const std::string &path, int threads) : impl_(std::make_unique<Impl>()) {
   Package package = read_package(path);
   check_cpu(package.info, package.needs);
-  check_library(package.library);
   impl_->device = find_device(package.info.kind);
   if (package.info.kind == "cuda") check_card(package.needs.arch, package.info.target, impl_->device);
   impl_->threads = choose_threads(package.info, threads);
-  LibraryFile file(package.library);
-  std::string name = file.path();
-  impl_->library =
-      invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");
-  if (!use_own_pool(name, impl_->threads)) {
-    setenv("TVM_NUM_THREADS", std::to_string(impl_->threads).c_str(), 0);  // the variable counts until a pool is made
-    impl_->threads = runtime_threads();
-  }
+  impl_->load(package.library);
   impl_->info = std::move(package.info);
   if (impl_->info.lifted) impl_->params = load_params(package.params);
   DeviceUse use(impl_->device);
   if (impl_->on_gpu()) {
     for (Value &each : impl_->params) each = impl_->copy_here(each, describe(each.object(), "mod.params"));
   }
-  impl_->start();
+  if (!impl_->has_sizes()) {
+    impl_->start();
+    return;
+  }
+  impl_->libraries = std::move(package.others);
+  impl_->at_sizes.resize(impl_->info.sizes.functions.size());
 }
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::Session(const LinkedModel &model) try : impl_(std::make_unique<Impl>()) {
   nlohmann::json json = read_json(model.mod_json);
@@ -150,11 +149,47 @@ Session &Session::operator=(Session &&) noexcept = default;
 const Info &Session::info() const { return impl_->info; }
 int Session::threads() const { return impl_->threads; }
 
+std::vector<std::map<std::string, int64_t>> Session::sizes() const {
+  std::vector<std::map<std::string, int64_t>> sizes;
+  for (const SizeFunction &each : impl_->info.sizes.functions) sizes.push_back(each.values);
+  return sizes;
+}
+
+void Session::bind_size(const std::vector<Tensor> &inputs) {
+  const Info &info = impl_->info;
+  std::map<std::string, int64_t> size = read_values(info, inputs);
+  size_t place = choose_function(info, size);
+  std::unique_ptr<Session> &session = impl_->at_sizes[place];
+  if (!session) session.reset(new Session(impl_->make_size(place)));
+  std::vector<Tensor> unpadded, padded;
+  if (size != info.sizes.functions[place].values) {
+    unpadded = inputs;
+    for (size_t i = 0; i < inputs.size(); i++) {
+      if (!inputs[i].on_host())
+        throw Error("the input " + info.inputs[i].name + " would have to be padded on its device");
+      TensorInfo wanted = session->info().inputs[i];
+      wanted.dtype = inputs[i].info().dtype;  // bind() names a wrong one
+      padded.emplace_back(wanted);
+      auto value = info.sizes.pad.find(wanted.name);
+      if (value != info.sizes.pad.end()) fill(padded.back(), value->second);
+    }
+  }
+  session->bind(padded.empty() ? inputs : padded);
+  impl_->chosen = session.get();
+  impl_->size = std::move(size);
+  impl_->unpadded = std::move(unpadded);
+  impl_->padded = std::move(padded);
+}
+
 void Session::bind(const std::vector<Tensor> &inputs) {
   const std::vector<TensorInfo> &wanted = impl_->info.inputs;
   if (inputs.size() != wanted.size())
     throw Error(impl_->info.model + " takes " + std::to_string(wanted.size()) + " inputs, got " +
                 std::to_string(inputs.size()));
+  if (impl_->has_sizes()) {
+    bind_size(inputs);
+    return;
+  }
   std::vector<Value> given;
   std::vector<bool> copied;
   for (size_t i = 0; i < wanted.size(); i++) {
@@ -180,6 +215,17 @@ void Session::bind(const std::vector<Tensor> &inputs) {
 }
 
 void Session::call() {
+  if (impl_->has_sizes()) {
+    Session &session = impl_->at_size();
+    for (size_t i = 0; i < impl_->padded.size(); i++) {
+      const TensorInfo &from = impl_->unpadded[i].info(), &to = impl_->padded[i].info();
+      copy_block(static_cast<const char *>(impl_->unpadded[i].data()), from.shape,
+                 static_cast<char *>(impl_->padded[i].data()), to.shape,
+                 from.bytes() / std::max<size_t>(from.count(), 1));
+    }
+    session.call();
+    return;
+  }
   if (impl_->inputs.size() != impl_->info.inputs.size()) throw Error("no inputs are bound");
   DeviceUse use(impl_->device, !impl_->called);
   std::vector<TVMFFIAny> arguments;
@@ -195,6 +241,14 @@ void Session::call() {
 }
 
 std::vector<Tensor> Session::outputs() const {
+  if (impl_->has_sizes()) {
+    std::vector<Tensor> outputs = impl_->at_size().outputs();
+    std::vector<std::vector<int64_t>> shapes = output_shapes();
+    for (size_t i = 0; i < outputs.size(); i++) {
+      if (shapes[i] != outputs[i].info().shape) outputs[i] = cut(outputs[i], shapes[i]);
+    }
+    return outputs;
+  }
   std::vector<Tensor> outputs;
   for (const TensorInfo &info : impl_->info.outputs) outputs.emplace_back(info);
   copy_outputs(outputs);
@@ -207,6 +261,16 @@ std::vector<Tensor> Session::outputs() const {
 
 std::vector<std::vector<int64_t>> Session::output_shapes() const {
   std::vector<std::vector<int64_t>> shapes;
+  if (impl_->has_sizes()) {
+    shapes = impl_->at_size().output_shapes();
+    for (size_t i = 0; !impl_->padded.empty() && i < shapes.size(); i++) {
+      const std::vector<Axis> &axes = impl_->info.sizes.outputs.at(impl_->info.outputs[i].name);
+      for (size_t axis = 0; axis < axes.size(); axis++) {
+        if (!axes[axis].letter.empty()) shapes[i][axis] = impl_->size.at(axes[axis].letter);
+      }
+    }
+    return shapes;
+  }
   DeviceUse use(impl_->device);
   std::vector<int64_t> lengths = impl_->lengths();
   for (const TensorInfo &info : impl_->info.outputs) {
@@ -222,6 +286,10 @@ void Session::copy_outputs(const std::vector<Tensor> &to) const {
   if (to.size() != wanted.size())
     throw Error(impl_->info.model + " has " + std::to_string(wanted.size()) + " outputs, got room for " +
                 std::to_string(to.size()));
+  if (impl_->has_sizes()) {
+    copy_size_outputs(to);
+    return;
+  }
   DeviceUse use(impl_->device);
   std::vector<Value> outputs;
   for (size_t i = 0; i < wanted.size(); i++) {
@@ -236,7 +304,23 @@ void Session::copy_outputs(const std::vector<Tensor> &to) const {
   copy_all_to_host(impl_->device, copies);
 }
 
+void Session::copy_size_outputs(const std::vector<Tensor> &to) const {
+  if (impl_->padded.empty()) {
+    impl_->at_size().copy_outputs(to);
+    return;
+  }
+  std::vector<Tensor> from = outputs();
+  for (size_t i = 0; i < from.size(); i++) {
+    const TensorInfo &got = from[i].info();
+    if (!to[i].on_host() || to[i].info().shape != got.shape || to[i].info().dtype != got.dtype)
+      throw Error("there is no room for the output " + got.name + ", " + got.dtype + " " + show(got.shape) +
+                  ", in the host's memory");
+    std::memcpy(to[i].data(), from[i].data(), got.bytes());
+  }
+}
+
 std::vector<Tensor> Session::outputs_in_place() const {
+  if (impl_->has_sizes()) return impl_->at_size().outputs_in_place();
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < impl_->info.outputs.size(); i++) {
     Value value = impl_->output(i);

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -115,6 +116,28 @@ struct Postprocess {
   std::vector<std::string> labels;  // the names of its classes or points; empty: those of the package
 };
 
+// A length of a shape, or the letter that stands for it.
+struct Axis {
+  int64_t length = 0;
+  std::string letter;  // empty: the length is always the same
+};
+
+// The code for one size of a package whose shapes vary.
+struct SizeFunction {
+  std::map<std::string, int64_t> values;      // of the letters
+  std::string library;                        // the file in the package
+  std::vector<size_t> params;                 // the places of its weights in mod.params
+  std::vector<std::vector<int64_t>> outputs;  // their shapes, in the order of Info::outputs
+};
+
+// The sizes of a package: `sizes` in models.yaml. Other packages have no functions here.
+struct Sizes {
+  std::map<std::string, std::vector<Axis>> inputs, outputs;  // the shapes in letters
+  std::vector<SizeFunction> functions;                       // the smallest first
+  std::vector<std::string> padded;                           // the letters along which inputs may be padded
+  std::map<std::string, double> pad;                         // the value that pads an input, if it is not 0
+};
+
 // The contents of mod.json.
 struct Info {
   std::string model, target, kind, entry;
@@ -123,6 +146,7 @@ struct Info {
   std::optional<Preprocess> preprocess;
   std::vector<Frame> frames;             // those that run_frame takes
   std::vector<Postprocess> postprocess;  // empty: run_frame returns the outputs
+  Sizes sizes;                           // `inputs` and `outputs` are those of the largest
   bool lifted = false;                   // whether the weights are in mod.params
   int cores = 1;                         // the number of cores that the package was tuned for
   int tasks = 0, covered = 0;            // the number of Tasks, and of Tasks with a record
@@ -233,22 +257,28 @@ class Session {
 
   const Info &info() const;
   int threads() const;
+  // The sizes of a package whose shapes vary, each as the values of its letters, the smallest first.
+  std::vector<std::map<std::string, int64_t>> sizes() const;
 
   // Set the inputs, in the order of info().inputs. They are not copied, so their contents may change between calls. A
   // package for a GPU copies inputs in the host's memory to its device in each call(), but not inputs on the device.
+  // A package with sizes runs at the smallest one that fits. Between two sizes, call() copies the inputs into larger
+  // ones, and outputs() cuts what padding added, along the letters that the build has found to be harmless.
   void bind(const std::vector<Tensor> &inputs);
   // Run on the bound inputs, and return when the device has finished.
   void call();
   // Copy the outputs of the last call() to the host's memory, in the order of info().outputs. An output whose length
   // depends on data has its real length.
   std::vector<Tensor> outputs() const;
-  // Copy the outputs of the last call() into tensors that outputs() returned earlier. This allocates nothing. An output
+  // Copy the outputs of the last call() into tensors that outputs() returned earlier. Unless inputs were padded, this
+  // allocates nothing. An output
   // whose length depends on data needs a Tensor of info().outputs: it is copied whole, with zeros behind its length.
   void copy_outputs(const std::vector<Tensor> &to) const;
   // Return the real shapes of the outputs of the last call(), in the order of info().outputs.
   std::vector<std::vector<int64_t>> output_shapes() const;
   // Return the outputs of the last call() without copying them, for example as inputs of another session. Later calls
-  // do not change them. An output whose length depends on data is whole, with zeros behind its length.
+  // do not change them. An output whose length depends on data is whole, with zeros behind its length, and so are the
+  // outputs for padded inputs.
   std::vector<Tensor> outputs_in_place() const;
   // Return a copy on the package's device, or the tensor itself if the device is a CPU or the tensor is on a device.
   Tensor to_device(const Tensor &tensor) const;
@@ -262,6 +292,9 @@ class Session {
 
  private:
   struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  void bind_size(const std::vector<Tensor> &inputs);
+  void copy_size_outputs(const std::vector<Tensor> &to) const;
   std::unique_ptr<Impl> impl_;
 };
 

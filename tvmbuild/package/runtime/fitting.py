@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,10 +61,3 @@ def _to_host(arrays: Mapping[str, Any], sizes: SizeFunctions) -> dict[str, np.nd
         else:
             raise TvmbuildError(f"the input {name} on {value.device} would have to be padded", sizes.describe())
     return found
-
-
-def describe_size(info: PackageInfo, sizes: SizeFunctions, function: SizeFunction) -> PackageInfo:
-    """Return the package's description as that of one size alone."""
-    inputs = tuple(replace(each, shape=sizes.shape(each.name, function) or each.shape) for each in info.inputs)
-    outputs = tuple(replace(each, shape=function.outputs[each.name]) for each in info.outputs)
-    return replace(info, inputs=inputs, outputs=outputs, sizes=None)

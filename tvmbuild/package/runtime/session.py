@@ -23,7 +23,7 @@ from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
-from tvmbuild.package.runtime.fitting import Fitted, describe_size, fit
+from tvmbuild.package.runtime.fitting import Fitted, fit
 from tvmbuild.package.runtime.frame_calls import (
     place_picture,
     prefix,
@@ -46,6 +46,7 @@ from tvmbuild.package.runtime.tensors import (
     to_device,
 )
 from tvmbuild.package.runtime.thread_pool import choose_threads
+from tvmbuild.package.size_functions import SizeFunction
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
 _POOLED_ALLOCATOR = 2
@@ -93,7 +94,7 @@ class Session:
         with EXPLAINED_ERRORS:
             self._params = self._pool = self._load_params(package.params)
             if self.info.sizes is not None:
-                self._params = [self._pool[place] for place in self.info.sizes.functions[-1].params]
+                self._params = self._pick_params(self.info.sizes.functions[-1])
             machine = self._make_machine()
             self._check_arity(machine)
             self._idle.append(self._wrap(machine))
@@ -391,15 +392,23 @@ class Session:
     def _become(self, fitted: Fitted) -> None:
         """Make this copy of a session one of a single size."""
         function = fitted.function
-        self.info = describe_size(self.info, fitted.sizes, function)
+        self.info = self.info.at_size(function)
         self._lock, self._idle, self._at_sizes = Lock(), [], {}
         self._sizes = count_bytes(self.info.inputs)
-        self._params = [self._pool[place] for place in function.params]
+        self._params = self._pick_params(function)
         if function.library in self._libraries:
             self._library, _ = load_code(self._libraries[function.library], self.threads)
         machine = self._make_machine()
         self._check_arity(machine)
         self._idle.append(self._wrap(machine))
+
+    def _pick_params(self, function: SizeFunction) -> list[Any]:
+        """Return the weights of one size."""
+        if max(function.params, default=0) >= max(1, len(self._pool)):
+            raise TvmbuildError(
+                f"the package of {self.info.model} does not fit together: it lacks weights", "build it again"
+            )
+        return [self._pool[place] for place in function.params]
 
     def _compute(self, inputs: Mapping[str, Any]) -> list[tvm_ffi.Tensor]:
         """Return the outputs, and behind them their lengths if they depend on data."""

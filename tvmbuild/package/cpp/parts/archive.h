@@ -1,6 +1,7 @@
 // The archive: package/archive.py's twin. A part of tvmbuild.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -47,6 +48,17 @@ inline std::string read_file(const std::string &path) {
   return data;
 }
 
+// The library of a size that is not the largest.
+inline bool is_size_library(const std::string &name) {
+  const std::string begin = "size-", end = ".so";
+  if (name.size() <= begin.size() + end.size() || name.size() > 96) return false;
+  if (name.compare(0, begin.size(), begin) != 0 || name.compare(name.size() - end.size(), end.size(), end) != 0)
+    return false;
+  return std::all_of(name.begin() + begin.size(), name.end() - end.size(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
 inline std::map<std::string, std::string> read_members(const std::string &data) {
   const std::set<std::string> expected = {"mod.json", "mod.params", "mod.so"};
   std::map<std::string, std::string> members;
@@ -62,8 +74,8 @@ inline std::map<std::string, std::string> read_members(const std::string &data) 
     std::string name = header.substr(0, 100).c_str();
     bool prefixed = header[262] == '\0' && header[345] != '\0';
     char kind = header[156];
-    if (prefixed || !expected.count(name) || members.count(name) || (kind != '0' && kind != '\0'))
-      damaged("unexpected member");
+    bool known = expected.count(name) || is_size_library(name);
+    if (prefixed || !known || members.count(name) || (kind != '0' && kind != '\0')) damaged("unexpected member");
     at += 512;
     if (*size > data.size() - at) damaged(name + " is cut short");
     members[name] = data.substr(at, *size);

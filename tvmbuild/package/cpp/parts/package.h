@@ -9,6 +9,7 @@
 #include "archive.h"
 #include "metadata.h"
 #include "sha256.h"
+#include "sizes.h"
 
 namespace tvmbuild::detail {
 
@@ -16,6 +17,7 @@ struct Package {
   Info info;
   Attributes needs;
   std::string library, params;
+  std::map<std::string, std::string> others;  // the libraries of the other sizes
 };
 
 inline Package read_archive(const std::string &data) {
@@ -25,8 +27,13 @@ inline Package read_archive(const std::string &data) {
   Package package;
   package.info = read_metadata(metadata, package.needs);
   Part files = metadata["files"];
-  if (files.keys() != std::set<std::string>{"mod.params", "mod.so"})
-    damaged("mod.json lists other files than the archive holds");
+  if (metadata.has("sizes") && !metadata["sizes"].is_null())
+    package.info.sizes = read_sizes(metadata["sizes"], package.info);
+  std::set<std::string> names = {"mod.params", "mod.so"}, held;
+  for (const SizeFunction &each : package.info.sizes.functions) names.insert(each.library);
+  for (const auto &member : members) held.insert(member.first);
+  held.erase("mod.json");
+  if (files.keys() != names || held != names) damaged("mod.json lists other files than the archive holds");
   for (const std::string &name : files.keys()) {
     const std::string &data = members[name];
     if (files[name]["size"].natural() != data.size() || files[name]["sha256"].text() != sha256(data))
@@ -34,6 +41,9 @@ inline Package read_archive(const std::string &data) {
   }
   package.library = std::move(members["mod.so"]);
   package.params = std::move(members["mod.params"]);
+  for (const SizeFunction &each : package.info.sizes.functions) {
+    if (each.library != "mod.so") package.others[each.library] = std::move(members[each.library]);
+  }
   return package;
 }
 

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "code.h"
 #include "device.h"
 #include "frames.h"
+#include "sizes.h"
 #include "tvm_calls.h"
 
 namespace tvmbuild {
@@ -32,7 +36,21 @@ struct Session::Impl {
   Value result;
   std::unique_ptr<FrameRunner> frames;  // null before the first frame
 
+  // Of a package whose shapes vary. Each size has a session of its own, whose code is loaded when it is first used.
+  std::map<std::string, std::string> libraries;
+  std::vector<std::unique_ptr<Session>> at_sizes;  // in the order of info.sizes.functions; null before the first use
+  Session *chosen = nullptr;                       // that of the bound inputs
+  std::map<std::string, int64_t> size;             // of the bound inputs
+  std::vector<Tensor> unpadded, padded;            // the bound inputs, and the arrays into which call() copies them
+
+  bool has_sizes() const { return !info.sizes.functions.empty(); }
+  Session &at_size() const {
+    if (chosen == nullptr) throw Error("no inputs are bound");
+    return *chosen;
+  }
+
   ~Impl() {
+    at_sizes.clear();  // each of them uses the device on its own
     DeviceUse use(device);
     frames.reset();  // values of the library must go before it
     result = Value();
@@ -81,6 +99,40 @@ struct Session::Impl {
                                   {result.view(), argument_of(static_cast<int64_t>(index))}, wanted.name);
     if (value.type() != kTVMFFITensor) throw Error("there is no output " + wanted.name);
     return value;
+  }
+
+  // Load the code of a library, whose loops run on the threads of the package.
+  void load(const std::string &code) {
+    check_library(code);
+    LibraryFile file(code);
+    std::string name = file.path();
+    library = invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");
+    if (!use_own_pool(name, threads)) {
+      setenv("TVM_NUM_THREADS", std::to_string(threads).c_str(), 0);  // the variable counts until a pool is made
+      threads = runtime_threads();
+    }
+  }
+
+  // The state of a session for one size. It shares the weights.
+  std::unique_ptr<Impl> make_size(size_t place) const {
+    const SizeFunction &function = info.sizes.functions[place];
+    auto made = std::make_unique<Impl>();
+    made->info = describe_size(info, function);
+    made->threads = threads;
+    made->device = device;
+    for (size_t each : function.params) {
+      if (each >= params.size()) throw Error("mod.json has a weight that mod.params lacks");
+      made->params.push_back(Value::retain(params[each].object(), params[each].type()));
+    }
+    auto found = libraries.find(function.library);
+    if (found == libraries.end()) {
+      made->library = Value::retain(library.object(), library.type());
+    } else {
+      made->load(found->second);
+    }
+    DeviceUse use(device);
+    made->start();
+    return made;
   }
 
   // Make the virtual machine of the loaded code.

@@ -1,0 +1,66 @@
+// Run a package at several sizes with one session: sizes PACKAGE FOLDER SHAPES… A run's SHAPES are those of all inputs,
+// as 2x5,2x5. Run n reads FOLDER/n-i.in, raw, and writes FOLDER/n-i.out, and again FOLDER/n-i.copy by copy_outputs().
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tvmbuild.h"
+
+namespace {
+
+std::vector<std::string> split(const std::string &text, char mark) {
+  std::vector<std::string> parts;
+  std::istringstream items(text);
+  for (std::string item; std::getline(items, item, mark);) parts.push_back(item);
+  return parts;
+}
+
+void write(const std::string &path, const tvmbuild::Tensor &tensor) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(static_cast<const char *>(tensor.data()), static_cast<std::streamsize>(tensor.info().bytes()));
+}
+
+void run(tvmbuild::Session &session, const std::string &begin, const std::string &shapes) {
+  std::vector<tvmbuild::Tensor> inputs;
+  for (const std::string &shape : split(shapes, ',')) {
+    tvmbuild::TensorInfo info = session.info().inputs[inputs.size()];
+    info.shape.clear();
+    for (const std::string &length : split(shape, 'x')) info.shape.push_back(std::stoll(length));
+    tvmbuild::Tensor input(info);
+    std::ifstream file(begin + std::to_string(inputs.size()) + ".in", std::ios::binary);
+    file.read(static_cast<char *>(input.data()), static_cast<std::streamsize>(info.bytes()));
+    inputs.push_back(std::move(input));
+  }
+  std::vector<tvmbuild::Tensor> outputs = session.run(inputs);
+  for (const tvmbuild::Tensor &output : outputs) {
+    std::string name = begin + std::to_string(&output - outputs.data());
+    write(name + ".out", output);
+    for (int64_t length : output.info().shape) std::cout << length << " ";
+  }
+  std::cout << "\n";
+  std::vector<tvmbuild::Tensor> copies;
+  for (const tvmbuild::Tensor &output : outputs) copies.emplace_back(output.info());
+  session.call();
+  session.copy_outputs(copies);
+  for (const tvmbuild::Tensor &copy : copies) write(begin + std::to_string(&copy - copies.data()) + ".copy", copy);
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+  try {
+    tvmbuild::Session session(arguments[1], 2);
+    for (const auto &size : session.sizes()) {
+      for (const auto &each : size) std::cout << each.first << "=" << each.second << " ";
+    }
+    std::cout << "\n";
+    for (int i = 3; i < count; i++)
+      run(session, std::string(arguments[2]) + "/" + std::to_string(i - 3) + "-", arguments[i]);
+    return 0;
+  } catch (const std::exception &error) {
+    std::cerr << "error: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,194 @@
+// The sizes of a package whose shapes vary: package/size_functions.py's and package/padding.py's twin. A part of
+// tvmbuild.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "../tvmbuild.h"
+#include "archive.h"
+#include "metadata.h"
+
+namespace tvmbuild::detail {
+
+inline std::map<std::string, std::vector<Axis>> read_axes(const Part &part, const std::vector<TensorInfo> &tensors) {
+  std::map<std::string, std::vector<Axis>> shapes;
+  for (const std::string &name : part.keys()) {
+    std::vector<Axis> &shape = shapes[name];
+    for (const Part &each : part[name].list())
+      shape.push_back(each.is_text() ? Axis{0, each.text()} : Axis{static_cast<int64_t>(each.natural()), ""});
+    auto has_name = [&](const TensorInfo &info) { return info.name == name && info.shape.size() == shape.size(); };
+    part[name].expect(std::any_of(tensors.begin(), tensors.end(), has_name), "shape of one of the package's tensors");
+  }
+  return shapes;
+}
+
+inline void check_letters(const Part &part, const std::map<std::string, std::vector<Axis>> &shapes,
+                          const std::map<std::string, int64_t> &values) {
+  for (const auto &named : shapes) {
+    for (const Axis &axis : named.second)
+      part.expect(axis.letter.empty() || values.count(axis.letter), "map whose letters all have values");
+  }
+}
+
+inline SizeFunction read_function(const Part &part, const Info &info) {
+  SizeFunction function;
+  for (const std::string &letter : part["values"].keys()) {
+    function.values[letter] = static_cast<int64_t>(part["values"][letter].natural());
+    part["values"][letter].expect(function.values[letter] > 0, "number over 0");
+  }
+  function.library = part["library"].text();
+  for (const Part &place : part["params"].list()) function.params.push_back(place.natural());
+  for (const TensorInfo &output : info.outputs) {
+    std::vector<int64_t> &shape = function.outputs.emplace_back();
+    for (const Part &size : part["outputs"][output.name].list()) shape.push_back(static_cast<int64_t>(size.natural()));
+    part["outputs"][output.name].expect(shape.size() == output.shape.size(), "shape of the output");
+  }
+  return function;
+}
+
+// Read `sizes` of mod.json, whose other parts are in `info`.
+inline Sizes read_sizes(const Part &part, const Info &info) {
+  Sizes sizes;
+  sizes.inputs = read_axes(part["inputs"], info.inputs);
+  sizes.outputs = read_axes(part["outputs"], info.outputs);
+  for (const Part &each : part["functions"].list()) sizes.functions.push_back(read_function(each, info));
+  part["functions"].expect(!sizes.functions.empty() && sizes.functions.size() <= 64, "list of functions");
+  std::set<std::string> libraries;
+  for (const SizeFunction &each : sizes.functions) {
+    bool last = &each == &sizes.functions.back();
+    bool fits = last ? each.library == "mod.so" : is_size_library(each.library);
+    part["functions"].expect(fits && libraries.insert(each.library).second, "list of libraries with expected names");
+    check_letters(part, sizes.inputs, each.values);
+    check_letters(part, sizes.outputs, each.values);
+  }
+  for (const Part &letter : part["padded"].list()) {
+    sizes.padded.push_back(letter.text());
+    letter.expect(sizes.functions.back().values.count(letter.text()), "letter with a value");
+  }
+  for (const std::string &name : part["pad"].keys()) sizes.pad[name] = part["pad"][name].number();
+  return sizes;
+}
+
+inline std::string show(const std::map<std::string, int64_t> &values) {
+  std::string text;
+  for (const auto &each : values) text += (text.empty() ? "" : " ") + each.first + "=" + std::to_string(each.second);
+  return text;
+}
+
+inline std::string describe(const Sizes &sizes) {
+  std::string text = "its sizes are ";
+  for (const SizeFunction &each : sizes.functions)
+    text += (&each == sizes.functions.data() ? "" : ", ") + show(each.values);
+  for (const std::string &letter : sizes.padded)
+    text += (&letter == sizes.padded.data() ? "; smaller " : " and ") + letter;
+  return sizes.padded.empty() ? text : text + " are padded";
+}
+
+// Return the values of the letters in the shapes of inputs, which are in the order of info.inputs.
+inline std::map<std::string, int64_t> read_values(const Info &info, const std::vector<Tensor> &inputs) {
+  std::map<std::string, int64_t> values;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    const std::string &name = info.inputs[i].name;
+    auto found = info.sizes.inputs.find(name);
+    if (found == info.sizes.inputs.end()) continue;
+    const std::vector<int64_t> &shape = inputs[i].info().shape;
+    bool fits = shape.size() == found->second.size();
+    for (size_t axis = 0; fits && axis < shape.size(); axis++) {
+      const Axis &wanted = found->second[axis];
+      fits = wanted.letter.empty() ? shape[axis] == wanted.length
+                                   : values.emplace(wanted.letter, shape[axis]).first->second == shape[axis];
+    }
+    if (!fits)
+      throw Error("the input " + name + " of " + info.model + " is " + show(shape) +
+                  ", which does not fit its shape or the other inputs; " + describe(info.sizes));
+  }
+  return values;
+}
+
+// Return the place of the smallest function that takes inputs of this size.
+inline size_t choose_function(const Info &info, const std::map<std::string, int64_t> &values) {
+  const Sizes &sizes = info.sizes;
+  for (size_t i = 0; i < sizes.functions.size(); i++) {
+    bool fits = true;
+    for (const auto &own : sizes.functions[i].values) {
+      int64_t value = values.at(own.first);
+      bool is_padded = std::count(sizes.padded.begin(), sizes.padded.end(), own.first) != 0;
+      fits = fits && (value == own.second || (is_padded && value > 0 && value < own.second));
+    }
+    if (fits) return i;
+  }
+  throw Error(info.model + " takes no " + show(values) + "; " + describe(sizes));
+}
+
+inline std::vector<int64_t> fill_shape(const std::vector<Axis> &shape, const std::map<std::string, int64_t> &values) {
+  std::vector<int64_t> filled;
+  filled.reserve(shape.size());
+  for (const Axis &axis : shape) filled.push_back(axis.letter.empty() ? axis.length : values.at(axis.letter));
+  return filled;
+}
+
+// Return the description of one size of a package alone.
+inline Info describe_size(const Info &info, const SizeFunction &function) {
+  Info alone = info;
+  for (TensorInfo &each : alone.inputs) {
+    auto found = info.sizes.inputs.find(each.name);
+    if (found != info.sizes.inputs.end()) each.shape = fill_shape(found->second, function.values);
+  }
+  for (size_t i = 0; i < alone.outputs.size(); i++) alone.outputs[i].shape = function.outputs[i];
+  alone.sizes = Sizes();
+  return alone;
+}
+
+// Copy the common part of two arrays of the same rank, row by row.
+inline void copy_block(const char *from, const std::vector<int64_t> &from_shape, char *to,
+                       const std::vector<int64_t> &to_shape, size_t size) {
+  size_t rank = from_shape.size(), rows = 1;
+  std::vector<int64_t> common(rank), at(rank, 0);
+  for (size_t axis = 0; axis < rank; axis++) common[axis] = std::min(from_shape[axis], to_shape[axis]);
+  for (size_t axis = 0; axis + 1 < rank; axis++) rows *= static_cast<size_t>(common[axis]);
+  size_t run = (rank == 0 ? 1 : static_cast<size_t>(common.back())) * size;
+  if (run == 0) return;
+  for (size_t row = 0; row < rows; row++) {
+    size_t source = 0, target = 0;
+    for (size_t axis = 0; axis < rank; axis++) {
+      source = source * static_cast<size_t>(from_shape[axis]) + static_cast<size_t>(at[axis]);
+      target = target * static_cast<size_t>(to_shape[axis]) + static_cast<size_t>(at[axis]);
+    }
+    std::memcpy(to + target * size, from + source * size, run);
+    for (size_t axis = rank < 2 ? 0 : rank - 1; axis-- > 0;) {
+      if (++at[axis] < common[axis]) break;
+      at[axis] = 0;
+    }
+  }
+}
+
+template <typename Number>
+void fill_with(const Tensor &tensor, double value) {
+  std::fill_n(tensor.as<Number>(), tensor.info().count(), static_cast<Number>(value));
+}
+
+// Fill a tensor in the host's memory with the value that pads an input.
+inline void fill(const Tensor &tensor, double value) {
+  const std::string &dtype = tensor.info().dtype;
+  if (dtype == "float32") return fill_with<float>(tensor, value);
+  if (dtype == "float64") return fill_with<double>(tensor, value);
+  if (dtype == "int64") return fill_with<int64_t>(tensor, value);
+  if (dtype == "int32") return fill_with<int32_t>(tensor, value);
+  if (dtype == "int16") return fill_with<int16_t>(tensor, value);
+  if (dtype == "int8") return fill_with<int8_t>(tensor, value);
+  if (dtype == "uint64") return fill_with<uint64_t>(tensor, value);
+  if (dtype == "uint32") return fill_with<uint32_t>(tensor, value);
+  if (dtype == "uint16") return fill_with<uint16_t>(tensor, value);
+  if (dtype == "uint8") return fill_with<uint8_t>(tensor, value);
+  if (dtype == "bool") return fill_with<uint8_t>(tensor, value != 0 ? 1 : 0);
+  if (value != 0) throw Error("the input " + tensor.info().name + " is " + dtype + ", which is padded by 0 alone");
+  std::memset(tensor.data(), 0, tensor.info().bytes());
+}
+
+}  // namespace tvmbuild::detail
