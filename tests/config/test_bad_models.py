@@ -131,7 +131,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "shape with text": (
         NET + "    inputs: {x: {shape: [N, 3]}}\n",
-        'models.yaml:4:26: models.net.inputs.x.shape[0]: found "N"; expected an integer',
+        "models.yaml:4:26: models.net.inputs.x.shape[0]: N has no sizes; expected a number, or `sizes: {N: [16, 64]}` beside `inputs`",
     ),
     "empty range": (
         NET + "    inputs: {x: {range: [1, 0]}}\n",

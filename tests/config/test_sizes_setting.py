@@ -46,11 +46,11 @@ def test_letters_that_are_listed_apart_are_combined(load: Load) -> None:
     [
         (
             IDS,
-            "models.yaml:4:33: models.net.inputs.ids.shape[1]: T has no sizes; expected a number, or `sizes: {T: [16, 64]}` beside `inputs`",
+            "models.yaml:4:31: models.net.inputs.ids.shape[1]: T has no sizes; expected a number, or `sizes: {T: [16, 64]}` beside `inputs`",
         ),
         (
             IDS + "    sizes: {TT: [16]}\n",
-            'models.yaml:4:33: models.net.inputs.ids.shape[1]: T has no sizes; expected a number, or `sizes: {T: [16, 64]}` beside `inputs`; did you mean "TT"?',
+            'models.yaml:4:31: models.net.inputs.ids.shape[1]: T has no sizes; expected a number, or `sizes: {T: [16, 64]}` beside `inputs`; did you mean "TT"?',
         ),
         (
             "    inputs: {ids: {shape: [1, 16]}}\n    sizes: {T: [16]}\n",

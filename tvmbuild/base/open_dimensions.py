@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from tvmbuild.base.size_specs import MAX_LETTERS
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.base.wording import name_some
 
@@ -32,6 +33,15 @@ _SIZES = (
     (re.compile(r"height|width|^[hw]$", re.IGNORECASE), 224),
 )
 _PICTURE, _USUAL = 224, 128
+_LETTERS = (
+    (re.compile(r"height", re.IGNORECASE), "H"),
+    (re.compile(r"width", re.IGNORECASE), "W"),
+    (re.compile(r"seq|len|time|step|frame|token|sample|audio", re.IGNORECASE), "T"),
+)
+_SPARE = ("N", "M", "K", "L", "P", "Q", "R", "S", "U", "V", "X", "Y", "Z", "A", "C", "D", "E", "F", "G", "I", "J", "O")
+_EXAMPLES = {"B": [1, 8], "T": [16, 32, 64, 128], "H": [320, 480], "W": [320, 640]}
+_OTHERS = [64, 128]
+"""Example sizes by letter, and those of other letters."""
 _WORDS = re.compile(r"y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
 """Words that YAML 1.1 reads as true, false or null unless they are quoted."""
 
@@ -144,6 +154,48 @@ def ask_for(shapes: Shapes, model: str) -> Question:
     hint = f"fix them in models.yaml, under {model}: `inputs: {{{yaml}}}` (for `tvmbuild check`: `{words}`)"
     hint = f"{hint}; {'; '.join(shown)}"
     return Question(message, hint, filled, shown)
+
+
+def propose_sizes(shapes: Shapes) -> str | None:
+    """Return the lines of models.yaml for a package of several sizes, on one line.
+
+    Return None if no dimension is open, or if a size depends on others, for example `past + sequence`.
+    """
+    letters: dict[str | tuple[str, int], str] = {}
+    elsewhere = {dim for dims in shapes.values() for dim in dims[1:]}
+    for name, dims in shapes.items():
+        for axis, dim in enumerate(dims):
+            key = (name, axis) if dim is None or dim in PLACEHOLDERS else dim
+            if isinstance(dim, int) or key in letters:
+                continue
+            batch = axis == 0 and is_batch(dims, elsewhere)
+            letters[key] = _choose_letter("batch" if batch else str(dim or ""), letters.values())
+    used = sorted(set(letters.values()))
+    if not used or len(used) > MAX_LETTERS or any("+" in str(key) for key in letters):
+        return None
+    shown = ", ".join(
+        f"{_quote(name)}: {{shape: [{', '.join(_put_letter(letters, name, axis, dim) for axis, dim in enumerate(dims))}]}}"
+        for name, dims in shapes.items()
+        if dims
+    )
+    pairs = {"H", "W"} <= set(used)
+    sizes = [f"{letter}: {_EXAMPLES.get(letter, _OTHERS)}" for letter in used if not (pairs and letter in "HW")]
+    sizes += ['"H,W": [[320, 320], [480, 640]]'] if pairs else []
+    return f"inputs: {{{shown}}}, sizes: {{{', '.join(sizes)}}}"
+
+
+def _choose_letter(name: str, taken: Collection[str]) -> str:
+    """Return a letter for the name of a dimension. All batches have one letter."""
+    if name == "batch":
+        return "B"
+    wanted = next((letter for pattern, letter in _LETTERS if pattern.search(name)), "N")
+    return next(each for each in (wanted, *_SPARE) if each not in taken)
+
+
+def _put_letter(letters: Mapping[str | tuple[str, int], str], name: str, axis: int, dim: Dim) -> str:
+    if isinstance(dim, int):
+        return str(dim)
+    return letters[(name, axis) if dim is None or dim in PLACEHOLDERS else dim]
 
 
 def _bind(shapes: Shapes, given: Mapping[str, Sequence[int]]) -> dict[str, int]:

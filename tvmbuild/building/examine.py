@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.base.open_dimensions import Question
+from tvmbuild.base.open_dimensions import Question, propose_sizes
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
 
@@ -44,6 +44,8 @@ class Examined:
     notes: tuple[str, ...] = ()
     proposals: tuple[str, ...] = ()
     """Lines for models.yaml that say what the outputs may mean."""
+    sizes: str | None = None
+    """The lines for models.yaml that make one package of several sizes. None if no dimension is open."""
     stand_ins: tuple[str, ...] = ()
     """A text for each size that was assumed in place of a missing one, for example `128 stands for sequence`.
 
@@ -79,19 +81,21 @@ def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:
     """
     from tvmbuild.preparing.model_file import read_model  # noqa: PLC0415 - all of it is the child's, and slow to import
     from tvmbuild.preparing.onnx_graph import graph_inputs  # noqa: PLC0415
-    from tvmbuild.preparing.open_inputs import OpenShapesError  # noqa: PLC0415
+    from tvmbuild.preparing.open_inputs import OpenShapesError, read_shapes  # noqa: PLC0415
 
     names: tuple[str, ...] = ()
+    sizes: str | None = None
     try:
         proto = read_model(path, path.name)
         names = tuple(value.name for value in graph_inputs(proto))
+        sizes = None if any(each.shape for each in inputs) else propose_sizes(read_shapes(graph_inputs(proto)))
         given = tuple(each for each in inputs if each.name in names)
         try:
-            return replace(_look(copy.deepcopy(proto), given, path.name, wish), names=names)
+            return replace(_look(copy.deepcopy(proto), given, path.name, wish), names=names, sizes=sizes)
         except OpenShapesError as error:
             said = say_without_project(error)
             found = _look_by_stand_ins(proto, path.name, given, error.question, wish)
-            return replace(found, names=names, problem=said.message, hint=said.hint)
+            return replace(found, names=names, sizes=sizes, problem=said.message, hint=said.hint)
     except TvmbuildError as error:
         said = say_without_project(error)
         return Examined(names=names, problem=said.message, hint=said.hint)

@@ -25,9 +25,7 @@ def take_batch(values: Sequence[Any], outputs: Sequence[Any], specs: Sequence[In
 
     ``outputs`` get it too if they have its name.
     """
-    settled = settle(
-        {value.name: _read_dims(value) for value in values if value.type.tensor_type.HasField("shape")}, specs
-    )
+    settled = settle(read_shapes(values), specs)
     asked = {spec.name for spec in specs if spec.shape}
     for value in values:
         if value.name not in asked and value.name in settled.shapes:
@@ -39,6 +37,11 @@ def take_batch(values: Sequence[Any], outputs: Sequence[Any], specs: Sequence[In
             if dim.dim_param in settled.sizes:
                 dim.dim_value = settled.sizes[dim.dim_param]
     return settled.describe(model)
+
+
+def read_shapes(values: Sequence[Any]) -> dict[str, tuple[Dim, ...]]:
+    """Return the shapes of inputs, ``values``, by their names. Inputs without a shape are left out."""
+    return {value.name: _read_dims(value) for value in values if value.type.tensor_type.HasField("shape")}
 
 
 def check_static(values: Sequence[Any], model: str) -> None:

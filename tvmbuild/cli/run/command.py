@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -207,5 +208,14 @@ def collect_inputs(info: PackageInfo, args: argparse.Namespace) -> dict[str, np.
             raise TvmbuildError(f"--input {name} is given twice")
         given.add(name)
         inputs[name] = read_input(info, name, path)
-    check_inputs(info, inputs)
+    check_inputs(_choose_size(info, inputs), inputs)
     return inputs
+
+
+def _choose_size(info: PackageInfo, inputs: dict[str, np.ndarray]) -> PackageInfo:
+    """Return the package's description at the size of the inputs, which may lie between two sizes of the package."""
+    sizes = info.sizes
+    if sizes is None or not inputs.keys() >= sizes.inputs.keys():
+        return info
+    function, size = sizes.choose({name: value.shape for name, value in inputs.items()}, info.model)
+    return info.at_size(replace(function, values=size.values))
