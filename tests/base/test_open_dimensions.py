@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvmbuild.base.open_dimensions import Dim, ask_for, list_open, settle
+from tvmbuild.base.open_dimensions import Dim, ask_for, list_open, propose_sizes, settle
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.cli.check import add_arguments
 
@@ -131,3 +131,28 @@ def test_both_lines_can_be_pasted(shapes: dict[str, Shape]) -> None:
     assert dict(parser.parse_args(["net.onnx", *shlex.split(words)]).shapes) == wanted
     for name, shape in question.stand_ins.items():
         assert all(size == dim for size, dim in zip(shape, settled[name], strict=True) if isinstance(dim, int))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "lines"),
+    [
+        (
+            {"ids": ("batch", "sequence"), "mask": ("batch", "sequence")},
+            "inputs: {ids: {shape: [B, T]}, mask: {shape: [B, T]}}, sizes: {B: [1, 8], T: [16, 32, 64, 128]}",
+        ),
+        (
+            {"image": (1, 3, "height", "width"), "scale": ()},
+            'inputs: {image: {shape: [1, 3, H, W]}}, sizes: {"H,W": [[320, 320], [480, 640]]}',
+        ),
+        ({"x": ("N", 3, 224, 224)}, "inputs: {x: {shape: [B, 3, 224, 224]}}, sizes: {B: [1, 8]}"),
+        (
+            {"x": (1, None, None), "z": (1, "?")},
+            "inputs: {x: {shape: [1, N, M]}, z: {shape: [1, K]}}, sizes: {K: [64, 128], M: [64, 128], N: [64, 128]}",
+        ),
+        ({"x": (1, 3)}, None),
+        ({"x": (1, "past + sequence"), "y": (1, "past")}, None),
+        ({"x": ("a", "b", "c", "d", "e")}, None),
+    ],
+)
+def test_open_dimensions_are_offered_as_sizes(shapes: dict[str, tuple[Dim, ...]], lines: str | None) -> None:
+    assert propose_sizes(shapes) == lines

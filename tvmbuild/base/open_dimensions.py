@@ -163,21 +163,22 @@ def propose_sizes(shapes: Shapes) -> str | None:
     """
     letters: dict[str | tuple[str, int], str] = {}
     elsewhere = {dim for dims in shapes.values() for dim in dims[1:]}
+    lettered: dict[str, list[str]] = {}
     for name, dims in shapes.items():
+        lettered[name] = []
         for axis, dim in enumerate(dims):
-            key = (name, axis) if dim is None or dim in PLACEHOLDERS else dim
-            if isinstance(dim, int) or key in letters:
+            if isinstance(dim, int):
+                lettered[name].append(str(dim))
                 continue
-            batch = axis == 0 and is_batch(dims, elsewhere)
-            letters[key] = _choose_letter("batch" if batch else str(dim or ""), letters.values())
+            key = (name, axis) if dim is None or dim in PLACEHOLDERS else dim
+            if key not in letters:
+                is_first = axis == 0 and is_batch(dims, elsewhere)
+                letters[key] = _choose_letter("batch" if is_first else dim or "", letters.values())
+            lettered[name].append(letters[key])
     used = sorted(set(letters.values()))
     if not used or len(used) > MAX_LETTERS or any("+" in str(key) for key in letters):
         return None
-    shown = ", ".join(
-        f"{_quote(name)}: {{shape: [{', '.join(_put_letter(letters, name, axis, dim) for axis, dim in enumerate(dims))}]}}"
-        for name, dims in shapes.items()
-        if dims
-    )
+    shown = ", ".join(f"{_quote(name)}: {{shape: [{', '.join(dims)}]}}" for name, dims in lettered.items() if dims)
     pairs = {"H", "W"} <= set(used)
     sizes = [f"{letter}: {_EXAMPLES.get(letter, _OTHERS)}" for letter in used if not (pairs and letter in "HW")]
     sizes += ['"H,W": [[320, 320], [480, 640]]'] if pairs else []
@@ -190,12 +191,6 @@ def _choose_letter(name: str, taken: Collection[str]) -> str:
         return "B"
     wanted = next((letter for pattern, letter in _LETTERS if pattern.search(name)), "N")
     return next(each for each in (wanted, *_SPARE) if each not in taken)
-
-
-def _put_letter(letters: Mapping[str | tuple[str, int], str], name: str, axis: int, dim: Dim) -> str:
-    if isinstance(dim, int):
-        return str(dim)
-    return letters[(name, axis) if dim is None or dim in PLACEHOLDERS else dim]
 
 
 def _bind(shapes: Shapes, given: Mapping[str, Sequence[int]]) -> dict[str, int]:
