@@ -87,7 +87,7 @@ def find_padding(model: SizedModel, references: Mapping[Size, Reference]) -> Pad
         problem = next((said for trial in trials if (said := _compare(model, exact, trial, shapes))), None)
         if problem is None:
             padded.append(letter)
-        elif batch and not model.sizes.pad:
+        elif batch:
             notes.append(f"inputs are not padded along {letter}: {problem}")
         else:
             raise TvmbuildError(

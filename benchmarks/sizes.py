@@ -1,0 +1,223 @@
+"""Time a package with sizes against a package of each size alone, and ONNX Runtime's session of the original model.
+
+python benchmarks/sizes.py PROJECT/build/cells/MODEL@TARGET ORIGINAL.onnx [--from 5 --to 256 --draws 12 --letter T]
+
+The cell must be built, because its folder `parts` has the package of each size alone. Each contender is a process of
+its own; they are timed in turns, while the others are stopped. A call is `session.run`, with padding, cutting and
+copies of the outputs, or ONNX Runtime's `run`. The inputs are ids below 30000 and a mask of ones, or floats.
+With --letter, lengths between --from and --to are drawn, too. Needs an otherwise idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tvmbuild.base.size_specs import fill_shape
+from tvmbuild.benchmarking.estimates import geometric_mean
+from tvmbuild.devices.machine_state import find_peak_mb
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.metadata import PackageInfo, TensorInfo
+
+ROUNDS = 15
+ROUND_S = 0.15
+"""The time of a contender's turn, in seconds; at least one call."""
+VOCABULARY = 30_000
+
+
+@dataclass
+class Contender:
+    """A process that runs a package or ONNX Runtime."""
+
+    process: subprocess.Popen[str]
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request and return the answer. The process is stopped before and after."""
+        os.kill(self.process.pid, signal.SIGCONT)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        os.kill(self.process.pid, signal.SIGSTOP)
+        return answer
+
+
+def main() -> int:
+    """Time and print, or serve a contender."""
+    if sys.argv[1:2] == ["serve"]:
+        serve(Path(sys.argv[2]), json.loads(sys.argv[3]))
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cell", type=Path)
+    parser.add_argument("original", type=Path)
+    parser.add_argument("--letter")
+    parser.add_argument("--from", type=int, default=5, dest="least")
+    parser.add_argument("--to", type=int, default=256, dest="most")
+    parser.add_argument("--draws", type=int, default=12)
+    args = parser.parse_args()
+    (package,) = args.cell.glob("*.tar")
+    info = read_metadata(package)
+    print(f"{package.name}: {package.stat().st_size / 1e6:.1f} MB; threads 2")
+    with ExitStack() as stack:
+        whole = start(stack, package, info.inputs)
+        original = start(stack, args.original, info.inputs)
+        show_sizes(args.cell, info, (whole, original))
+        if args.letter:
+            show_draws(args, info, (whole, original))
+        memory = {"with all sizes": whole.ask({})["peak_mb"], "ONNX Runtime": original.ask({})["peak_mb"]}
+        print("peak memory in MiB:", ", ".join(f"{name} {value:.0f}" for name, value in memory.items()))
+    return 0
+
+
+def start(stack: ExitStack, model: Path, inputs: Sequence[TensorInfo]) -> Contender:
+    """Start a contender, which ends with the stack."""
+    told = json.dumps([[each.name, each.dtype] for each in inputs])
+    command = [sys.executable, "-W", "ignore", __file__, "serve", str(model), told]
+    environment = {**os.environ, "TVM_NUM_THREADS": "2", "TVM_USE_RUNTIME_LIB": "1"}
+    process = subprocess.Popen(
+        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1
+    )
+    stack.callback(process.kill)
+    made = Contender(process)
+    made.ask({})
+    return made
+
+
+def show_sizes(cell: Path, info: PackageInfo, shared: tuple[Contender, Contender]) -> None:
+    """Print the times of each size."""
+    table = Table(title="each size, ms", title_justify="left")
+    for head in ("size", "alone MB", "alone", "in the package", "ratio", "after another size", "ONNX Runtime", "ratio"):
+        table.add_column(head, justify="right")
+    assert info.sizes is not None
+    smallest = shapes_at(info, info.sizes.functions[0].values)
+    for function in info.sizes.functions:
+        (part,) = (cell / "parts").glob(f"{function.size.name}-*.tar")
+        with ExitStack() as own:
+            alone = start(own, part, info.inputs)
+            shapes = shapes_at(info, function.values)
+            asked = {"shapes": shapes}
+            times = time_in_turns([(alone, asked), (shared[0], asked), (shared[1], asked)])
+            switched = time_in_turns([(shared[0], {"shapes": shapes, "between": smallest})])
+            memory = alone.ask({})["peak_mb"]
+        (one, many, theirs), (after,) = times, switched
+        row = (f"{part.stat().st_size / 1e6:.1f}", f"{one:.2f}", f"{many:.2f}", f"{many / one:.3f}", f"{after:.2f}")
+        table.add_row(function.size.name, *row, f"{theirs:.2f}", f"{many / theirs:.3f}")
+    Console(width=120).print(table)
+    print(f"peak memory in MiB of the largest alone: {memory:.0f}")
+
+
+def show_draws(args: argparse.Namespace, info: PackageInfo, contenders: tuple[Contender, Contender]) -> None:
+    """Print the times over drawn lengths."""
+    assert info.sizes is not None
+    lengths = sorted(map(int, np.random.default_rng(0).integers(args.least, args.most + 1, args.draws)))
+    ratios = []
+    for length in lengths:
+        values = {**info.sizes.functions[-1].values, args.letter: length}
+        asked = {"shapes": shapes_at(info, values)}
+        ours, theirs = time_in_turns([(each, asked) for each in contenders])
+        ratios.append(ours / theirs)
+        print(f"{args.letter}={length}: {ours:.2f} ms, ONNX Runtime {theirs:.2f} ms, ratio {ours / theirs:.3f}")
+    print(f"geometric mean of {len(ratios)} drawn lengths: {geometric_mean(ratios):.3f}")
+
+
+def shapes_at(info: PackageInfo, values: Mapping[str, int]) -> dict[str, list[int]]:
+    """Return the shape of each input at a size."""
+    assert info.sizes is not None
+    varying = {name: list(fill_shape(shape, values)) for name, shape in info.sizes.inputs.items()}
+    return {each.name: varying.get(each.name, list(each.shape)) for each in info.inputs}
+
+
+def time_in_turns(asked: Sequence[tuple[Contender, Mapping[str, Any]]]) -> list[float]:
+    """Return the median over the rounds of each contender's median call, in ms."""
+    times: list[list[float]] = [[] for _ in asked]
+    for index in range(ROUNDS):
+        order = list(enumerate(asked))[:: 1 if index % 2 == 0 else -1]
+        for place, (contender, request) in order:
+            times[place].append(contender.ask(request)["ms"])
+    return [statistics.median(each) for each in times]
+
+
+# The process of one contender.
+
+
+def serve(model: Path, inputs: list[list[str]]) -> None:
+    """Answer requests with the time of a call."""
+    run = open_model(model)
+    print(json.dumps({}), flush=True)
+    sys.stdin.readline()
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(json.dumps(answer(run, inputs, request)), flush=True)
+
+
+def open_model(model: Path) -> Callable[[Mapping[str, np.ndarray]], object]:
+    """Load a package or an ONNX file."""
+    if model.suffix == ".tar":
+        from tvmbuild.package.runtime.session import Session  # noqa: PLC0415 - this contender's runtime alone
+
+        return Session(model, threads=2).run
+    import onnxruntime  # noqa: PLC0415 - as above
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 2
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return lambda arrays: session.run(None, dict(arrays))
+
+
+def answer(
+    run: Callable[[Mapping[str, np.ndarray]], object], inputs: list[list[str]], request: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return the median time of the calls that fit in a turn, or the peak memory if there are no shapes."""
+    if not request:
+        return {"peak_mb": find_peak_mb(Path("/proc/self/status").read_text()) or 0.0}
+    arrays = draw(inputs, request["shapes"])
+    between = draw(inputs, request["between"]) if "between" in request else None
+    try:
+        run(arrays)
+    except Exception:  # noqa: BLE001 - ONNX Runtime has many; a file may have one size alone
+        return {"ms": math.nan}
+    times: list[float] = []
+    end = time.monotonic() + ROUND_S
+    while not times or time.monotonic() < end:
+        if between is not None:
+            run(between)
+        begin = time.perf_counter()
+        run(arrays)
+        times.append((time.perf_counter() - begin) * 1e3)
+    return {"ms": statistics.median(times)}
+
+
+def draw(inputs: list[list[str]], shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
+    """Return inputs: floats in [-1, 1), a mask of ones, token types of zeros, other integers below the vocabulary."""
+    random = np.random.default_rng(0)
+    arrays = {}
+    for name, dtype in inputs:
+        if np.dtype(dtype).kind == "f":
+            arrays[name] = random.uniform(-1, 1, shapes[name]).astype(dtype)
+        elif "mask" in name:
+            arrays[name] = np.ones(shapes[name], dtype)
+        else:
+            high = 1 if "type" in name else VOCABULARY
+            arrays[name] = random.integers(0, high, shapes[name]).astype(dtype)
+    return arrays
+
+
+if __name__ == "__main__":
+    sys.exit(main())
