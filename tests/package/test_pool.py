@@ -184,12 +184,12 @@ def test_an_error_in_any_share_is_raised_where_the_loop_was_called(failing: Path
     import tvm
     import tvm_ffi
 
-    from tvmbuild.package.runtime.thread_pool import use_own_pool
+    from tvmbuild.package.runtime.thread_pool import Share, use_own_pool
 
     before = count_threads()
     for _ in range(2):  # a library that is loaded once more gets its pool again
         module: Any = tvm_ffi.load_module(str(failing), keep_module_alive=False)
-        assert use_own_pool(failing, 2)
+        assert use_own_pool(failing, Share(2))
         result = tvm.runtime.tensor(np.zeros(64, "float32"))
         for first in (5, 60) * 10:  # in either thread's share
             values = np.ones(64, "float32")
@@ -206,11 +206,11 @@ def test_an_error_in_any_share_is_raised_where_the_loop_was_called(failing: Path
 def test_a_library_without_a_pool_is_left_alone(failing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tvm_ffi
 
-    from tvmbuild.package.runtime.thread_pool import use_own_pool
+    from tvmbuild.package.runtime.thread_pool import Share, use_own_pool
 
     module: Any = tvm_ffi.load_module(str(failing), keep_module_alive=False)
     monkeypatch.setenv("TVMBUILD_THREAD_POOL", "tvm")
-    assert not use_own_pool(failing, 2)
+    assert not use_own_pool(failing, Share(2))
     del module
 
 

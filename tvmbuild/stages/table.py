@@ -64,7 +64,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=26,
+        version=27,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=FrozenMap({"package": "*.tar"}),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tvm_ffi
@@ -43,7 +43,7 @@ from tvmbuild.package.runtime.tensors import (
     to_arrays,
     to_device,
 )
-from tvmbuild.package.runtime.thread_pool import choose_threads
+from tvmbuild.package.runtime.thread_pool import Wish, choose_share, run_on_cores
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
 _POOLED_ALLOCATOR = 2
@@ -66,12 +66,18 @@ class _Machine:
 class Session:
     """A loaded package. ``run`` maps inputs to outputs by their ONNX names. Any number of threads may use it at once.
 
-    ``threads`` is the number of threads that one call uses. By default it is TVM_NUM_THREADS if this is set, else the
-    target's num-cores, but at most the number of available cores. Raises TvmbuildError if the package is damaged, or
-    if this machine cannot run it.
+    The arguments are those of `tvmbuild.load`. Raises TvmbuildError if the package is damaged, or if this machine
+    cannot run it.
     """
 
-    def __init__(self, path: Path | str, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        threads: int | None = None,
+        *,
+        cores: Collection[int] | Literal["fastest"] | None = None,
+        priority: int = 0,
+    ) -> None:
         package = read_package(Path(path))
         self.info: PackageInfo = package.info
         check_cpu(self.info.target)
@@ -82,8 +88,9 @@ class Session:
         self._lock = Lock()
         self._idle: list[_Machine] = []
         self._sizes = [math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in self.info.inputs]
-        self.threads = choose_threads(self.info, threads)
-        self._library, has_pool = load_code(package.library, self.threads)
+        self._share = choose_share(self.info, Wish(threads, cores, priority))
+        self.threads = self._share.threads
+        self._library, has_pool = load_code(package.library, self._share)
         if not has_pool:
             self.threads = num_threads()
         with EXPLAINED_ERRORS:
@@ -260,7 +267,7 @@ class Session:
         machine = self._borrow_machine()
         kept = machine.kept_by_entry.setdefault(name, {})
         arguments = [place(each, value, self._device, kept) for each, value in values.items()]
-        result = machine.machine[name](*arguments, *self._params)
+        result = run_on_cores(machine.machine[name], self._share)(*arguments, *self._params)
         tensors = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
         arrays = to_arrays(tensors)
         self._give_back(machine)
@@ -301,7 +308,7 @@ class Session:
             machine = self._make_machine()
             arguments = self._arguments(self._check(inputs), {})
             machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *arguments)
-        bound: Callable[[], object] = machine["tvmbuild_bound"]
+        bound = run_on_cores(machine["tvmbuild_bound"], self._share)
         if not self.info.target.on_gpu:
             return bound
 
@@ -349,7 +356,7 @@ class Session:
         return machine or self._wrap(self._make_machine())
 
     def _wrap(self, machine: Any) -> _Machine:
-        return _Machine(machine, machine[self.info.entry])
+        return _Machine(machine, run_on_cores(machine[self.info.entry], self._share))
 
     def _give_back(self, machine: _Machine) -> None:
         with self._lock:
