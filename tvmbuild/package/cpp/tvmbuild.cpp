@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "parts/code.h"
+#include "parts/cores.h"
 #include "parts/device.h"
 #include "parts/find_device.h"
 #include "parts/package.h"
@@ -103,18 +104,23 @@ static Tensor cut(const Tensor &whole, const std::vector<int64_t> &shape) {
   return result;
 }
 
-Session::Session(const std::string &path, int threads) : impl_(std::make_unique<Impl>()) {
+Session::Session(const std::string &path, int threads) : Session(path, ThreadOptions{threads}) {}
+
+Session::Session(const std::string &path, const ThreadOptions &wish) : impl_(std::make_unique<Impl>()) {
   Package package = read_package(path);
   check_cpu(package.info, package.needs);
   check_library(package.library);
   impl_->device = find_device(package.info.kind);
   if (package.info.kind == "cuda") check_card(package.needs.arch, package.info.target, impl_->device);
-  impl_->threads = choose_threads(package.info, threads);
+  ThreadOptions share = wish;
+  if (!share.cores.empty()) check_cores(share.cores);
+  impl_->threads = share.threads = choose_threads(package.info, wish);
+  impl_->cores = share.cores;
   LibraryFile file(package.library);
   std::string name = file.path();
   impl_->library =
       invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");
-  if (!use_own_pool(name, impl_->threads)) {
+  if (!use_own_pool(name, share)) {
     setenv("TVM_NUM_THREADS", std::to_string(impl_->threads).c_str(), 0);  // the variable counts until a pool is made
     impl_->threads = runtime_threads();
   }
@@ -182,6 +188,7 @@ void Session::bind(const std::vector<Tensor> &inputs) {
 void Session::call() {
   if (impl_->inputs.size() != impl_->info.inputs.size()) throw Error("no inputs are bound");
   DeviceUse use(impl_->device, !impl_->called);
+  OnCores bound(impl_->cores);
   std::vector<TVMFFIAny> arguments;
   for (size_t i = 0; i < impl_->inputs.size(); i++) {
     if (impl_->copied[i]) copy_to_device(impl_->inputs[i], impl_->copies[i], impl_->info.inputs[i].name);
@@ -271,6 +278,7 @@ std::vector<Tensor> Session::run(const std::vector<Tensor> &inputs) {
 const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
   if (!impl_->frames)
     impl_->frames = std::make_unique<FrameRunner>(impl_->info, impl_->machine, impl_->params, impl_->device);
+  OnCores bound(impl_->cores);
   return impl_->frames->run(bytes, size, options);
 }
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cores.h"
 #include "tvm_calls.h"
 
 namespace tvmbuild::detail {
@@ -75,19 +76,61 @@ inline int runtime_threads() {
   return static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);
 }
 
-// Use the package's own pool instead of the runtime's: package/runtime/thread_pool.py.
-inline bool use_own_pool(const std::string &path, int threads) {
-  const char *wanted = std::getenv("TVMBUILD_THREAD_POOL");
-  if (wanted != nullptr && std::strcmp(wanted, "tvm") == 0) return false;
-  void *loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  if (loaded == nullptr) return false;
-  auto slot = static_cast<void **>(dlsym(loaded, "__TVMBackendParallelLaunch"));
-  auto start = reinterpret_cast<int (*)(int)>(dlsym(loaded, "tvmbuild_pool_start"));
-  void *launch = dlsym(loaded, "tvmbuild_pool_launch");
-  dlclose(loaded);  // the runtime still holds it
-  if (slot == nullptr || start == nullptr || launch == nullptr || start(threads) != 0) return false;
-  *slot = launch;
+// An open library of the process.
+struct Opened {
+  explicit Opened(void *opened) : handle(opened) {}
+  ~Opened() {
+    if (handle != nullptr) dlclose(handle);
+  }
+  Opened(const Opened &) = delete;
+  Opened &operator=(const Opened &) = delete;
+  void *find(const char *name) const { return dlsym(handle, name); }
+  void *handle;
+};
+
+// Join the threads that packages share: package/runtime/thread_pool.py.
+inline bool join_pool(const Opened &library, const ThreadOptions &wish) {
+  Opened shared(dlopen("libtvmbuild-pool.so.1", RTLD_NOW | RTLD_NOLOAD));  // the first package with the pool
+  const Opened &host = shared.handle != nullptr ? shared : library;
+  std::vector<int> cores = wish.cores.empty() ? usable_cores() : wish.cores;
+  uint64_t mask[16] = {};
+  for (int core : cores) {
+    if (core < 1024) mask[core / 64] |= uint64_t{1} << core % 64;
+  }
+  int limit = wish.cores.empty() ? std::max(available_cores(), wish.threads) : static_cast<int>(cores.size());
+  auto join = reinterpret_cast<void *(*)(const uint64_t *, int, int, int)>(host.find("tvmbuild_pool_join"));
+  void *run = host.find("tvmbuild_pool_run");
+  void *team = join(mask, wish.cores.empty() ? 0 : 1, limit, wish.threads);
+  if (team == nullptr) return false;
+  auto use =
+      reinterpret_cast<void (*)(void *, int, int, void *, int (*)(void *), void *)>(library.find("tvmbuild_pool_use"));
+  bool is_guest = run != library.find("tvmbuild_pool_run");
+  use(team, wish.threads, wish.priority, run, is_guest ? &dlclose : nullptr, is_guest ? shared.handle : nullptr);
+  if (is_guest) shared.handle = nullptr;  // the guest closes it
   return true;
+}
+
+inline bool use_own_pool(const std::string &path, const ThreadOptions &wish) {
+  const char *wanted = std::getenv("TVMBUILD_THREAD_POOL");
+  bool has_pool = false;
+  if (wanted == nullptr || std::strcmp(wanted, "tvm") != 0) {
+    Opened library(dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD));  // the runtime holds it, too
+    auto slot = static_cast<void **>(library.find("__TVMBackendParallelLaunch"));
+    auto start = reinterpret_cast<int (*)(int)>(library.find("tvmbuild_pool_start"));
+    void *launch = library.find("tvmbuild_pool_launch");
+    if (library.handle == nullptr || launch == nullptr) {
+      has_pool = false;
+    } else if (slot == nullptr) {
+      has_pool = true;  // it has no parallel loop
+    } else if (library.find("tvmbuild_pool_join") != nullptr) {
+      has_pool = join_pool(library, wish);
+    } else {
+      has_pool = wish.cores.empty() && start(wish.threads) == 0;  // of an older tvmbuild
+    }
+    if (has_pool && slot != nullptr) *slot = launch;
+  }
+  if (!has_pool && !wish.cores.empty()) throw Error("this package's threads cannot be bound to cores: build it again");
+  return has_pool;
 }
 
 inline std::vector<Value> load_params(const std::string &data) {

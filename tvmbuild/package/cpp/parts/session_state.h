@@ -22,6 +22,7 @@ using namespace detail;
 struct Session::Impl {
   Info info;
   int threads = 1;
+  std::vector<int> cores;  // on which calls run; empty: anywhere
   DLDevice device{kDLCPU, 0};
   bool called = false;
   Value library, machine, entry;
