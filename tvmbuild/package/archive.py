@@ -14,6 +14,7 @@ from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import pretty_json, write_bytes
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.mapped_file import MappedFile, map_file
 from tvmbuild.package.metadata import FileEntry, PackageInfo
 
 LIBRARY = "mod.so"
@@ -21,7 +22,7 @@ PARAMS = "mod.params"
 METADATA = "mod.json"
 _NAMES = frozenset({LIBRARY, PARAMS, METADATA})
 MAX_BYTES = 4 << 30
-"""The size limit of a package in bytes, because the whole file is read into memory."""
+"""The size limit of a package in bytes."""
 MAX_METADATA_BYTES = 64 << 20
 _REMEDY = "if it is a package, copy it or build it again"
 
@@ -34,7 +35,7 @@ class Package:
     """The contents of mod.json."""
     library: bytes
     """The contents of mod.so: the compiled code."""
-    params: bytes
+    params: bytes | memoryview
     """The contents of mod.params: the weights. Empty if the weights are inside the library."""
 
 
@@ -54,9 +55,16 @@ def read_package(path: Path) -> Package:
 
     Raises TvmbuildError if the file is missing, unreadable, damaged or not a package.
     """
-    contents = _members(path)
+    package, _ = map_package(path)
+    return replace(package, params=bytes(package.params))
+
+
+def map_package(path: Path) -> tuple[Package, MappedFile]:
+    """Verify a package as ``read_package`` does. Its ``params`` are in the file, which is mapped, and not copied."""
+    file = _map(path)
+    contents = _members(path, file.data)
     try:
-        info = PackageInfo.from_json(json.loads(contents[METADATA]))
+        info = PackageInfo.from_json(json.loads(bytes(contents[METADATA])))
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"{METADATA} is no JSON: {error}") from error
     except TvmbuildError as error:
@@ -67,7 +75,7 @@ def read_package(path: Path) -> Package:
         data = contents[entry.name]
         if len(data) != entry.size or _digest(data) != entry.sha256:
             raise _damaged(path, f"{entry.name} is not the file that {METADATA} describes")
-    return Package(info, contents[LIBRARY], contents[PARAMS])
+    return Package(info, bytes(contents[LIBRARY]), contents[PARAMS]), file
 
 
 def read_metadata(path: Path) -> PackageInfo:
@@ -98,15 +106,18 @@ def _archive(contents: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _members(path: Path) -> dict[str, bytes]:
+def _map(path: Path) -> MappedFile:
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-        contents = read_members(data, _NAMES) if len(data) <= MAX_BYTES else {}
+        return map_file(path)
     except FileNotFoundError as error:
         raise TvmbuildError(f"{path.name}: no such package", "build it first") from error
     except OSError as error:
         raise TvmbuildError(f"{path.name} cannot be read: {error.strerror or error}") from error
+
+
+def _members(path: Path, data: memoryview) -> dict[str, memoryview]:
+    try:
+        contents = read_members(data, _NAMES) if len(data) <= MAX_BYTES else {}
     except DamagedArchiveError as error:
         raise _damaged(path, str(error)) from error
     if len(data) > MAX_BYTES:
@@ -116,10 +127,10 @@ def _members(path: Path) -> dict[str, bytes]:
         raise _damaged(path, f"{', '.join(missing)} missing")
     if len(contents[METADATA]) > MAX_METADATA_BYTES:
         raise _damaged(path, f"{METADATA} is larger than {MAX_METADATA_BYTES >> 20} MiB")
-    return {name: bytes(member) for name, member in contents.items()}
+    return contents
 
 
-def _digest(data: bytes) -> str:
+def _digest(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
@@ -144,7 +155,7 @@ class DamagedArchiveError(ValueError):
     """The error for an archive that is damaged or has unexpected members. Its text gives the reason."""
 
 
-def read_members(data: bytes, names: Collection[str]) -> dict[str, memoryview]:
+def read_members(data: bytes | memoryview, names: Collection[str]) -> dict[str, memoryview]:
     """Return the members of an archive by name.
 
     Raises DamagedArchiveError if the archive is damaged, or if a member is not a regular file with one of ``names``.

@@ -13,7 +13,7 @@ import numpy as np
 import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.archive import read_package
+from tvmbuild.package.archive import map_package
 from tvmbuild.package.counts import cut_outputs
 from tvmbuild.package.frames import POSTPROCESS, frame_entry, prepare_entry
 from tvmbuild.package.inputs import check_inputs, make_inputs
@@ -41,9 +41,9 @@ from tvmbuild.package.runtime.tensors import (
     read_array,
     to_array,
     to_arrays,
-    to_device,
 )
 from tvmbuild.package.runtime.thread_pool import Wish, choose_share, run_on_cores
+from tvmbuild.package.runtime.weights import load_weights
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
 _POOLED_ALLOCATOR = 2
@@ -78,7 +78,7 @@ class Session:
         cores: Collection[int] | Literal["fastest"] | None = None,
         priority: int = 0,
     ) -> None:
-        package = read_package(Path(path))
+        package, self._file = map_package(Path(path))
         self.info: PackageInfo = package.info
         check_cpu(self.info.target)
         load_runtime()
@@ -94,7 +94,8 @@ class Session:
         if not has_pool:
             self.threads = num_threads()
         with EXPLAINED_ERRORS:
-            self._params = self._load_params(package.params)
+            lifted = self.info.params == "lifted"
+            self._params = load_weights(memoryview(package.params), self._device) if lifted else []
             machine = self._make_machine()
             self._check_arity(machine)
             self._idle.append(self._wrap(machine))
@@ -351,6 +352,7 @@ class Session:
         return values
 
     def _borrow_machine(self) -> _Machine:
+        self._file.check()
         with self._lock:
             machine = self._idle.pop() if self._idle else None
         return machine or self._wrap(self._make_machine())
@@ -396,12 +398,3 @@ class Session:
     def _describe_devices(self) -> list[int]:
         devices = [self._device, tvm_ffi.device("cpu", 0)] if self.info.target.on_gpu else [self._device]
         return [number for d in devices for number in (d.dlpack_device_type(), d.index, _POOLED_ALLOCATOR)]
-
-    def _load_params(self, data: bytes) -> list[Any]:
-        if self.info.params == "embedded":
-            return []
-        try:
-            params = call("runtime.LoadParams", data)
-        except (RuntimeError, ValueError) as error:
-            raise TvmbuildError(f"mod.params cannot be read: {str(error).splitlines()[0]}", "build it again") from error
-        return [to_device(params[name], self._device) for name in sorted(str(key) for key in params)]
