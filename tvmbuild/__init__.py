@@ -7,14 +7,14 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tvmbuild.base.tvm_ffi_import import import_tvm_ffi
+from tvmbuild.base.tvm_ffi_import import import_if_shadowed, import_tvm_ffi
 
 if TYPE_CHECKING:
     from tvmbuild.package.runtime.session import Session
 
 __version__ = "0.1.0"
 
-import_tvm_ffi()
+import_if_shadowed()
 
 
 def load(
@@ -33,5 +33,6 @@ def load(
     the fastest as there are threads. Raises TvmbuildError if the package is damaged or this machine cannot run it.
     NumPy, Pillow and TVM's runtime (not its compiler) are imported only at the first call.
     """
+    import_tvm_ffi()
     make: type[Session] = importlib.import_module("tvmbuild.package.runtime.session").Session
     return make(path, threads, cores=cores, priority=priority)

@@ -14,6 +14,7 @@
 #include "parts/pictures.h"
 #include "parts/session_state.h"
 #include "parts/this_cpu.h"
+#include "parts/weights.h"
 
 namespace tvmbuild {
 
@@ -125,11 +126,12 @@ Session::Session(const std::string &path, const ThreadOptions &wish) : impl_(std
     impl_->threads = runtime_threads();
   }
   impl_->info = std::move(package.info);
-  if (impl_->info.lifted) impl_->params = load_params(package.params);
+  if (impl_->info.lifted) impl_->params = load_weights(package.params, package.file);
   DeviceUse use(impl_->device);
   if (impl_->on_gpu()) {
     for (Value &each : impl_->params) each = impl_->copy_here(each, describe(each.object(), "mod.params"));
   }
+  if (!impl_->on_gpu()) impl_->file = package.file;
   impl_->start();
 }
 
@@ -187,6 +189,7 @@ void Session::bind(const std::vector<Tensor> &inputs) {
 
 void Session::call() {
   if (impl_->inputs.size() != impl_->info.inputs.size()) throw Error("no inputs are bound");
+  if (impl_->file) impl_->file->check();
   DeviceUse use(impl_->device, !impl_->called);
   OnCores bound(impl_->cores);
   std::vector<TVMFFIAny> arguments;
@@ -278,6 +281,7 @@ std::vector<Tensor> Session::run(const std::vector<Tensor> &inputs) {
 const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
   if (!impl_->frames)
     impl_->frames = std::make_unique<FrameRunner>(impl_->info, impl_->machine, impl_->params, impl_->device);
+  if (impl_->file) impl_->file->check();
   OnCores bound(impl_->cores);
   return impl_->frames->run(bytes, size, options);
 }

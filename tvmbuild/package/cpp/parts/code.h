@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,7 +20,7 @@
 namespace tvmbuild::detail {
 
 // The loader trusts the header, and a file that is too short crashes: package/runtime/elf_header.py.
-inline void check_library(const std::string &data) {
+inline void check_library(std::string_view data) {
   auto number = [&](size_t at, int bytes) {
     uint64_t value = 0;
     for (int i = bytes - 1; i >= 0; i--) value = value << 8 | static_cast<uint8_t>(data[at + i]);
@@ -42,7 +42,7 @@ inline void check_library(const std::string &data) {
 // A separate file for the library while it is loaded, because the loader identifies libraries by their files.
 class LibraryFile {
  public:
-  explicit LibraryFile(const std::string &content) {
+  explicit LibraryFile(std::string_view content) {
     const char *parent = std::getenv("TMPDIR");
     folder_ = std::string(parent != nullptr && *parent != '\0' ? parent : "/tmp") + "/tvmbuild-XXXXXX";
     if (mkdtemp(folder_.data()) == nullptr) throw Error("no temporary folder: set TMPDIR to one that can be written");
@@ -131,25 +131,6 @@ inline bool use_own_pool(const std::string &path, const ThreadOptions &wish) {
   }
   if (!has_pool && !wish.cores.empty()) throw Error("this package's threads cannot be bound to cores: build it again");
   return has_pool;
-}
-
-inline std::vector<Value> load_params(const std::string &data) {
-  TVMFFIByteArray bytes{data.data(), data.size()};
-  TVMFFIAny view = argument(kTVMFFIByteArrayPtr);
-  view.v_ptr = &bytes;
-  Value map = invoke(find_global("runtime.LoadParams"), {view}, "mod.params cannot be read");
-  Value next = invoke(find_global("ffi.MapForwardIterFunctor"), {map.view()}, "mod.params");
-  int64_t count = invoke(find_global("ffi.MapSize"), {map.view()}, "mod.params").view().v_int64;
-  std::map<std::string, Value> sorted;
-  for (int64_t i = 0; i < count; i++) {
-    std::string name = invoke(next, {argument_of(int64_t{0})}, "mod.params").text();
-    sorted[name] = invoke(next, {argument_of(int64_t{1})}, "mod.params");
-    invoke(next, {argument_of(int64_t{2})}, "mod.params");
-  }
-  std::vector<Value> params;
-  params.reserve(sorted.size());
-  for (auto &each : sorted) params.push_back(std::move(each.second));
-  return params;
 }
 
 }  // namespace tvmbuild::detail

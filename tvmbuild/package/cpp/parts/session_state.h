@@ -8,6 +8,7 @@
 
 #include "device.h"
 #include "frames.h"
+#include "mapped_file.h"
 #include "tvm_calls.h"
 
 namespace tvmbuild {
@@ -25,6 +26,7 @@ struct Session::Impl {
   std::vector<int> cores;  // on which calls run; empty: anywhere
   DLDevice device{kDLCPU, 0};
   bool called = false;
+  std::shared_ptr<MappedFile> file;  // has the weights, unless they were copied to a device
   Value library, machine, entry;
   std::vector<Value> params;
   std::vector<Value> inputs;  // as they were bound
