@@ -273,12 +273,13 @@ _RESULTS: dict[str, dict[str, Check]] = {
     "vector": {**_OUTPUTS, "normalise": _truth},
     "heatmaps": {**_OUTPUTS, **_LABELS},
 }
-_LATER = ("operators", "profiled", "frames", "postprocess", "counts")
+_LATER = ("operators", "profiled", "workspace", "frames", "postprocess", "counts")
 """The parts that may be missing, because older packages lack them."""
 _PARTS: dict[str, Check] = {
     "model": _text,
     "entry": _text,
     "profiled": _optional(_text),
+    "workspace": _optional(_natural),
     "layout": _text,
     "params": _text,
     "target": _map_of(
