@@ -94,6 +94,8 @@ class CompileStep:
     precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
     frames: tuple[Frame, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
     postprocess: tuple[Postprocess, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
+    memory: int | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    """The most bytes that the package may take."""
 
 
 @dataclass(frozen=True)

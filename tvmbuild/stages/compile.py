@@ -13,7 +13,8 @@ from tvmbuild.base.steps import CompileStep, Step
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.archive import write_package
+from tvmbuild.package.archive import Package, write_package
+from tvmbuild.package.memory import Memory, format_size
 from tvmbuild.package.metadata import PackageInfo, PackageTarget
 from tvmbuild.records.schedule import read_schedule
 
@@ -32,9 +33,21 @@ def run(step: Step[CompileStep]) -> None:
             options.model, options.link, options.preprocess, options.frames, options.postprocess, tools=tools
         )
         package = build_package(step.input("model"), target, schedule, built)
+        check_memory(package, f"{options.model}@{options.target}", options.memory)
         write_package(step.output("package"), replace(package, info=_describe(step, package.info)))
         coverage = package.info.coverage
         report_progress(f"{coverage.covered} of {coverage.tasks} tasks have records")
+
+
+def check_memory(package: Package, cell: str, limit: int | None) -> None:
+    """Raise TvmbuildError that names what takes the memory if the package takes more than ``limit`` bytes."""
+    memory = Memory(len(package.params), package.info.workspace, len(package.library))
+    if limit is not None and memory.total > limit:
+        raise TvmbuildError(
+            f"{cell} takes {format_size(memory.total)} of memory, and the target allows {format_size(limit)}: "
+            f"{memory.describe()}",
+            "raise `memory:` of the target, or take a smaller input, `precision: fp16` or int8, or a smaller model",
+        )
 
 
 def _describe(step: Step[CompileStep], info: PackageInfo) -> PackageInfo:

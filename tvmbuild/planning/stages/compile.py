@@ -34,6 +34,7 @@ class Compile(StageOfCells):
             precision=target.precision,
             frames=subject.model.frames,
             postprocess=subject.model.postprocess,
+            memory=target.memory,
         )
 
     def list_more_inputs(self, _subject: Subject, _root: Path, _options: CompileStep) -> dict[str, Path]:
