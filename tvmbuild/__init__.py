@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from tvmbuild.base.tvm_ffi_import import import_tvm_ffi
+from tvmbuild.base.tvm_ffi_import import import_if_shadowed, import_tvm_ffi
 
 if TYPE_CHECKING:
     from tvmbuild.package.runtime.session import Session
 
 __version__ = "0.1.0"
 
-import_tvm_ffi()
+import_if_shadowed()
 
 
-def load(path: Path | str, threads: int | None = None) -> Session:
+def load(
+    path: Path | str,
+    threads: int | None = None,
+    *,
+    cores: Collection[int] | Literal["fastest"] | None = None,
+    priority: int = 0,
+) -> Session:
     """Load a package and return a session that runs it.
 
     ``threads`` is the number of threads of one call. The default is TVM_NUM_THREADS in the environment, or else the
-    number of cores that the package was tuned for, at most the available cores. Raises TvmbuildError if the package is
-    damaged or this machine cannot run it. NumPy, Pillow and TVM's runtime (not its compiler) are imported only at the
-    first call.
+    number of cores that the package was tuned for, at most the available cores: those of the process's affinity and of
+    its control groups' quota. All sessions of the process share their threads. Idle threads help the calls of the
+    highest ``priority`` first. ``cores`` are the numbers of the cores on which calls run, or `"fastest"` for as many of
+    the fastest as there are threads. Raises TvmbuildError if the package is damaged or this machine cannot run it.
+    NumPy, Pillow and TVM's runtime (not its compiler) are imported only at the first call.
     """
-    session: Session = importlib.import_module("tvmbuild.package.runtime.session").Session(path, threads)
-    return session
+    import_tvm_ffi()
+    make: type[Session] = importlib.import_module("tvmbuild.package.runtime.session").Session
+    return make(path, threads, cores=cores, priority=priority)

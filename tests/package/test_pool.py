@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tvmbuild.package.runtime.thread_pool import HOST_NAME, Share, use_own_pool
+
 pytestmark = [pytest.mark.compiler, pytest.mark.skipif(sys.platform != "linux", reason="packages are for Linux")]
 
 LOOP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -27,7 +29,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("pool")
     compile_pool(folder / "pool.o", platform.machine())
-    command = [sys.executable, "-m", "ziglang", "ld.lld", "-shared", "-o", "pool.so", "pool.o"]
+    name = f"-soname={HOST_NAME}"
+    command = [sys.executable, "-m", "ziglang", "ld.lld", "-shared", name, "-o", "pool.so", "pool.o"]
     subprocess.run(command, cwd=folder, check=True)
     return folder / "pool.so"
 
@@ -134,14 +137,22 @@ def test_workers_that_sleep_are_woken(pool: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_has_no_workers_and_runs_alone(pool: Any) -> None:
+def test_a_forked_child_has_workers_of_its_own(pool: Any) -> None:
     pool.tvmbuild_pool_start(2)
+    assert launch(pool, lambda _task: 0, 2) == 0
     child = os.fork()
     if child == 0:
         seen: list[int] = []
         result = launch(pool, note(seen), 4)
-        os._exit(0 if result == 0 and sorted(seen) == [0, 1, 2, 3] else 1)
+        os._exit(0 if result == 0 and sorted(seen) == [0, 1, 2, 3] and meet_in_two_threads(pool) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert meet_in_two_threads(pool)
+
+
+def meet_in_two_threads(pool: Any) -> bool:
+    """Return whether two threads were in a loop at once."""
+    meeting = threading.Barrier(2, timeout=20)
+    return launch(pool, lambda _task: meeting.wait() and 0, 2) == 0
 
 
 def test_it_starts_once_and_for_a_sensible_number(pool: Any) -> None:
@@ -150,6 +161,110 @@ def test_it_starts_once_and_for_a_sensible_number(pool: Any) -> None:
     assert pool.tvmbuild_pool_start(2) == 0
     assert pool.tvmbuild_pool_start(2) == 0  # loaded once more
     assert pool.tvmbuild_pool_start(3) == -1
+
+
+ANYWHERE = (ctypes.c_uint64 * 16)()
+
+
+@pytest.fixture
+def libraries(library: Path, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    """A function that loads one more copy of the library."""
+    opened: list[Any] = []
+
+    def load() -> Any:
+        copy = tmp_path / f"{len(opened)}.so"
+        copy.write_bytes(library.read_bytes())
+        opened.append(ctypes.CDLL(str(copy)))
+        opened[-1].tvmbuild_pool_join.restype = ctypes.c_void_p
+        return opened[-1]
+
+    yield load
+    for each in opened:
+        _ctypes.dlclose(each._handle)
+
+
+def join(host: Any, guest: Any, limit: int, threads: int, priority: int = 0) -> ctypes.c_void_p:
+    team = ctypes.c_void_p(host.tvmbuild_pool_join(ANYWHERE, 0, limit, threads))
+    run = ctypes.cast(host.tvmbuild_pool_run, ctypes.c_void_p)
+    guest.tvmbuild_pool_use(team, threads, priority, run, None, None)
+    return team
+
+
+def test_two_libraries_share_threads_and_each_has_its_share(libraries: Callable[[], Any]) -> None:
+    host, guest, before = libraries(), libraries(), count_threads()
+    team = join(host, host, 4, 2)
+    assert count_threads() == before + 1
+    assert join(host, guest, 4, 3).value == team.value
+    assert count_threads() == before + 3  # 1 + 2 beside the callers
+    assert host.tvmbuild_pool_threads(team) == 4
+    join(host, guest, 4, 3)
+    assert count_threads() == before + 3  # never more than the cores that no caller has
+    for library, shares in ((host, 2), (guest, 3)):
+        seen: list[int] = []
+        assert launch(library, note(seen), 0) == 0
+        assert sorted(seen) == list(range(shares))
+
+
+def test_workers_take_shares_of_the_highest_priority_first(libraries: Callable[[], Any]) -> None:
+    host, urgent = libraries(), libraries()
+    join(host, host, 8, 2, 0)
+    join(host, urgent, 8, 2, 5)
+    order: list[str] = []
+    entered, opened = threading.Event(), threading.Event()
+
+    def block(_task: int) -> int:
+        entered.set()
+        return 0 if opened.wait(20) else -1
+
+    def call(library: Any, name: str) -> None:
+        caller = threading.get_ident()
+
+        def body(_task: int) -> int:
+            if threading.get_ident() == caller:
+                return 0 if opened.wait(20) and not time.sleep(0.3) else -1
+            order.append(name)
+            return 0
+
+        assert launch(library, body, 3) == 0
+
+    # Both workers are blocked in the first loop, while two more loops wait for them.
+    threads = [threading.Thread(target=launch, args=(host, block, 3))]
+    threads[0].start()
+    assert entered.wait(20)
+    for library, name in ((host, "low"), (urgent, "high")):
+        threads.append(threading.Thread(target=call, args=(library, name)))
+        threads[-1].start()
+    time.sleep(0.2)
+    opened.set()
+    for thread in threads:
+        thread.join(20)
+    assert order[0] == "high"
+
+
+def test_no_more_threads_run_than_cores(libraries: Callable[[], Any]) -> None:
+    host = libraries()
+    join(host, host, 2, 2)
+    inside, most, lock = [0], [0], threading.Lock()
+
+    def body(_task: int) -> int:
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        time.sleep(0.001)
+        with lock:
+            inside[0] -= 1
+        return 0
+
+    def call() -> None:
+        for _ in range(50):
+            assert launch(host, body, 2) == 0
+
+    callers = [threading.Thread(target=call) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(30)
+    assert most[0] in (1, 2)  # the callers alone; the only worker leaves the two cores to them
 
 
 FAILING = """
@@ -169,7 +284,7 @@ def failing(library: Path, tmp_path: Path) -> Path:
     from tvm.script import tirx as T  # noqa: N812 - TVMScript's name
 
     def link(output: str, objects: list[str], **_: object) -> None:
-        command = [sys.executable, "-m", "ziglang", "ld.lld", "-shared", "-o", output, *objects]
+        command = [sys.executable, "-m", "ziglang", "ld.lld", "-shared", f"-soname={HOST_NAME}", "-o", output, *objects]
         subprocess.run([*command, str(library.with_name("pool.o"))], check=True)
 
     link.output_format = "so"  # type: ignore[attr-defined]
@@ -184,12 +299,10 @@ def test_an_error_in_any_share_is_raised_where_the_loop_was_called(failing: Path
     import tvm
     import tvm_ffi
 
-    from tvmbuild.package.runtime.thread_pool import use_own_pool
-
     before = count_threads()
     for _ in range(2):  # a library that is loaded once more gets its pool again
         module: Any = tvm_ffi.load_module(str(failing), keep_module_alive=False)
-        assert use_own_pool(failing, 2)
+        assert use_own_pool(failing, Share(2))
         result = tvm.runtime.tensor(np.zeros(64, "float32"))
         for first in (5, 60) * 10:  # in either thread's share
             values = np.ones(64, "float32")
@@ -206,11 +319,9 @@ def test_an_error_in_any_share_is_raised_where_the_loop_was_called(failing: Path
 def test_a_library_without_a_pool_is_left_alone(failing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tvm_ffi
 
-    from tvmbuild.package.runtime.thread_pool import use_own_pool
-
     module: Any = tvm_ffi.load_module(str(failing), keep_module_alive=False)
     monkeypatch.setenv("TVMBUILD_THREAD_POOL", "tvm")
-    assert not use_own_pool(failing, 2)
+    assert not use_own_pool(failing, Share(2))
     del module
 
 

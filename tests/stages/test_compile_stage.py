@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from tvmbuild.compiler.apply import Coverage
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import extract_package, read_metadata
+from tvmbuild.package.memory import find_memory
+from tvmbuild.package.weights import FILLER
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.stages import compile as compile_stage
 from tvmbuild.stages import simplify as simplify_stage
@@ -79,7 +82,7 @@ def run_package(package: Path, folder: Path, feed: dict[str, np.ndarray]) -> lis
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(folder / "mod.so")), tvm.cpu())
     params = tvm.runtime.load_param_dict((folder / "mod.params").read_bytes())
     inputs = [tvm.runtime.tensor(feed[tensor.name]) for tensor in info.inputs]
-    got = machine[info.entry](*inputs, *(params[name] for name in sorted(params)))
+    got = machine[info.entry](*inputs, *(params[name] for name in sorted(params) if not name.startswith(FILLER)))
     return [got.numpy()] if len(info.outputs) == 1 else [output.numpy() for output in got]
 
 
@@ -191,7 +194,7 @@ def test_two_fresh_processes_make_the_same_bytes_of_the_shipped_records(
 def params_shapes(package: Path, folder: Path) -> list[tuple[int, ...]]:
     extract_package(package, folder)
     params = tvm.runtime.load_param_dict((folder / "mod.params").read_bytes())
-    return [tuple(params[name].shape) for name in sorted(params)]
+    return [tuple(params[name].shape) for name in sorted(params) if not name.startswith(FILLER)]
 
 
 OTHERS = (
@@ -213,3 +216,21 @@ def test_real_networks_build_for_other_targets(make_step: MakeStep, digits: Path
     assert (target.kind, target.attributes, target.host) == (cell.kind, cell.attributes, cell.host)
     assert target.glibc == cell.glibc
     assert info.layout == ("NCHW" if cell.kind == "cuda" else "NHWC")
+
+
+def test_a_package_beyond_the_targets_memory_is_refused_with_what_takes_it(make_step: MakeStep) -> None:
+    options = CompileStep("net", "x86-64-v3", "llvm", X86, FrozenMap(), "auto", None, None, memory=10**9)
+    step = make_step(options=options)
+    compile_stage.run(step)
+    info = read_metadata(step.output("package"))
+    taken = find_memory(info)
+    assert info.workspace is not None
+    assert info.workspace % 4096 == 0
+    assert info.workspace > 0
+    step.output("package").unlink()
+    with pytest.raises(
+        TvmbuildError, match=r"net@x86-64-v3 takes .* and the target allows 0.0 MB: .*workspace"
+    ) as caught:
+        compile_stage.run(make_step(options=replace(options, memory=taken.total - 1000)))
+    assert "code" in caught.value.message
+    assert not step.output("package").exists()

@@ -5,9 +5,10 @@ This module uses the standard library only, because packages import it on the ma
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
+
+from tvmbuild.base.cores import find_quota, usable_cores
 
 CPUINFO = Path("/proc/cpuinfo")
 _FLAGS = ("flags", "Features")
@@ -41,10 +42,13 @@ def machine_of(triple: str) -> str:
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores that this process may use: its affinity, and the quota of its control groups.
+
+    A quota is rounded down, because threads on a part of a core wait for each other, but to no less than 1.
+    """
+    quota = find_quota()
+    cores = len(usable_cores())
+    return cores if quota is None else min(cores, max(1, int(quota)))
 
 
 def cpu_identity() -> str:

@@ -273,6 +273,8 @@ class TargetSpec:
     unresolved: str | None = None
     """The reason, with the remedy, why the target cannot be used yet (`native` without a lock), or None if it can."""
     enabled: bool = True
+    memory: int | None = None
+    """The most bytes that a package may take, or None if there is no limit."""
 
     @property
     def cpu(self) -> Attributes:

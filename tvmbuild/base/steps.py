@@ -97,6 +97,8 @@ class CompileStep:
     frames: tuple[Frame, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
     postprocess: tuple[Postprocess, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
     sizes: Sizes | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    memory: int | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    """The most bytes that the package may take."""
 
 
 @dataclass(frozen=True)

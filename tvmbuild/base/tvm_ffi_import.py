@@ -1,31 +1,53 @@
-"""The import of tvm_ffi in a process in which a module other than PyTorch is called torch."""
+"""The import of tvm_ffi without modules that it would take for PyTorch, or that take long and are not used."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-_NAME = "torch"
+_TORCH = "torch"
+_CUDA = "cuda.bindings"
 
 
-def import_tvm_ffi() -> None:
+def import_if_shadowed() -> None:
     """Import tvm_ffi if it would mistake a folder or module called torch, for example beside the script, for PyTorch.
 
     That import would end with "module 'torch' has no attribute 'int8'". In all other cases this function does nothing,
     and the first user imports tvm_ffi.
     """
-    if "tvm_ffi" in sys.modules or not _is_shadowed():
+    if "tvm_ffi" not in sys.modules and _is_shadowed():
+        import_tvm_ffi()
+
+
+def import_tvm_ffi() -> None:
+    """Import tvm_ffi without `cuda.bindings`, which takes a third of the import, unless one of them is imported.
+
+    tvm_ffi needs `cuda.bindings` only for a CUstream as an argument of a function. A program that passes one imports
+    tvm_ffi first.
+    """
+    if "tvm_ffi" in sys.modules:
         return
-    kept = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == _NAME}
+    names = [*([_TORCH] if _is_shadowed() else []), *([] if _CUDA in sys.modules else [_CUDA])]
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(_hide(name))
+        importlib.import_module("tvm_ffi")
+
+
+@contextmanager
+def _hide(hidden: str) -> Iterator[None]:
+    kept = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(f"{hidden}.")}
     for name in kept:
         del sys.modules[name]
-    sys.modules[_NAME] = None  # type: ignore[assignment]  # Python takes None for an absent module
+    sys.modules[hidden] = None  # type: ignore[assignment]  # Python takes None for an absent module
     try:
-        importlib.import_module("tvm_ffi")
+        yield
     finally:
-        del sys.modules[_NAME]
+        del sys.modules[hidden]
         sys.modules.update(kept)
 
 
@@ -35,9 +57,9 @@ def _is_shadowed() -> bool:
     A single file torch.py counts only if it is beside the script. A file in another folder is there on purpose: stages
     hide PyTorch with one.
     """
-    if _NAME in sys.modules:
-        return not hasattr(sys.modules[_NAME], "int8")
-    spec = importlib.util.find_spec(_NAME)
+    if _TORCH in sys.modules:
+        return not hasattr(sys.modules[_TORCH], "int8")
+    spec = importlib.util.find_spec(_TORCH)
     if spec is None:
         return False
     if spec.submodule_search_locations is None:

@@ -13,7 +13,7 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.building.scheduling import Model, ScheduledModel, schedule_model
 from tvmbuild.compiler.apply import Coverage
-from tvmbuild.compiler.codegen.executable import build_executable, name_profiled
+from tvmbuild.compiler.codegen.executable import compile_module, name_profiled
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.dump import dump_where_asked
 from tvmbuild.compiler.entries import add_entries
@@ -64,9 +64,9 @@ def build_package(
         entries = EntryOptions(options.preprocess, options.frames, options.postprocess)
         lifted = lift_constants(add_entries(scheduled.mod, interface, entries, on_gpu=target.on_gpu))
         report_progress("generating code")
-        executable = build_executable(lifted.mod, scheduled.target)
+        compiled = compile_module(lifted.mod, scheduled.target)
     report_progress("linking")
-    library = export_library(executable, scheduled.target, LinkOptions(options.link, target.glibc))
+    library = export_library(compiled.executable, scheduled.target, LinkOptions(options.link, target.glibc))
     params: Literal["embedded", "lifted"] = "embedded" if lifted.embedded else "lifted"
     operators = describe_operators(scheduled.lowered.mod, scheduled.mod, scheduled.coverage)
     plain = list_plain_loops(scheduled.mod, operators)
@@ -87,6 +87,7 @@ def build_package(
         notes=(*scheduled.lowered.notes, *scheduled.bugs, *(f"{SLOW}without records: {each}" for each in plain)),
         operators=operators,
         profiled=name_profiled(target.kind),
+        workspace=compiled.workspace,
     )
     return Package(info, library, params_bytes(lifted.params))
 

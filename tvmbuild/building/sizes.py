@@ -14,6 +14,7 @@ from tvmbuild.compiler.passes.lift_constants import params_bytes
 from tvmbuild.package.archive import Package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo
 from tvmbuild.package.size_functions import MAIN, SizeFunction, SizeFunctions, name_library
+from tvmbuild.package.weights import FILLER
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,11 @@ class WeightPool:
         self.bytes = 0
         self._places: dict[tuple[str, tuple[int, ...], bytes], int] = {}
 
-    def add(self, params: bytes) -> tuple[int, ...]:
+    def add(self, params: bytes | memoryview) -> tuple[int, ...]:
         """Add the tensors of a mod.params, and return their places in the pool."""
-        loaded = tvm.runtime.load_param_dict(params)
-        return tuple(self._add(loaded[name]) for name in sorted(map(str, loaded)))
+        loaded = tvm.runtime.load_param_dict(bytes(params))
+        names = sorted(name for name in map(str, loaded) if not name.startswith(FILLER))
+        return tuple(self._add(loaded[name]) for name in names)
 
     def _add(self, tensor: tvm.runtime.Tensor) -> int:
         array = tensor.numpy()

@@ -11,6 +11,7 @@ from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Attributes, AttributeValue, BenchmarkOptions, TargetSpec, TuneOptions
+from tvmbuild.config.cache import read_size
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
@@ -129,6 +130,7 @@ def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
         precision=data.get("precision", "fp32"),
         link=data.get("link", "auto"),
         glibc=glibc,
+        memory=read_size(data["memory"]) if "memory" in data else None,
         measured_on=data.get("measured_on"),
         device=parse_device(data.get("device", "local")),
         tune=_make_tune(data.get("tune", {})),

@@ -61,13 +61,13 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
     import tvm_ffi  # noqa: PLC0415
 
     from tvmbuild.package.runtime.library import num_threads  # noqa: PLC0415
-    from tvmbuild.package.runtime.thread_pool import use_own_pool  # noqa: PLC0415
+    from tvmbuild.package.runtime.thread_pool import Share, use_own_pool  # noqa: PLC0415
 
     tensors = make_tensors(arguments, kind)
     # runtime.load_module would keep every library, and its threads, until the process ends.
     module, device = tvm_ffi.load_module(library, keep_module_alive=False), tvm.device(kind, 0)
     if kind == "cpu":
-        use_own_pool(Path(library), num_threads())
+        use_own_pool(Path(library), Share(num_threads()))
 
     def sample(number: int, repeat: int) -> list[float]:
         # With min_repeat_ms TVM would search the number of calls anew for each sample.

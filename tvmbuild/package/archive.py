@@ -15,6 +15,7 @@ from tvmbuild.base.files import pretty_json, write_bytes
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.mapped_file import MappedFile, map_file
 from tvmbuild.package.metadata import FileEntry, PackageInfo
 from tvmbuild.package.size_functions import is_library
 
@@ -23,7 +24,7 @@ PARAMS = "mod.params"
 METADATA = "mod.json"
 _NAMES = frozenset({LIBRARY, PARAMS, METADATA})
 MAX_BYTES = 4 << 30
-"""The size limit of a package in bytes, because the whole file is read into memory."""
+"""The size limit of a package in bytes."""
 MAX_METADATA_BYTES = 64 << 20
 _REMEDY = "if it is a package, copy it or build it again"
 
@@ -36,7 +37,7 @@ class Package:
     """The contents of mod.json."""
     library: bytes
     """The contents of mod.so: the compiled code."""
-    params: bytes
+    params: bytes | memoryview
     """The contents of mod.params: the weights. Empty if the weights are inside the library."""
     others: FrozenMap[str, bytes] = FrozenMap()
     """The libraries of the sizes that are not the largest, by name."""
@@ -47,7 +48,7 @@ def write_package(path: Path, package: Package) -> None:
 
     The file appears at once, complete. Equal packages give equal bytes.
     """
-    contents = {LIBRARY: package.library, PARAMS: package.params, **package.others}
+    contents = {LIBRARY: package.library, PARAMS: bytes(package.params), **package.others}
     entries = tuple(FileEntry(name, _digest(data), len(data)) for name, data in sorted(contents.items()))
     metadata = pretty_json(replace(package.info, files=entries).to_json()).encode()
     write_bytes(path, _archive({**contents, METADATA: metadata}))
@@ -58,9 +59,16 @@ def read_package(path: Path) -> Package:
 
     Raises TvmbuildError if the file is missing, unreadable, damaged or not a package.
     """
-    contents = _members(path)
+    package, _ = map_package(path)
+    return replace(package, params=bytes(package.params))
+
+
+def map_package(path: Path) -> tuple[Package, MappedFile]:
+    """Verify a package as ``read_package`` does. Its ``params`` are in the file, which is mapped, and not copied."""
+    file = _map(path)
+    contents = _members(path, file.data)
     try:
-        info = PackageInfo.from_json(json.loads(contents[METADATA]))
+        info = PackageInfo.from_json(json.loads(bytes(contents[METADATA])))
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"{METADATA} is no JSON: {error}") from error
     except TvmbuildError as error:
@@ -74,8 +82,8 @@ def read_package(path: Path) -> Package:
     others = {each.library for each in info.sizes.functions[:-1]} if info.sizes else set[str]()
     if others != set(contents) - _NAMES:
         raise _damaged(path, f"{METADATA} lists other sizes than the archive holds")
-    libraries = FrozenMap((name, contents[name]) for name in sorted(others))
-    return Package(info, contents[LIBRARY], contents[PARAMS], libraries)
+    libraries = FrozenMap((name, bytes(contents[name])) for name in sorted(others))
+    return Package(info, bytes(contents[LIBRARY]), contents[PARAMS], libraries), file
 
 
 def read_metadata(path: Path) -> PackageInfo:
@@ -108,15 +116,18 @@ def _archive(contents: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _members(path: Path) -> dict[str, bytes]:
+def _map(path: Path) -> MappedFile:
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-        contents = read_members(data) if len(data) <= MAX_BYTES else {}
+        return map_file(path)
     except FileNotFoundError as error:
         raise TvmbuildError(f"{path.name}: no such package", "build it first") from error
     except OSError as error:
         raise TvmbuildError(f"{path.name} cannot be read: {error.strerror or error}") from error
+
+
+def _members(path: Path, data: memoryview) -> dict[str, memoryview]:
+    try:
+        contents = read_members(data) if len(data) <= MAX_BYTES else {}
     except DamagedArchiveError as error:
         raise _damaged(path, str(error)) from error
     if len(data) > MAX_BYTES:
@@ -126,10 +137,10 @@ def _members(path: Path) -> dict[str, bytes]:
         raise _damaged(path, f"{', '.join(missing)} missing")
     if len(contents[METADATA]) > MAX_METADATA_BYTES:
         raise _damaged(path, f"{METADATA} is larger than {MAX_METADATA_BYTES >> 20} MiB")
-    return {name: bytes(member) for name, member in contents.items()}
+    return contents
 
 
-def _digest(data: bytes) -> str:
+def _digest(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
@@ -154,7 +165,7 @@ class DamagedArchiveError(ValueError):
     """The error for an archive that is damaged or has unexpected members. Its text gives the reason."""
 
 
-def read_members(data: bytes) -> dict[str, memoryview]:
+def read_members(data: bytes | memoryview) -> dict[str, memoryview]:
     """Return the members of an archive by name.
 
     Raises DamagedArchiveError if the archive is damaged, or if a member is not a regular file of a

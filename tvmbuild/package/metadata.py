@@ -200,6 +200,8 @@ class PackageInfo:
     """The function that runs the model."""
     profiled: str = "main"
     """The function that a profiler calls instead of ``entry``, because TVM reports calls only inside of bytecode."""
+    workspace: int | None = None
+    """The bytes that the first call allocates and later ones use again, outputs included. None in older packages."""
 
     def at_size(self, function: SizeFunction) -> PackageInfo:
         """Return the description of one size of the package alone."""
@@ -221,6 +223,8 @@ class PackageInfo:
         else:
             value["sizes"] = self.sizes.to_json()
         value.update({side: [each.to_json() for each in getattr(self, side)] for side in ("inputs", "outputs")})
+        if self.workspace is None:
+            del value["workspace"]
         if not self.frames:
             del value["frames"]
         if not self.postprocess:
@@ -273,6 +277,7 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         files=tuple(FileEntry(name, entry["sha256"], entry["size"]) for name, entry in value["files"].items()),
         entry=str(value["entry"]),
         profiled=str(value.get("profiled") or value["entry"]),
+        workspace=value.get("workspace"),
     )
 
 

@@ -294,12 +294,13 @@ _SIZES: dict[str, Check] = {
         )
     ),
 }
-_LATER = ("operators", "profiled", "frames", "postprocess", "counts", "sizes")
+_LATER = ("operators", "profiled", "workspace", "frames", "postprocess", "counts", "sizes")
 """The parts that may be missing, because older packages lack them."""
 _PARTS: dict[str, Check] = {
     "model": _text,
     "entry": _text,
     "profiled": _optional(_text),
+    "workspace": _optional(_natural),
     "layout": _text,
     "params": _text,
     "target": _map_of(

@@ -12,16 +12,19 @@ import warnings
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from PIL import Image
 
 from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TakesInputs, TensorInfo
 
-Picture = Image.Image | np.ndarray | Path | str
+if TYPE_CHECKING:
+    from PIL import Image
+
+Picture: TypeAlias = "Image.Image | np.ndarray | Path | str"
 """A picture: an image of Pillow, a uint8 array [height, width, 3] (RGB) or [height, width] (grey), or a file's path."""
 
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
@@ -91,19 +94,27 @@ def find_sizes(info: TakesInputs, rules: Preprocess, tensor: TensorInfo) -> tupl
     )
 
 
+def _import_pillow() -> Any:
+    from PIL import Image  # noqa: PLC0415 - a session without pictures needs no Pillow: 40 ms, 3 MB
+
+    return Image
+
+
 def open_picture(picture: Picture) -> Image.Image:
     """Return a picture as an image of Pillow. Raises TvmbuildError if it cannot be read as one."""
-    if isinstance(picture, Image.Image):
+    pillow = _import_pillow()
+    if isinstance(picture, pillow.Image):
         return _narrow(picture)
     if isinstance(picture, np.ndarray):
         if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or (picture.ndim == 3 and picture.shape[2] != 3):
             found = f"{picture.dtype} {list(picture.shape)}"
             raise TvmbuildError(f"a picture is uint8 [height, width, 3] or [height, width], got {found}")
-        return Image.fromarray(picture)
+        image: Image.Image = pillow.fromarray(picture)
+        return image
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(picture) as image:
+            warnings.simplefilter("error", pillow.DecompressionBombWarning)
+            with pillow.open(picture) as image:
                 image.load()
                 return _narrow(image)
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
@@ -111,7 +122,7 @@ def open_picture(picture: Picture) -> Image.Image:
         reason = f"it is {kind.name}" if kind else first_line(error)
         remedy = kind.remedy if kind else "give a whole one, PNG or JPEG, or leave it out"
         raise TvmbuildError(f"{picture} cannot be read as a picture: {reason}", remedy) from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+    except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         raise TvmbuildError(f"{picture} is too large: {error}") from error
 
 
@@ -121,7 +132,8 @@ def _narrow(image: Image.Image) -> Image.Image:
     Other images stay as they are.
     """
     if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        narrow: Image.Image = _import_pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        return narrow
     return image
 
 
@@ -165,14 +177,16 @@ def _fit(image: Image.Image, width: int, height: int, rules: Preprocess) -> Imag
         return scaled
     if rules.resize == "crop":
         return scaled.crop((-fit.left, -fit.top, width - fit.left, height - fit.top))
-    background = Image.new(image.mode, (width, height), rules.fill if image.mode == "L" else (rules.fill,) * 3)
+    fill = rules.fill if image.mode == "L" else (rules.fill,) * 3
+    background: Image.Image = _import_pillow().new(image.mode, (width, height), fill)
     background.paste(scaled, (fit.left, fit.top))
     return background
 
 
 def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     """Resize along the rows, then along the columns, in two calls: Pillow 13 may choose another order in one call."""
-    return image.resize((size[0], image.height), Image.Resampling.BILINEAR).resize(size, Image.Resampling.BILINEAR)
+    bilinear = _import_pillow().Resampling.BILINEAR
+    return image.resize((size[0], image.height), bilinear).resize(size, bilinear)
 
 
 def make_table(rules: Preprocess, channel: int) -> np.ndarray:

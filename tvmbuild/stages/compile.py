@@ -19,6 +19,7 @@ from tvmbuild.building.sizes import Varying, join_packages
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import Package, read_package, write_package
+from tvmbuild.package.memory import Memory, format_size
 from tvmbuild.package.metadata import PackageInfo, PackageTarget
 from tvmbuild.preparing.sizes import Padding
 from tvmbuild.records.schedule import read_schedule
@@ -32,6 +33,7 @@ def run(step: Step[CompileStep]) -> None:
             package = _build(step, step.input("model"), step.input("schedule"))
         else:
             package = _build_sizes(step, step.options.sizes)
+        check_memory(package, f"{step.options.model}@{step.options.target}", step.options.memory)
         write_package(step.output("package"), replace(package, info=_describe(step, package.info)))
         coverage = package.info.coverage
         report_progress(f"{coverage.covered} of {coverage.tasks} tasks have records")
@@ -78,9 +80,21 @@ def _read_part(path: Path) -> Package | None:
 
 def _digest(step: Step[CompileStep], *inputs: Path) -> str:
     """Return the digest of all that determines the package of one size."""
-    options = replace(step.options, sizes=None)
+    options = replace(step.options, sizes=None, memory=None)
     told = [repr(options), sorted(step.tools.items()), sorted(step.environment.items()), step.version]
     return hashlib.sha256(canonical_json([*told, *map(sha256_file, inputs)]).encode()).hexdigest()[:16]
+
+
+def check_memory(package: Package, cell: str, limit: int | None) -> None:
+    """Raise TvmbuildError that names what takes the memory if the package takes more than ``limit`` bytes."""
+    code = len(package.library) + sum(map(len, package.others.values()))
+    memory = Memory(len(package.params), package.info.workspace, code)
+    if limit is not None and memory.total > limit:
+        raise TvmbuildError(
+            f"{cell} takes {format_size(memory.total)} of memory, and the target allows {format_size(limit)}: "
+            f"{memory.describe()}",
+            "raise `memory:` of the target, or take a smaller input, `precision: fp16` or int8, or a smaller model",
+        )
 
 
 def _describe(step: Step[CompileStep], info: PackageInfo) -> PackageInfo:

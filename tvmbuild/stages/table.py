@@ -68,7 +68,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=26,
+        version=27,
         scope="cell",
         inputs=("model", "schedule", "labels", "sizes"),
         outputs=FrozenMap({"package": "*.tar"}),

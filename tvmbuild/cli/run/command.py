@@ -18,7 +18,14 @@ from tvmbuild.cli.arguments import positive
 from tvmbuild.cli.run.camera import run_camera
 from tvmbuild.cli.run.frames import add_frame_arguments, run_frame
 from tvmbuild.cli.run.measure import Measurement, add_profile, choose_peak, measure_latency
-from tvmbuild.cli.run.output import print_latency, print_outputs, print_profile, print_ranking, profile_json
+from tvmbuild.cli.run.output import (
+    print_latency,
+    print_memory,
+    print_outputs,
+    print_profile,
+    print_ranking,
+    profile_json,
+)
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.model_worker import Load
 from tvmbuild.devices.table import list_forms, open_device, read_device
@@ -63,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeat", type=positive, metavar="N", help="samples; default: 50, fewer of a slow model")
     parser.add_argument("--number", type=positive, default=1, metavar="M", help="calls in a sample (default: 1)")
     parser.add_argument("--threads", type=positive, metavar="N", help="default: the target's num-cores, if here")
+    parser.add_argument("--memory", action="store_true", help="show the package's memory, and the process's peak")
     parser.add_argument("--profile", action="store_true", help="show the time of each operator")
     add_frame_arguments(parser)
     parser.add_argument("--profile-json", type=Path, metavar="FILE", help="write what --profile shows")
@@ -86,9 +94,11 @@ def run(args: argparse.Namespace) -> int:
     info = _read_info(args.package)
     inputs = collect_inputs(info, args)
     with progress_shown_by(lambda text: print(text, file=sys.stderr)):
-        outputs, measurement = _run(args, device, info, inputs)
+        outputs, measurement, peak_mb = _run(args, device, info, inputs)
     console = make_console()
     print_outputs(console, info, outputs)
+    if args.memory:
+        print_memory(console, info, peak_mb)
     if args.print_top:
         print_ranking(console, info, outputs, args.print_top)
     if args.output:
@@ -108,7 +118,7 @@ def _refuse_others(args: argparse.Namespace) -> None:
     """Raise TvmbuildError if an option does not go with --frame or --camera."""
     asked = "--camera" if args.frame is None else "--frame"
     others = ("frames", "camera") if args.frame is not None else ("encoding",)
-    given = ("inputs", "fill", "output", "print_top", "print_time", "repeat", "profile", "profile_json")
+    given = ("inputs", "fill", "output", "print_top", "print_time", "repeat", "memory", "profile", "profile_json")
     for name in (*given, *others):
         if getattr(args, name):
             option = f"--{name.replace('_', '-')}"
@@ -135,7 +145,7 @@ def _read_info(package: str) -> PackageInfo:
 
 def _run(
     args: argparse.Namespace, device: Device, info: PackageInfo, inputs: dict[str, np.ndarray]
-) -> tuple[dict[str, np.ndarray], Measurement | None]:
+) -> tuple[dict[str, np.ndarray], Measurement | None, float | None]:
     profile = bool(args.profile or args.profile_json)
     with TemporaryDirectory(prefix="tvmbuild-run-") as folder:
         reference = Path(folder, "inputs.npz")
@@ -143,13 +153,14 @@ def _run(
         threads = args.threads or choose_threads(device, info)
         with device.start(Load("tvm", Path(args.package), reference, threads)) as worker:
             outputs = worker.outputs()
+            peak_mb = worker.peak_memory_mb() if args.memory else None
             if not (args.print_time or profile):
-                return outputs, None
+                return outputs, None, peak_mb
             with device.hold(exclusive=True):
                 measurement = measure_latency(device, worker, args.number, args.repeat)
                 if profile:
                     measurement = add_profile(worker, measurement, choose_peak(device, info, worker.threads))
-            return outputs, measurement
+            return outputs, measurement, peak_mb
 
 
 # The device that `tvmbuild run` runs a package on: --device.

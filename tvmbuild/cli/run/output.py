@@ -13,6 +13,7 @@ from rich.table import Table
 from tvmbuild.base.wording import count
 from tvmbuild.cli.run.measure import Measurement
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.memory import find_memory, format_size
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.profile import Clock, GraphTime, OperatorRow, Peak, is_on_host, share_of_peak
 from tvmbuild.package.ranking import is_ranking, rank_classes
@@ -53,6 +54,15 @@ def print_ranking(console: Console, info: PackageInfo, outputs: Mapping[str, np.
         for each in rank_classes(value, info.labels, best):
             table.add_row(str(each.index), f"{each.probability:.6f}", escape(each.label or UNKNOWN))
         console.print(table)
+
+
+def print_memory(console: Console, info: PackageInfo, peak_mb: float | None) -> None:
+    """Print what the package takes, and the peak of the process that ran it, in MiB, if the device tells it."""
+    memory = find_memory(info)
+    console.print(f"memory: {format_size(memory.total)}: {memory.describe()}", highlight=False)
+    if peak_mb is not None:
+        peak = format_size(round(peak_mb * 2**20))
+        console.print(f"the process that ran it, with TVM's runtime, took {peak} at most", highlight=False)
 
 
 def print_latency(console: Console, measurement: Measurement) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import tvm
@@ -13,6 +14,7 @@ from tvmbuild.compiler.codegen.generators import pass_config, use_generators
 from tvmbuild.compiler.codegen.group_independent_kernels import group_independent_kernels
 from tvmbuild.compiler.codegen.stack_buffers import use_stack_buffers
 from tvmbuild.compiler.codegen.vulkan.names import shorten_names
+from tvmbuild.compiler.codegen.workspace import find_workspace
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.machine.target import GPU_KINDS, is_gpu
@@ -36,23 +38,38 @@ def check_lowered(mod: tvm.ir.IRModule) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Executable:
+    """A VM executable that is not linked yet."""
+
+    executable: relax.VMExecutable
+    workspace: int
+    """The bytes that a call allocates (`find_workspace`)."""
+
+
 def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
     """Compile the module to a VM executable that is not linked yet.
 
     Raises TvmbuildError if TVM can import but not lower an operator; the error names the operator.
     """
+    return compile_module(mod, target).executable
+
+
+def compile_module(mod: tvm.ir.IRModule, target: tvm.target.Target) -> Executable:
+    """Compile the module as ``build_executable`` does, and return also what a call allocates."""
     check_lowered(mod)
     alone = partial(tvm.compile, target=target)
     context = tvm.transform.PassContext(opt_level=3, config={**_CONFIG, **pass_config(target)})
     with target, use_generators(target), context, name_culprit(mod, alone):
         passes = as_tvms(VIRTUAL_MACHINE, Lowering(target))
-        if not is_gpu(target):
-            return _build_twice(passes(mod), target)
-        if any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
+        if is_gpu(target) and any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
             named = shorten_names(mod) if target.kind.name == "vulkan" else mod
-            return relax.build(named, target=target, relax_pipeline=passes)
-        # Without any kernel, TVM would write the library in C, and the user may have no C compiler.
-        return _build_twice(passes(mod), target.host)
+            built = relax.build(named, target=target, relax_pipeline=passes)
+            return Executable(built, find_workspace(passes(named)))
+        lowered = passes(mod)
+        # Without any kernel, TVM would write a GPU's library in C, and the user may have no C compiler.
+        built = _build_twice(lowered, target.host if is_gpu(target) else target)
+        return Executable(built, find_workspace(lowered))
 
 
 def name_profiled(kind: str) -> str:

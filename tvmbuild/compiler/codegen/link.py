@@ -16,7 +16,7 @@ from tvmbuild.base.zig import DEFAULT_GLIBC, SYSTEMS, ZIG, run_linker, run_zig_c
 from tvmbuild.compiler.codegen.cubin import carries_source, compile_source, embed_cubin, find_source
 from tvmbuild.compiler.codegen.elf import ElfFile, read_elf, version_tuple
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.runtime.thread_pool import SOURCE
+from tvmbuild.package.runtime.thread_pool import HOST_NAME, SOURCE
 
 # Every Linux process has these functions in its libc. libm and compiler-rt may be missing, so they are linked.
 _CALLED_BY_CODE = {"memcpy", "memmove", "memset", "memcmp", "malloc", "free", "abort", "strlen"}
@@ -24,7 +24,7 @@ _CALLED_BY_POOL = {"clock_gettime", "getpid", "sigdelset", "sigfillset", "syscal
 _IN_EVERY_LIBC = _CALLED_BY_CODE | _CALLED_BY_POOL | {"pthread_create", "pthread_join", "pthread_sigmask"}
 _OF_THE_RUNTIME = ("TVMFFI", "TVMBackend")
 _RISCV_CALLS = "lp64d"
-_FLAGS = ("-shared", "--build-id=none", "-s")
+_FLAGS = ("-shared", "--build-id=none", "-s", f"-soname={HOST_NAME}")
 _SHARED = ("-shared", "-fPIC", *(f"-Wl,{flag}" for flag in _FLAGS[1:]))
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lgcc")
 """The libraries for a named compiler, without libc.

@@ -9,6 +9,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.package.weights import align_weights
+
 THRESHOLD = 1024
 """The size of the largest constant that stays in the code, in bytes: for smaller ones an argument would cost more."""
 
@@ -47,11 +49,13 @@ def lift_constants(mod: tvm.ir.IRModule) -> Lifted:
 
 
 def params_bytes(params: tuple[tvm.runtime.Tensor, ...]) -> bytes:
-    """Return the bytes of ``mod.params``, TVM's parameter file.
+    """Return the bytes of ``mod.params``, TVM's parameter file with aligned tensors (`package.weights`).
 
     The tensors, sorted by name (p00000, p00001, …), are the arguments of ``main`` after the model's inputs.
     """
-    return bytes(tvm.runtime.save_param_dict({f"p{index:05d}": value for index, value in enumerate(params)}))
+    return align_weights(
+        bytes(tvm.runtime.save_param_dict({f"p{index:05d}": value for index, value in enumerate(params)}))
+    )
 
 
 Key = tuple[str, tuple[int, ...], bytes]

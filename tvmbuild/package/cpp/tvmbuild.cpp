@@ -7,12 +7,14 @@
 #include <utility>
 
 #include "parts/code.h"
+#include "parts/cores.h"
 #include "parts/device.h"
 #include "parts/find_device.h"
 #include "parts/package.h"
 #include "parts/pictures.h"
 #include "parts/session_state.h"
 #include "parts/this_cpu.h"
+#include "parts/weights.h"
 
 namespace tvmbuild {
 
@@ -103,19 +105,25 @@ static Tensor cut(const Tensor &whole, const std::vector<int64_t> &shape) {
   return result;
 }
 
-Session::Session(const std::string &path, int threads) : impl_(std::make_unique<Impl>()) {
+Session::Session(const std::string &path, int threads) : Session(path, ThreadOptions{threads}) {}
+
+Session::Session(const std::string &path, const ThreadOptions &wish) : impl_(std::make_unique<Impl>()) {
   Package package = read_package(path);
   check_cpu(package.info, package.needs);
   impl_->device = find_device(package.info.kind);
   if (package.info.kind == "cuda") check_card(package.needs.arch, package.info.target, impl_->device);
-  impl_->threads = choose_threads(package.info, threads);
+  ThreadOptions share = wish;
+  if (!share.cores.empty()) check_cores(share.cores);
+  share.threads = choose_threads(package.info, wish);
+  impl_->share = share;
   impl_->load(package.library);
   impl_->info = std::move(package.info);
-  if (impl_->info.lifted) impl_->params = load_params(package.params);
+  if (impl_->info.lifted) impl_->params = load_weights(package.params, package.file);
   DeviceUse use(impl_->device);
   if (impl_->on_gpu()) {
     for (Value &each : impl_->params) each = impl_->copy_here(each, describe(each.object(), "mod.params"));
   }
+  impl_->file = impl_->on_gpu() ? nullptr : package.file;
   if (!impl_->has_sizes()) {
     impl_->start();
     return;
@@ -136,7 +144,7 @@ Session::Session(const LinkedModel &model) try : impl_(std::make_unique<Impl>())
     throw Error("the weights of a linked model must be in its code: `params` of mod.json is lifted");
   impl_->library =
       invoke(find_global("ffi.SystemLib"), {argument_of(model.prefix.c_str())}, "the linked model cannot be found");
-  impl_->threads = runtime_threads();
+  impl_->share.threads = runtime_threads();
   impl_->start();
 } catch (const Damage &damage) {
   throw Error("the linked model is damaged: " + std::string(damage.what()));
@@ -147,7 +155,7 @@ Session::Session(Session &&) noexcept = default;
 Session &Session::operator=(Session &&) noexcept = default;
 
 const Info &Session::info() const { return impl_->info; }
-int Session::threads() const { return impl_->threads; }
+int Session::threads() const { return impl_->share.threads; }
 
 std::vector<std::map<std::string, int64_t>> Session::sizes() const {
   std::vector<std::map<std::string, int64_t>> sizes;
@@ -227,7 +235,9 @@ void Session::call() {
     return;
   }
   if (impl_->inputs.size() != impl_->info.inputs.size()) throw Error("no inputs are bound");
+  if (impl_->file) impl_->file->check();
   DeviceUse use(impl_->device, !impl_->called);
+  OnCores bound(impl_->share.cores);
   std::vector<TVMFFIAny> arguments;
   for (size_t i = 0; i < impl_->inputs.size(); i++) {
     if (impl_->copied[i]) copy_to_device(impl_->inputs[i], impl_->copies[i], impl_->info.inputs[i].name);
@@ -355,6 +365,8 @@ std::vector<Tensor> Session::run(const std::vector<Tensor> &inputs) {
 const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
   if (!impl_->frames)
     impl_->frames = std::make_unique<FrameRunner>(impl_->info, impl_->machine, impl_->params, impl_->device);
+  if (impl_->file) impl_->file->check();
+  OnCores bound(impl_->share.cores);
   return impl_->frames->run(bytes, size, options);
 }
 

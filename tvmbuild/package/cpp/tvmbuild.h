@@ -244,11 +244,20 @@ struct LinkedModel {
   std::string mod_json;  // the text of mod.json
 };
 
+// The threads of a session's calls. All sessions of a process, Python's too, share their threads.
+struct ThreadOptions {
+  // The number of threads of one call. 0: TVM_NUM_THREADS, or else the number of cores that the package was tuned for,
+  // but at most the available cores: those of the process's affinity and of its control groups' quota.
+  int threads = 0;
+  std::vector<int> cores = {};  // the cores on which calls run; empty: wherever the process may run
+  int priority = 0;             // idle threads help the calls of the highest priority first
+};
+
 class Session {
  public:
-  // Load a package. If `threads` is 0, it is TVM_NUM_THREADS, or else the number of cores that the package was tuned
-  // for, but at most the available cores.
+  // Load a package.
   explicit Session(const std::string &package, int threads = 0);
+  Session(const std::string &package, const ThreadOptions &threads);
   // Use a linked model. This reads and loads no files. The model runs on the thread pool of TVM's runtime.
   explicit Session(const LinkedModel &model);
   ~Session();

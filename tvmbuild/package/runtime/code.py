@@ -11,11 +11,11 @@ import tvm_ffi
 from tvmbuild.base.processes import check_loadable
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.elf_header import find_damage
-from tvmbuild.package.runtime.thread_pool import use_own_pool
+from tvmbuild.package.runtime.thread_pool import Share, use_own_pool
 
 
-def load_code(content: bytes, threads: int) -> tuple[Any, bool]:
-    """Load the library in ``content``. Returns it, and whether its own pool of ``threads`` threads runs its loops.
+def load_code(content: bytes, share: Share) -> tuple[Any, bool]:
+    """Load the library in ``content``. Returns it, and whether its loops run on the threads that packages share.
 
     Raises TvmbuildError if the library is damaged or cannot be loaded.
     """
@@ -23,7 +23,7 @@ def load_code(content: bytes, threads: int) -> tuple[Any, bool]:
         check_loadable(Path(folder).parent)
         library = Path(folder, "mod.so")
         loaded = _load(library, content)  # the library is mapped, so the file may go
-        return loaded, use_own_pool(library, threads)
+        return loaded, use_own_pool(library, share)
 
 
 def _load(path: Path, content: bytes) -> Any:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.counts import fill_outputs
@@ -15,6 +14,9 @@ from tvmbuild.package.inputs import check_inputs, check_outputs
 from tvmbuild.package.metadata import ModelInputs, PackageInfo
 from tvmbuild.package.preprocess import find_fit, find_rules, find_sizes
 from tvmbuild.package.runtime.tensors import read_array
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 _FAR = np.finfo(np.float32).max
 _OWN = (0, 0, 1, 1, _FAR, _FAR)

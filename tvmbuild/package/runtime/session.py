@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.archive import read_package
+from tvmbuild.package.archive import map_package
 from tvmbuild.package.counts import cut_outputs
 from tvmbuild.package.frames import POSTPROCESS, frame_entry, prepare_entry
 from tvmbuild.package.inputs import check_inputs, make_inputs
@@ -43,9 +43,9 @@ from tvmbuild.package.runtime.tensors import (
     read_array,
     to_array,
     to_arrays,
-    to_device,
 )
-from tvmbuild.package.runtime.thread_pool import choose_threads
+from tvmbuild.package.runtime.thread_pool import Wish, choose_share, run_on_cores
+from tvmbuild.package.runtime.weights import load_weights
 from tvmbuild.package.size_functions import SizeFunction
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
@@ -69,13 +69,19 @@ class _Machine:
 class Session:
     """A loaded package. ``run`` maps inputs to outputs by their ONNX names. Any number of threads may use it at once.
 
-    ``threads`` is the number of threads that one call uses. By default it is TVM_NUM_THREADS if this is set, else the
-    target's num-cores, but at most the number of available cores. Raises TvmbuildError if the package is damaged, or
-    if this machine cannot run it.
+    The arguments are those of `tvmbuild.load`. Raises TvmbuildError if the package is damaged, or if this machine
+    cannot run it.
     """
 
-    def __init__(self, path: Path | str, threads: int | None = None) -> None:
-        package = read_package(Path(path))
+    def __init__(
+        self,
+        path: Path | str,
+        threads: int | None = None,
+        *,
+        cores: Collection[int] | Literal["fastest"] | None = None,
+        priority: int = 0,
+    ) -> None:
+        package, self._file = map_package(Path(path))
         self.info: PackageInfo = package.info
         check_cpu(self.info.target)
         load_runtime()
@@ -85,16 +91,17 @@ class Session:
         self._lock = Lock()
         self._idle: list[_Machine] = []
         self._sizes = count_bytes(self.info.inputs)
-        self.threads = choose_threads(self.info, threads)
-        self._library, has_pool = load_code(package.library, self.threads)
+        self._share = choose_share(self.info, Wish(threads, cores, priority))
+        self.threads = self._share.threads
+        self._library, has_pool = load_code(package.library, self._share)
         if not has_pool:
             self.threads = num_threads()
         self._at_sizes: dict[str, Session] = {}
         self._libraries = package.others
         with EXPLAINED_ERRORS:
-            self._params = self._pool = self._load_params(package.params)
-            if self.info.sizes is not None:
-                self._params = self._pick_params(self.info.sizes.functions[-1])
+            lifted = self.info.params == "lifted"
+            self._pool = load_weights(memoryview(package.params), self._device) if lifted else []
+            self._params = self._pick_params(self.info.sizes.functions[-1]) if self.info.sizes else self._pool
             machine = self._make_machine()
             self._check_arity(machine)
             self._idle.append(self._wrap(machine))
@@ -294,7 +301,7 @@ class Session:
         machine = self._borrow_machine()
         kept = machine.kept_by_entry.setdefault(name, {})
         arguments = [place(each, value, self._device, kept) for each, value in values.items()]
-        result = machine.machine[name](*arguments, *self._params)
+        result = run_on_cores(machine.machine[name], self._share)(*arguments, *self._params)
         tensors = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
         arrays = to_arrays(tensors)
         self._give_back(machine)
@@ -341,7 +348,7 @@ class Session:
             machine = self._make_machine()
             arguments = self._arguments(self._check(inputs), {})
             machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *arguments)
-        bound: Callable[[], object] = machine["tvmbuild_bound"]
+        bound = run_on_cores(machine["tvmbuild_bound"], self._share)
         if not self.info.target.on_gpu:
             return bound
 
@@ -397,7 +404,7 @@ class Session:
         self._sizes = count_bytes(self.info.inputs)
         self._params = self._pick_params(function)
         if function.library in self._libraries:
-            self._library, _ = load_code(self._libraries[function.library], self.threads)
+            self._library, _ = load_code(self._libraries[function.library], self._share)
         machine = self._make_machine()
         self._check_arity(machine)
         self._idle.append(self._wrap(machine))
@@ -423,12 +430,13 @@ class Session:
         return values
 
     def _borrow_machine(self) -> _Machine:
+        self._file.check()
         with self._lock:
             machine = self._idle.pop() if self._idle else None
         return machine or self._wrap(self._make_machine())
 
     def _wrap(self, machine: Any) -> _Machine:
-        return _Machine(machine, machine[self.info.entry])
+        return _Machine(machine, run_on_cores(machine[self.info.entry], self._share))
 
     def _give_back(self, machine: _Machine) -> None:
         with self._lock:
@@ -468,12 +476,3 @@ class Session:
     def _describe_devices(self) -> list[int]:
         devices = [self._device, tvm_ffi.device("cpu", 0)] if self.info.target.on_gpu else [self._device]
         return [number for d in devices for number in (d.dlpack_device_type(), d.index, _POOLED_ALLOCATOR)]
-
-    def _load_params(self, data: bytes) -> list[Any]:
-        if self.info.params == "embedded":
-            return []
-        try:
-            params = call("runtime.LoadParams", data)
-        except (RuntimeError, ValueError) as error:
-            raise TvmbuildError(f"mod.params cannot be read: {str(error).splitlines()[0]}", "build it again") from error
-        return [to_device(params[name], self._device) for name in sorted(str(key) for key in params)]

@@ -35,6 +35,7 @@ class Compile(StageOfCells):
             frames=subject.model.frames,
             postprocess=subject.model.postprocess,
             sizes=subject.model.sizes,
+            memory=target.memory,
         )
 
     def list_more_inputs(self, _subject: Subject, _root: Path, _options: CompileStep) -> dict[str, Path]:

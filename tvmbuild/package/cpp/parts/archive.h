@@ -3,19 +3,17 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "../tvmbuild.h"
 
 namespace tvmbuild::detail {
 
-constexpr uint64_t MAX_BYTES = uint64_t{4} << 30;
 constexpr size_t MAX_METADATA_BYTES = size_t{64} << 20;
 
 // The caller, which knows the package's name, turns it into an Error.
@@ -37,17 +35,6 @@ inline std::optional<uint64_t> octal(const std::string &field) {
   return value;
 }
 
-inline std::string read_file(const std::string &path) {
-  std::error_code reason;  // first, because opening a pipe would wait for a writer
-  uint64_t size = std::filesystem::file_size(path, reason);
-  if (reason) throw Error(path + " cannot be read: " + reason.message());
-  if (size > MAX_BYTES) throw Error(path + " is no package: it is larger than 4 GiB");
-  std::ifstream stream(path, std::ios::binary);
-  std::string data(static_cast<size_t>(size), '\0');
-  if (!stream.read(data.data(), static_cast<std::streamsize>(data.size()))) throw Error(path + " cannot be read");
-  return data;
-}
-
 // The library of a size that is not the largest.
 inline bool is_size_library(const std::string &name) {
   const std::string begin = "size-", end = ".so";
@@ -59,12 +46,12 @@ inline bool is_size_library(const std::string &name) {
   });
 }
 
-inline std::map<std::string, std::string> read_members(const std::string &data) {
+inline std::map<std::string, std::string_view> read_members(std::string_view data) {
   const std::set<std::string> expected = {"mod.json", "mod.params", "mod.so"};
-  std::map<std::string, std::string> members;
+  std::map<std::string, std::string_view> members;
   size_t at = 0;
   while (at + 512 <= data.size()) {
-    std::string header = data.substr(at, 512);
+    std::string header(data.substr(at, 512));
     if (header.find_first_not_of('\0') == std::string::npos) break;
     size_t sum = 0;
     for (size_t i = 0; i < 512; i++) sum += i >= 148 && i < 156 ? ' ' : static_cast<uint8_t>(header[i]);

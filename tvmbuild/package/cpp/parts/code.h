@@ -9,17 +9,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cores.h"
 #include "tvm_calls.h"
 
 namespace tvmbuild::detail {
 
 // The loader trusts the header, and a file that is too short crashes: package/runtime/elf_header.py.
-inline void check_library(const std::string &data) {
+inline void check_library(std::string_view data) {
   auto number = [&](size_t at, int bytes) {
     uint64_t value = 0;
     for (int i = bytes - 1; i >= 0; i--) value = value << 8 | static_cast<uint8_t>(data[at + i]);
@@ -41,7 +42,7 @@ inline void check_library(const std::string &data) {
 // A separate file for the library while it is loaded, because the loader identifies libraries by their files.
 class LibraryFile {
  public:
-  explicit LibraryFile(const std::string &content) {
+  explicit LibraryFile(std::string_view content) {
     const char *parent = std::getenv("TMPDIR");
     folder_ = std::string(parent != nullptr && *parent != '\0' ? parent : "/tmp") + "/tvmbuild-XXXXXX";
     if (mkdtemp(folder_.data()) == nullptr) throw Error("no temporary folder: set TMPDIR to one that can be written");
@@ -75,38 +76,61 @@ inline int runtime_threads() {
   return static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);
 }
 
-// Use the package's own pool instead of the runtime's: package/runtime/thread_pool.py.
-inline bool use_own_pool(const std::string &path, int threads) {
-  const char *wanted = std::getenv("TVMBUILD_THREAD_POOL");
-  if (wanted != nullptr && std::strcmp(wanted, "tvm") == 0) return false;
-  void *loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  if (loaded == nullptr) return false;
-  auto slot = static_cast<void **>(dlsym(loaded, "__TVMBackendParallelLaunch"));
-  auto start = reinterpret_cast<int (*)(int)>(dlsym(loaded, "tvmbuild_pool_start"));
-  void *launch = dlsym(loaded, "tvmbuild_pool_launch");
-  dlclose(loaded);  // the runtime still holds it
-  if (slot == nullptr || start == nullptr || launch == nullptr || start(threads) != 0) return false;
-  *slot = launch;
+// An open library of the process.
+struct Opened {
+  explicit Opened(void *opened) : handle(opened) {}
+  ~Opened() {
+    if (handle != nullptr) dlclose(handle);
+  }
+  Opened(const Opened &) = delete;
+  Opened &operator=(const Opened &) = delete;
+  void *find(const char *name) const { return dlsym(handle, name); }
+  void *handle;
+};
+
+// Join the threads that packages share: package/runtime/thread_pool.py.
+inline bool join_pool(const Opened &library, const ThreadOptions &wish) {
+  Opened shared(dlopen("libtvmbuild-pool.so.1", RTLD_NOW | RTLD_NOLOAD));  // the first package with the pool
+  const Opened &host = shared.handle != nullptr ? shared : library;
+  std::vector<int> cores = wish.cores.empty() ? usable_cores() : wish.cores;
+  uint64_t mask[16] = {};
+  for (int core : cores) {
+    if (core < 1024) mask[core / 64] |= uint64_t{1} << core % 64;
+  }
+  int limit = wish.cores.empty() ? std::max(available_cores(), wish.threads) : static_cast<int>(cores.size());
+  auto join = reinterpret_cast<void *(*)(const uint64_t *, int, int, int)>(host.find("tvmbuild_pool_join"));
+  void *run = host.find("tvmbuild_pool_run");
+  void *team = join(mask, wish.cores.empty() ? 0 : 1, limit, wish.threads);
+  if (team == nullptr) return false;
+  auto use =
+      reinterpret_cast<void (*)(void *, int, int, void *, int (*)(void *), void *)>(library.find("tvmbuild_pool_use"));
+  bool is_guest = run != library.find("tvmbuild_pool_run");
+  use(team, wish.threads, wish.priority, run, is_guest ? &dlclose : nullptr, is_guest ? shared.handle : nullptr);
+  if (is_guest) shared.handle = nullptr;  // the guest closes it
   return true;
 }
 
-inline std::vector<Value> load_params(const std::string &data) {
-  TVMFFIByteArray bytes{data.data(), data.size()};
-  TVMFFIAny view = argument(kTVMFFIByteArrayPtr);
-  view.v_ptr = &bytes;
-  Value map = invoke(find_global("runtime.LoadParams"), {view}, "mod.params cannot be read");
-  Value next = invoke(find_global("ffi.MapForwardIterFunctor"), {map.view()}, "mod.params");
-  int64_t count = invoke(find_global("ffi.MapSize"), {map.view()}, "mod.params").view().v_int64;
-  std::map<std::string, Value> sorted;
-  for (int64_t i = 0; i < count; i++) {
-    std::string name = invoke(next, {argument_of(int64_t{0})}, "mod.params").text();
-    sorted[name] = invoke(next, {argument_of(int64_t{1})}, "mod.params");
-    invoke(next, {argument_of(int64_t{2})}, "mod.params");
+inline bool use_own_pool(const std::string &path, const ThreadOptions &wish) {
+  const char *wanted = std::getenv("TVMBUILD_THREAD_POOL");
+  bool has_pool = false;
+  if (wanted == nullptr || std::strcmp(wanted, "tvm") != 0) {
+    Opened library(dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD));  // the runtime holds it, too
+    auto slot = static_cast<void **>(library.find("__TVMBackendParallelLaunch"));
+    auto start = reinterpret_cast<int (*)(int)>(library.find("tvmbuild_pool_start"));
+    void *launch = library.find("tvmbuild_pool_launch");
+    if (library.handle == nullptr || launch == nullptr) {
+      has_pool = false;
+    } else if (slot == nullptr) {
+      has_pool = true;  // it has no parallel loop
+    } else if (library.find("tvmbuild_pool_join") != nullptr) {
+      has_pool = join_pool(library, wish);
+    } else {
+      has_pool = wish.cores.empty() && start(wish.threads) == 0;  // of an older tvmbuild
+    }
+    if (has_pool && slot != nullptr) *slot = launch;
   }
-  std::vector<Value> params;
-  params.reserve(sorted.size());
-  for (auto &each : sorted) params.push_back(std::move(each.second));
-  return params;
+  if (!has_pool && !wish.cores.empty()) throw Error("this package's threads cannot be bound to cores: build it again");
+  return has_pool;
 }
 
 }  // namespace tvmbuild::detail

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "archive.h"
+#include "mapped_file.h"
 #include "metadata.h"
 #include "sha256.h"
 #include "sizes.h"
@@ -16,13 +19,14 @@ namespace tvmbuild::detail {
 struct Package {
   Info info;
   Attributes needs;
-  std::string library, params;
+  std::shared_ptr<MappedFile> file;
+  std::string_view library, params;           // in the file
   std::map<std::string, std::string> others;  // the libraries of the other sizes
 };
 
-inline Package read_archive(const std::string &data) {
-  std::map<std::string, std::string> members = read_members(data);
-  nlohmann::json json = read_json(members["mod.json"]);
+inline Package read_archive(std::string_view data) {
+  std::map<std::string, std::string_view> members = read_members(data);
+  nlohmann::json json = read_json(std::string(members["mod.json"]));
   Part metadata(json);
   Package package;
   package.info = read_metadata(metadata, package.needs);
@@ -35,20 +39,23 @@ inline Package read_archive(const std::string &data) {
   held.erase("mod.json");
   if (files.keys() != names || held != names) damaged("mod.json lists other files than the archive holds");
   for (const std::string &name : files.keys()) {
-    const std::string &data = members[name];
+    std::string_view data = members[name];
     if (files[name]["size"].natural() != data.size() || files[name]["sha256"].text() != sha256(data))
       damaged(name + " is not the file that mod.json describes");
   }
-  package.library = std::move(members["mod.so"]);
-  package.params = std::move(members["mod.params"]);
+  package.library = members["mod.so"];
+  package.params = members["mod.params"];
   for (const SizeFunction &each : package.info.sizes.functions) {
-    if (each.library != "mod.so") package.others[each.library] = std::move(members[each.library]);
+    if (each.library != "mod.so") package.others[each.library] = std::string(members[each.library]);
   }
   return package;
 }
 
 inline Package read_package(const std::string &path) try {
-  return read_archive(read_file(path));
+  std::shared_ptr<MappedFile> file = MappedFile::open(path);
+  Package package = read_archive(file->data());
+  package.file = std::move(file);
+  return package;
 } catch (const Damage &damage) {
   throw Error(path + " is damaged: " + damage.what());
 }

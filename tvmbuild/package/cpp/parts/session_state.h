@@ -11,6 +11,7 @@
 #include "code.h"
 #include "device.h"
 #include "frames.h"
+#include "mapped_file.h"
 #include "sizes.h"
 #include "tvm_calls.h"
 
@@ -25,9 +26,10 @@ using namespace detail;
 
 struct Session::Impl {
   Info info;
-  int threads = 1;
+  ThreadOptions share;  // its threads are those of a call
   DLDevice device{kDLCPU, 0};
   bool called = false;
+  std::shared_ptr<MappedFile> file;  // has the weights, unless they were copied to a device
   Value library, machine, entry;
   std::vector<Value> params;
   std::vector<Value> inputs;  // as they were bound
@@ -102,14 +104,14 @@ struct Session::Impl {
   }
 
   // Load the code of a library, whose loops run on the threads of the package.
-  void load(const std::string &code) {
+  void load(std::string_view code) {
     check_library(code);
     LibraryFile file(code);
     std::string name = file.path();
     library = invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");
-    if (!use_own_pool(name, threads)) {
-      setenv("TVM_NUM_THREADS", std::to_string(threads).c_str(), 0);  // the variable counts until a pool is made
-      threads = runtime_threads();
+    if (!use_own_pool(name, share)) {
+      setenv("TVM_NUM_THREADS", std::to_string(share.threads).c_str(), 0);  // the variable counts until a pool is made
+      share.threads = runtime_threads();
     }
   }
 
@@ -118,8 +120,9 @@ struct Session::Impl {
     const SizeFunction &function = info.sizes.functions[place];
     auto made = std::make_unique<Impl>();
     made->info = describe_size(info, function);
-    made->threads = threads;
+    made->share = share;
     made->device = device;
+    made->file = file;
     for (size_t each : function.params) {
       if (each >= params.size()) throw Error("mod.json has a weight that mod.params lacks");
       made->params.push_back(Value::retain(params[each].object(), params[each].type()));

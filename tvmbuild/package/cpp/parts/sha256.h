@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace tvmbuild::detail {
 
@@ -43,12 +44,12 @@ inline void digest_block(uint32_t state[8], const uint8_t *block) {
   for (int i = 0; i < 8; i++) state[i] += s[i];
 }
 
-inline std::string sha256(const std::string &data) {
+inline std::string sha256(std::string_view data) {
   uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const auto *bytes = reinterpret_cast<const uint8_t *>(data.data());
   size_t whole = data.size() / 64;
   for (size_t i = 0; i < whole; i++) digest_block(state, bytes + 64 * i);
-  std::string rest = data.substr(64 * whole) + '\x80';
+  std::string rest = std::string(data.substr(64 * whole)) + '\x80';
   rest.resize((rest.size() + 8 + 63) / 64 * 64, '\0');
   for (int i = 0; i < 8; i++) rest[rest.size() - 1 - i] = static_cast<char>(uint64_t{data.size()} * 8 >> (8 * i));
   for (size_t i = 0; i < rest.size(); i += 64) digest_block(state, reinterpret_cast<const uint8_t *>(rest.data()) + i);

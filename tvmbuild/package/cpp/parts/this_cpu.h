@@ -1,11 +1,9 @@
 // Check that this machine's CPU can run a package: package/runtime/host.py's twin for CPUs. A part of tvmbuild.cpp.
 #pragma once
 
-#include <sched.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <set>
@@ -87,23 +85,6 @@ inline void check_cpu(const Info &info, const Attributes &cpu) {
   if (!missing.empty())
     throw Error("the package is built for " + (cpu.mcpu.empty() ? info.target : cpu.mcpu) + "; this CPU has no " +
                 missing);
-}
-
-inline int available_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
-
-inline int choose_threads(const Info &info, int threads) {
-  int cores = available_cores();
-  if (threads == 0) {
-    const char *named = std::getenv("TVM_NUM_THREADS");
-    threads = named != nullptr ? std::atoi(named) : std::min(info.cores, cores);
-  }
-  if (threads < 1 || threads > cores)
-    throw Error(std::to_string(threads) + " threads were asked for, and this process may use " + std::to_string(cores) +
-                (cores == 1 ? " core" : " cores"));
-  return threads;
 }
 
 }  // namespace tvmbuild::detail
