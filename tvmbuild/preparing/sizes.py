@@ -72,7 +72,7 @@ def find_padding(model: SizedModel, references: Mapping[Size, Reference]) -> Pad
     A batch is tried on its own. Other letters are tried if the model has `pad`. Raises TvmbuildError if padded inputs
     then give other outputs.
     """
-    runs = {size: {name: value.shape for name, value in each.outputs.items()} for size, each in references.items()}
+    runs = {size: _list_shapes(each) for size, each in references.items()}
     notes: list[str] = []
     padded = []
     for letter in model.sizes.choices[-1].values:
@@ -80,22 +80,55 @@ def find_padding(model: SizedModel, references: Mapping[Size, Reference]) -> Pad
         if not batch and not model.sizes.pad:
             continue
         report_progress(f"comparing inputs that are padded along {letter} with exact ones")
-        trials = list(_list_trials(model.sizes, letter))
-        exact = {size: model.compute(size) for size, _ in trials}
-        runs |= {size: {name: each.shape for name, each in made.outputs.items()} for size, made in exact.items()}
-        shapes = find_axes(runs)
-        problem = next((said for trial in trials if (said := _compare(model, exact, trial, shapes))), None)
+        try:
+            problem = _try_letter(model, letter, runs)
+        except TvmbuildError as error:
+            if not batch:
+                raise
+            problem = error.message  # a batch that the user did not ask for
         if problem is None:
             padded.append(letter)
         elif batch:
             notes.append(f"inputs are not padded along {letter}: {problem}")
         else:
-            raise TvmbuildError(
-                f"{model.name}: inputs that are padded along {letter} give other results: {problem}",
-                "give `pad` the input that masks the padding, with the value that masks; without `pad`, a package "
-                "takes the sizes of `sizes` alone",
-            )
+            raise _refuse(model, letter, problem)
+    if len(padded) > 1:
+        trial = _shrink(model.sizes.choices[-1], padded), model.sizes.choices[-1]
+        problem = _compare(model, {trial[0]: model.compute(trial[0])}, trial, find_axes(runs))
+        if problem is not None:
+            raise _refuse(model, " and ".join(padded), problem)
     return Padding(tuple(padded), find_axes(runs), tuple(notes))
+
+
+Runs = dict[Size, dict[str, tuple[int, ...]]]
+"""The shape of each output in the run of a size."""
+
+
+def _list_shapes(reference: Reference) -> dict[str, tuple[int, ...]]:
+    return {name: value.shape for name, value in reference.outputs.items()}
+
+
+def _try_letter(model: SizedModel, letter: str, runs: Runs) -> str | None:
+    """Return how padding along a letter changes the outputs, or None. The exact runs are added to ``runs``."""
+    trials = _list_trials(model.sizes, letter)
+    exact = {size: model.compute(size) for size, _ in trials}
+    runs |= {size: _list_shapes(made) for size, made in exact.items()}
+    shapes = find_axes(runs)
+    return next((said for trial in trials if (said := _compare(model, exact, trial, shapes))), None)
+
+
+def _shrink(size: Size, letters: Sequence[str]) -> Size:
+    """Return a size that is smaller by 1 along each of these letters, where it can be."""
+    values = size.values.items()
+    return Size(FrozenMap((letter, max(1, value - 1) if letter in letters else value) for letter, value in values))
+
+
+def _refuse(model: SizedModel, letters: str, problem: str) -> TvmbuildError:
+    return TvmbuildError(
+        f"{model.name}: inputs that are padded along {letters} give other results: {problem}",
+        "give `pad` the input that masks the padding, with the value that masks; without `pad`, a package takes the "
+        "sizes of `sizes` alone",
+    )
 
 
 def find_axes(runs: Mapping[Size, Mapping[str, tuple[int, ...]]]) -> FrozenMap[str, tuple[Axis, ...]]:

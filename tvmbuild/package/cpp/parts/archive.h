@@ -41,7 +41,8 @@ inline bool is_size_library(const std::string &name) {
   if (name.size() <= begin.size() + end.size() || name.size() > 96) return false;
   if (name.compare(0, begin.size(), begin) != 0 || name.compare(name.size() - end.size(), end.size(), end) != 0)
     return false;
-  return std::all_of(name.begin() + begin.size(), name.end() - end.size(), [](char c) {
+  std::string middle = name.substr(begin.size(), name.size() - begin.size() - end.size());
+  return std::all_of(middle.begin(), middle.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
   });
 }
