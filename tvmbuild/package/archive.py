@@ -44,7 +44,7 @@ def write_package(path: Path, package: Package) -> None:
 
     The file appears at once, complete. Equal packages give equal bytes.
     """
-    contents = {LIBRARY: package.library, PARAMS: package.params}
+    contents = {LIBRARY: package.library, PARAMS: bytes(package.params)}
     entries = tuple(FileEntry(name, _digest(data), len(data)) for name, data in sorted(contents.items()))
     metadata = pretty_json(replace(package.info, files=entries).to_json()).encode()
     write_bytes(path, _archive({**contents, METADATA: metadata}))

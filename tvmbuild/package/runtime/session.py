@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -17,7 +16,7 @@ from tvmbuild.package.archive import map_package
 from tvmbuild.package.counts import cut_outputs
 from tvmbuild.package.frames import POSTPROCESS, frame_entry, prepare_entry
 from tvmbuild.package.inputs import check_inputs, make_inputs
-from tvmbuild.package.metadata import PackageInfo, TensorInfo
+from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.package.preprocess import Picture, open_picture, preprocess_picture
 from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results, require_postprocess
 from tvmbuild.package.results import Results
@@ -33,6 +32,7 @@ from tvmbuild.package.runtime.frame_calls import (
 )
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
+from tvmbuild.package.runtime.machine import Machine
 from tvmbuild.package.runtime.tensors import (
     empty_array,
     keep_apart,
@@ -47,20 +47,6 @@ from tvmbuild.package.runtime.weights import load_weights
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
 _POOLED_ALLOCATOR = 2
-
-
-@dataclass(frozen=True)
-class _Machine:
-    """An instance of TVM's virtual machine, which serves one call at a time."""
-
-    machine: Any
-    """TVM's object, which has the package's functions by their names."""
-    main: Callable[..., Any]
-    """The function that runs the model."""
-    kept: dict[str, Any] = field(default_factory=dict)
-    """Name of an input → its memory on the device, for reuse by the next call."""
-    kept_by_entry: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The same for each function beside ``main``, whose arguments may have the names of inputs."""
 
 
 class Session:
@@ -85,8 +71,9 @@ class Session:
         self._device = find_device(self.info.target.kind)
         if self.info.target.kind == "cuda":
             check_card(self.info.target, self._device)
+        self.passed_over: Mapping[str, str] = {}  # path → reason, of packages that `tvmbuild.load` tried before
         self._lock = Lock()
-        self._idle: list[_Machine] = []
+        self._idle: list[Machine] = []
         self._sizes = [math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in self.info.inputs]
         self._share = choose_share(self.info, Wish(threads, cores, priority))
         self.threads = self._share.threads
@@ -104,6 +91,11 @@ class Session:
     def device(self) -> Any:
         """The device on which the package runs: a `tvm_ffi.Device`."""
         return self._device
+
+    @property
+    def target(self) -> PackageTarget:
+        """The target for which the package is built; `target.name` is its name in targets.yaml."""
+        return self.info.target
 
     @property
     def metadata(self) -> PackageInfo:
@@ -351,16 +343,16 @@ class Session:
         self._give_back(machine)  # not after an error: a machine that raised is not used again
         return values
 
-    def _borrow_machine(self) -> _Machine:
+    def _borrow_machine(self) -> Machine:
         self._file.check()
         with self._lock:
             machine = self._idle.pop() if self._idle else None
         return machine or self._wrap(self._make_machine())
 
-    def _wrap(self, machine: Any) -> _Machine:
-        return _Machine(machine, run_on_cores(machine[self.info.entry], self._share))
+    def _wrap(self, machine: Any) -> Machine:
+        return Machine(machine, run_on_cores(machine[self.info.entry], self._share))
 
-    def _give_back(self, machine: _Machine) -> None:
+    def _give_back(self, machine: Machine) -> None:
         with self._lock:
             if self._library is not None:
                 self._idle.append(machine)
