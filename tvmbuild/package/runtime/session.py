@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.package.preprocess import Picture, open_picture, preprocess_picture
 from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results, require_postprocess
 from tvmbuild.package.results import Results
+from tvmbuild.package.runtime.call_queue import CallQueue
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.frame_calls import (
@@ -32,7 +34,7 @@ from tvmbuild.package.runtime.frame_calls import (
 )
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
-from tvmbuild.package.runtime.machine import Machine
+from tvmbuild.package.runtime.machine import Machine, describe_devices
 from tvmbuild.package.runtime.tensors import (
     empty_array,
     keep_apart,
@@ -45,8 +47,6 @@ from tvmbuild.package.runtime.tensors import (
 from tvmbuild.package.runtime.thread_pool import Wish, choose_share, run_on_cores
 from tvmbuild.package.runtime.weights import load_weights
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
-
-_POOLED_ALLOCATOR = 2
 
 
 class Session:
@@ -73,6 +73,7 @@ class Session:
             check_card(self.info.target, self._device)
         self.passed_over: Mapping[str, str] = {}  # path → reason, of packages that `tvmbuild.load` tried before
         self._lock = Lock()
+        self._calls = CallQueue()
         self._idle: list[Machine] = []
         self._sizes = [math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in self.info.inputs]
         self._share = choose_share(self.info, Wish(threads, cores, priority))
@@ -122,6 +123,14 @@ class Session:
         """
         with EXPLAINED_ERRORS:
             return cut_outputs(self.outputs, to_arrays(self._compute(inputs)))
+
+    def submit(self, inputs: Mapping[str, Any], *, newest: bool = False) -> Future[dict[str, np.ndarray]]:
+        """Return at once with the future of ``run``, which a thread of this session calls, in order.
+
+        The inputs must not change until it is done. While one call runs and another waits, this waits; if ``newest``,
+        the call that waits is cancelled instead, so that the newest frame of a camera is the next.
+        """
+        return self._calls.submit(self.run, inputs, newest=newest)
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
         """Run the model as ``run`` does, and return the outputs as tensors that stay on the package's device.
@@ -280,7 +289,8 @@ class Session:
         return summarize(time_calls(function, number, repeat or count_samples(call_ms * number)), number)
 
     def close(self) -> None:
-        """Release the library, its threads and the weights as soon as all running calls have ended."""
+        """Release library, threads and weights as soon as all running calls have ended. Cancel submitted ones."""
+        self._calls.close()
         with self._lock:
             self._library = None
             self._idle, self._params = [], []
@@ -362,7 +372,7 @@ class Session:
             if self._library is None:
                 raise TvmbuildError(f"the session of {self.info.model} is closed")
             machine = self._library["vm_load_executable"]()
-            machine["vm_initialization"](*self._describe_devices())
+            machine["vm_initialization"](*describe_devices(self._device))
         return machine
 
     def _check_arity(self, machine: Any) -> None:
@@ -386,7 +396,3 @@ class Session:
 
     def _arguments(self, arrays: Mapping[str, Any], kept: dict[str, Any]) -> list[Any]:
         return [place(info.name, arrays[info.name], self._device, kept) for info in self.inputs] + self._params
-
-    def _describe_devices(self) -> list[int]:
-        devices = [self._device, tvm_ffi.device("cpu", 0)] if self.info.target.on_gpu else [self._device]
-        return [number for d in devices for number in (d.dlpack_device_type(), d.index, _POOLED_ALLOCATOR)]
