@@ -40,7 +40,7 @@ import numpy, onnxruntime
 TYPES = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(uint8)": "uint8"}
 def load(path, threads):
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     inputs = {each.name: numpy.zeros(each.shape, TYPES[each.type]) for each in session.get_inputs()}
     return lambda: session.run(None, inputs)
