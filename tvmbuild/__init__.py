@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,14 +18,15 @@ import_if_shadowed()
 
 
 def load(
-    path: Path | str,
+    path: Path | str | Sequence[Path | str],
     threads: int | None = None,
     *,
     cores: Collection[int] | Literal["fastest"] | None = None,
     priority: int = 0,
 ) -> Session:
-    """Load a package and return a session that runs it.
+    """Load a package and return a session that runs it: of several packages, the first that this machine can run.
 
+    `session.passed_over` says why those before it were not taken, and `session.target` which one was.
     ``threads`` is the number of threads of one call. The default is TVM_NUM_THREADS in the environment, or else the
     number of cores that the package was tuned for, at most the available cores: those of the process's affinity and of
     its control groups' quota. All sessions of the process share their threads. Idle threads help the calls of the
@@ -35,4 +36,8 @@ def load(
     """
     import_tvm_ffi()
     make: type[Session] = importlib.import_module("tvmbuild.package.runtime.session").Session
-    return make(path, threads, cores=cores, priority=priority)
+    if isinstance(path, (str, Path)):
+        return make(path, threads, cores=cores, priority=priority)
+    choose = importlib.import_module("tvmbuild.package.runtime.choice").load_first
+    session: Session = choose(path, lambda each: make(each, threads, cores=cores, priority=priority))
+    return session

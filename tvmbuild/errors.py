@@ -31,3 +31,11 @@ class VerdictError(TvmbuildError):
     def __reduce__(self) -> tuple[type[TvmbuildError], tuple[str, str | None]]:
         """Pickle the error as a VerdictError, so that its class survives a process boundary."""
         return (VerdictError, (self.message, self.hint))
+
+
+class CannotRunError(TvmbuildError):
+    """The error for a package that is whole, but made for other hardware than this machine's."""
+
+    def __reduce__(self) -> tuple[type[TvmbuildError], tuple[str, str | None]]:
+        """Pickle the error as a CannotRunError, so that its class survives a process boundary."""
+        return (CannotRunError, (self.message, self.hint))

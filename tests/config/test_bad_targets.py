@@ -22,7 +22,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "num_cores with an underscore": (
         "targets:\n  pc: {kind: llvm, mtriple: x86_64-linux-gnu, num_cores: 2}\n",
-        'targets.yaml:2:47: targets.pc.num_cores: unknown key; expected one of the 28 keys of an llvm target; did you mean "num-cores"?',
+        'targets.yaml:2:47: targets.pc.num_cores: unknown key; expected one of the 29 keys of an llvm target; did you mean "num-cores"?',
     ),
     "num-cores of zero": (
         "targets:\n  pc: {kind: llvm, mtriple: x86_64-linux-gnu, num-cores: 0}\n",
@@ -44,13 +44,17 @@ CASES: dict[str, tuple[str, str]] = {
         "targets:\n  pc: {kind: vulcan}\n",
         'targets.yaml:2:14: targets.pc.kind: "vulcan" is not valid; expected llvm, cuda or vulkan; did you mean "vulkan"?',
     ),
+    "memory without a unit": (
+        PC + ", memory: '256'}\n",
+        'targets.yaml:2:86: targets.pc.memory: "256" is not valid; expected a size with its unit, such as 256 MB',
+    ),
     "misspelt attribute": (
         PC + ", mcup: x}\n",
-        'targets.yaml:2:78: targets.pc.mcup: unknown key; expected one of the 28 keys of an llvm target; did you mean "mcpu"?',
+        'targets.yaml:2:78: targets.pc.mcup: unknown key; expected one of the 29 keys of an llvm target; did you mean "mcpu"?',
     ),
     "attribute of another kind": (
         PC + ", arch: sm_90}\n",
-        "targets.yaml:2:78: targets.pc.arch: unknown key; expected one of the 28 keys of an llvm target",
+        "targets.yaml:2:78: targets.pc.arch: unknown key; expected one of the 29 keys of an llvm target",
     ),
     "mattr without sign": (
         PC + ", mattr: [avx2]}\n",
@@ -169,7 +173,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "attribute in defaults": (
         "defaults: {mcpu: x86-64-v3}\n" + PC + "}\n",
-        "targets.yaml:1:12: defaults.mcpu: unknown key; expected enabled, link, glibc, measured_on, device, tune or benchmark",
+        "targets.yaml:1:12: defaults.mcpu: unknown key; expected enabled, link, glibc, memory, measured_on, device, tune or benchmark",
     ),
     "bad default": (
         "defaults: {tune: {seed: -1}}\n" + PC + "}\n",

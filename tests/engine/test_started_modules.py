@@ -50,7 +50,7 @@ PROCESSES = {
 FILES = "build check completion config explain init schema worker"
 FOLDERS = "bench bundle compile debug device doctor plan records report run target"
 IMPORTS = {
-    "tvmbuild": {"tvmbuild.package.runtime.session"},
+    "tvmbuild": {"tvmbuild.package.runtime.choice", "tvmbuild.package.runtime.session"},
     "tvmbuild.cli": {
         *(f"tvmbuild.cli.{name}" for name in FILES.split()),
         *(f"tvmbuild.cli.{name}.command" for name in FOLDERS.split()),

@@ -221,7 +221,9 @@ def test_workers_take_shares_of_the_highest_priority_first(libraries: Callable[[
 
         def body(_task: int) -> int:
             if threading.get_ident() == caller:
-                return 0 if opened.wait(20) and not time.sleep(0.3) else -1
+                opened.wait(20)
+                time.sleep(0.3)
+                return 0
             order.append(name)
             return 0
 

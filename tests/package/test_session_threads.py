@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import ctypes
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from session_process import run_program
 from small_package import build_package
 
 import tvmbuild
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.runtime import thread_pool
 
 pytestmark = [pytest.mark.compiler, pytest.mark.skipif(available_cores() < 2, reason="one core")]
 
@@ -23,19 +23,6 @@ pytestmark = [pytest.mark.compiler, pytest.mark.skipif(available_cores() < 2, re
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
     return build_package(digits, tmp_path_factory.mktemp("threads"))
-
-
-def run_program(program: str, *arguments: object, **options: Any) -> Any:
-    """Run the program in a process of its own and return the JSON that it prints."""
-    begin = (
-        "import json, os, sys, tvmbuild, numpy as np\n"
-        "def threads(): return len(os.listdir('/proc/self/task'))\n"
-        "value = {'Input3': np.ones((1, 1, 28, 28), 'float32')}\n"
-    )
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", begin + program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_any_number_of_sessions_have_the_threads_of_one(package: Path) -> None:
@@ -58,18 +45,16 @@ print(json.dumps([counts, same, more[0].threads]))
 
 
 def test_a_package_of_an_older_tvmbuild_has_threads_of_its_own(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tvmbuild.package.runtime import thread_pool
-
     joined: list[int] = []
-    monkeypatch.setattr(thread_pool, "_join", lambda *_: joined.append(1) or True)
-    real = thread_pool.ctypes.CDLL.__getattr__
+    monkeypatch.setattr(thread_pool, "_join", lambda *_: joined.append(1))
+    real = ctypes.CDLL.__getattr__
 
     def hide(library: Any, name: str) -> Any:
         if name == "tvmbuild_pool_join":
             raise AttributeError(name)
         return real(library, name)
 
-    monkeypatch.setattr(thread_pool.ctypes.CDLL, "__getattr__", hide)
+    monkeypatch.setattr(ctypes.CDLL, "__getattr__", hide)
     with tvmbuild.load(package, 2) as session:
         assert session.threads == 2
         session.run({"Input3": np.ones((1, 1, 28, 28), np.float32)})

@@ -56,7 +56,8 @@ def align_weights(data: bytes) -> bytes:
     position = 4 * _NUMBER.size + fixed + len(tensors) * (_NUMBER.size + 6)
     for number, each in enumerate(tensors):
         header = each.start - each.header
-        gap = -(position + _HEADER.size + 2 * _NUMBER.size + header) % ALIGNMENT
+        # At least one byte: TVM cannot read an empty tensor.
+        gap = -(position + _HEADER.size + 2 * _NUMBER.size + header) % ALIGNMENT or ALIGNMENT
         filler = _HEADER.pack(_TENSOR_MAGIC, 0, _CPU, 0, 1, _UINT, 8, 1) + 2 * _NUMBER.pack(gap) + bytes(gap)
         block = filler + data[each.header : each.start + each.size]
         names += [f"{FILLER}{number:05d}", each.name]

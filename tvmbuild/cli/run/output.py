@@ -57,7 +57,7 @@ def print_ranking(console: Console, info: PackageInfo, outputs: Mapping[str, np.
 
 
 def print_memory(console: Console, info: PackageInfo, peak_mb: float | None) -> None:
-    """Print what the package takes, and the peak of the process that ran it, in MiB, if the device tells it."""
+    """Print the parts of the package's memory, and the peak of its process in MiB, if the device tells it."""
     memory = find_memory(info)
     console.print(f"memory: {format_size(memory.total)}: {memory.describe()}", highlight=False)
     if peak_mb is not None:

@@ -14,7 +14,7 @@ from tvmbuild.base.cpu_features import X86_FEATURES, X86_LEVELS
 from tvmbuild.base.host_cpu import cpu_flags, machine_of
 from tvmbuild.base.specs import Attributes
 from tvmbuild.base.vulkan_driver import ask_driver, explain_runtime
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.errors import CannotRunError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
 from tvmbuild.package.tvm_files import has_vulkan_runtime
@@ -24,7 +24,7 @@ _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
 
 
 def check_cpu(target: PackageTarget) -> None:
-    """Raise TvmbuildError if the package's target shows that this CPU cannot run its code.
+    """Raise CannotRunError if the package's target shows that this CPU cannot run its code.
 
     The check covers the architecture, the levels of x86-64 (`x86-64-v3`) and features in ``mattr``. It cannot cover the
     features of another ``mcpu``, which only the compiler knows.
@@ -33,7 +33,7 @@ def check_cpu(target: PackageTarget) -> None:
     triple = str(attributes.get("mtriple", ""))
     here, wanted = machine_of(platform.machine()), machine_of(triple)
     if wanted and wanted != here:
-        raise TvmbuildError(
+        raise CannotRunError(
             f"the package is built for {wanted} ({target.name}); this machine is {here}",
             "run it on its device, or build for a target of this machine",
         )
@@ -41,7 +41,7 @@ def check_cpu(target: PackageTarget) -> None:
     present = cpu_flags() if here == "x86_64" else frozenset()
     missing = sorted(needed - present) if present else []
     if missing:
-        raise TvmbuildError(
+        raise CannotRunError(
             f"the package is built for {attributes.get('mcpu', target.name)}; this CPU has no {', '.join(missing)}",
             "build for a target with a lower mcpu",
         )
@@ -63,7 +63,7 @@ def required_features(attributes: Attributes) -> frozenset[str]:
 def find_device(kind: str) -> Any:
     """Load the runtime for a target's kind and return this machine's first device of that kind.
 
-    Raises TvmbuildError if the runtime or the device is missing, or if they do not work.
+    Raises CannotRunError if the runtime or the device is missing, or if they do not work.
     """
     if kind == "llvm":
         return tvm_ffi.device("cpu", 0)
@@ -74,14 +74,14 @@ def find_device(kind: str) -> Any:
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
         refusal = _vulkan_plugin().explain_refusal() if kind == "vulkan" else None
         why = f": {refusal}" if refusal else ""
-        raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers{why}")
+        raise CannotRunError(f"the package needs a {kind} device, and this machine has none that answers{why}")
     if kind == "vulkan":
         _vulkan_plugin().check_device(0)
     return device
 
 
 def check_card(target: PackageTarget, device: Any) -> None:
-    """Raise TvmbuildError if the kernels of a CUDA package are machine code that this card cannot run."""
+    """Raise CannotRunError if the kernels of a CUDA package are machine code that this card cannot run."""
     arch = str(target.attributes.get("arch", ""))
     version, name = (
         str(call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, attribute))
@@ -89,7 +89,7 @@ def check_card(target: PackageTarget, device: Any) -> None:
     )
     if not runs_on_card(arch, version):
         here = f"sm_{version.replace('.', '')}"
-        raise TvmbuildError(
+        raise CannotRunError(
             f"the package's kernels are for {arch} ({target.name}); this card, {name}, is {here}",
             "build for a target with the `arch` of this card",
         )
@@ -113,11 +113,11 @@ def runs_on_card(arch: str, version: str) -> bool:
 def load_backend(kind: str) -> None:
     """Load the backend of a GPU ``kind`` into TVM's runtime, which loads no backend by itself.
 
-    Raises TvmbuildError if the backend is missing.
+    Raises CannotRunError if the backend is missing.
     """
     reason = try_backend(kind)
     if not has_function(f"device_api.{kind}"):
-        raise TvmbuildError(
+        raise CannotRunError(
             f"the package needs TVM's {kind} runtime, which is not there{reason}",
             f"install the {kind} driver and libraries, and a TVM built with {kind}",
         )
@@ -159,10 +159,10 @@ def _load_plugins() -> None:
 
 
 def _check_vulkan() -> None:
-    """Raise TvmbuildError if the Vulkan driver or the Vulkan runtime is missing. Without a driver TVM would crash."""
+    """Raise CannotRunError if the Vulkan driver or the Vulkan runtime is missing. Without a driver TVM would crash."""
     missing = ask_driver().missing
     try_backend("vulkan")
     has_runtime = has_function("device_api.vulkan") or (missing == "loader" and has_vulkan_runtime())
     problem = explain_runtime(missing, has_runtime=has_runtime, left_out=_vulkan_plugin().explain_left_out())
     if problem is not None:
-        raise TvmbuildError("the package runs on a Vulkan device, and this machine cannot run it", problem)
+        raise CannotRunError("the package runs on a Vulkan device, and this machine cannot run it", problem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -17,10 +17,11 @@ from tvmbuild.package.archive import map_package
 from tvmbuild.package.counts import cut_outputs
 from tvmbuild.package.frames import POSTPROCESS, frame_entry, prepare_entry
 from tvmbuild.package.inputs import check_inputs, make_inputs
-from tvmbuild.package.metadata import PackageInfo, TensorInfo
+from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.package.preprocess import Picture, open_picture, preprocess_picture
 from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results, require_postprocess
 from tvmbuild.package.results import Results
+from tvmbuild.package.runtime.call_queue import CallQueue
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.fitting import Fitted, fit
@@ -34,6 +35,7 @@ from tvmbuild.package.runtime.frame_calls import (
 )
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
+from tvmbuild.package.runtime.machine import Machine, describe_devices
 from tvmbuild.package.runtime.tensors import (
     count_bytes,
     empty_array,
@@ -48,22 +50,6 @@ from tvmbuild.package.runtime.thread_pool import Wish, choose_share, run_on_core
 from tvmbuild.package.runtime.weights import load_weights
 from tvmbuild.package.size_functions import SizeFunction
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
-
-_POOLED_ALLOCATOR = 2
-
-
-@dataclass(frozen=True)
-class _Machine:
-    """An instance of TVM's virtual machine, which serves one call at a time."""
-
-    machine: Any
-    """TVM's object, which has the package's functions by their names."""
-    main: Callable[..., Any]
-    """The function that runs the model."""
-    kept: dict[str, Any] = field(default_factory=dict)
-    """Name of an input → its memory on the device, for reuse by the next call."""
-    kept_by_entry: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The same for each function beside ``main``, whose arguments may have the names of inputs."""
 
 
 class Session:
@@ -88,8 +74,10 @@ class Session:
         self._device = find_device(self.info.target.kind)
         if self.info.target.kind == "cuda":
             check_card(self.info.target, self._device)
+        self.passed_over: Mapping[str, str] = {}  # path → reason, of packages that `tvmbuild.load` tried before
         self._lock = Lock()
-        self._idle: list[_Machine] = []
+        self._calls = CallQueue()
+        self._idle: list[Machine] = []
         self._sizes = count_bytes(self.info.inputs)
         self._share = choose_share(self.info, Wish(threads, cores, priority))
         self.threads = self._share.threads
@@ -110,6 +98,11 @@ class Session:
     def device(self) -> Any:
         """The device on which the package runs: a `tvm_ffi.Device`."""
         return self._device
+
+    @property
+    def target(self) -> PackageTarget:
+        """The target for which the package is built; `target.name` is its name in targets.yaml."""
+        return self.info.target
 
     @property
     def metadata(self) -> PackageInfo:
@@ -150,6 +143,14 @@ class Session:
                 fitted = fit(self.info, self.info.sizes, inputs)
                 return fitted.cut(self._open_size(fitted).run(fitted.inputs))
             return cut_outputs(self.outputs, to_arrays(self._compute(inputs)))
+
+    def submit(self, inputs: Mapping[str, Any], *, newest: bool = False) -> Future[dict[str, np.ndarray]]:
+        """Return at once with the future of ``run``, which a thread of this session calls, in order.
+
+        The inputs must not change until it is done. While one call runs and another waits, this waits; if ``newest``,
+        the call that waits is cancelled instead, so that the newest frame of a camera is the next.
+        """
+        return self._calls.submit(self.run, inputs, newest=newest)
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
         """Run the model as ``run`` does, and return the outputs as tensors that stay on the package's device.
@@ -321,7 +322,8 @@ class Session:
         return summarize(time_calls(function, number, repeat or count_samples(call_ms * number)), number)
 
     def close(self) -> None:
-        """Release the library, its threads and the weights as soon as all running calls have ended."""
+        """Release library, threads and weights as soon as all running calls have ended. Cancel submitted ones."""
+        self._calls.close()
         with self._lock:
             self._library = None
             self._idle, self._params, self._pool = [], [], []
@@ -429,16 +431,16 @@ class Session:
         self._give_back(machine)  # not after an error: a machine that raised is not used again
         return values
 
-    def _borrow_machine(self) -> _Machine:
+    def _borrow_machine(self) -> Machine:
         self._file.check()
         with self._lock:
             machine = self._idle.pop() if self._idle else None
         return machine or self._wrap(self._make_machine())
 
-    def _wrap(self, machine: Any) -> _Machine:
-        return _Machine(machine, run_on_cores(machine[self.info.entry], self._share))
+    def _wrap(self, machine: Any) -> Machine:
+        return Machine(machine, run_on_cores(machine[self.info.entry], self._share))
 
-    def _give_back(self, machine: _Machine) -> None:
+    def _give_back(self, machine: Machine) -> None:
         with self._lock:
             if self._library is not None:
                 self._idle.append(machine)
@@ -448,7 +450,7 @@ class Session:
             if self._library is None:
                 raise TvmbuildError(f"the session of {self.info.model} is closed")
             machine = self._library["vm_load_executable"]()
-            machine["vm_initialization"](*self._describe_devices())
+            machine["vm_initialization"](*describe_devices(self._device))
         return machine
 
     def _check_arity(self, machine: Any) -> None:
@@ -472,7 +474,3 @@ class Session:
 
     def _arguments(self, arrays: Mapping[str, Any], kept: dict[str, Any]) -> list[Any]:
         return [place(info.name, arrays[info.name], self._device, kept) for info in self.inputs] + self._params
-
-    def _describe_devices(self) -> list[int]:
-        devices = [self._device, tvm_ffi.device("cpu", 0)] if self.info.target.on_gpu else [self._device]
-        return [number for d in devices for number in (d.dlpack_device_type(), d.index, _POOLED_ALLOCATOR)]

@@ -1,0 +1,33 @@
+"""The choice of the first package that this machine can run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tvmbuild.errors import CannotRunError, TvmbuildError
+from tvmbuild.package.runtime.session import Session
+
+
+def load_first(paths: Sequence[Path | str], make: Callable[[Path | str], Session]) -> Session:
+    """Return a session of the first package that this machine can run; `passed_over` has the others before it.
+
+    A package that is damaged, missing or fails for another reason is passed over with a warning. Raises TvmbuildError
+    that names all reasons if no package can be loaded.
+    """
+    if not paths:
+        raise TvmbuildError("no package was named", "name one or more")
+    passed_over: dict[str, str] = {}
+    for path in paths:
+        try:
+            session = make(path)
+        except TvmbuildError as error:  # noqa: PERF203 - loading takes longer
+            passed_over[str(path)] = error.message
+            if not isinstance(error, CannotRunError):
+                warnings.warn(f"{path} was passed over: {error.message}", RuntimeWarning, stacklevel=3)
+        else:
+            session.passed_over = passed_over
+            return session
+    reasons = "".join(f"\n  {path}: {reason}" for path, reason in passed_over.items())
+    raise TvmbuildError(f"this machine can run none of the packages:{reasons}", "build for a target of this machine")
