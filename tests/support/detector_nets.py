@@ -131,7 +131,10 @@ def draw_outputs(name: str, count: int, classes: int, generator: np.random.Gener
     if form.objectness:
         parts.append(generator.beta(0.5, 1, (count, 1)))
     if form.ready:
-        parts += [scores.max(axis=1, keepdims=True), generator.integers(0, classes, (count, 1))]
+        best, kinds = scores.max(axis=1, keepdims=True), generator.integers(0, classes, (count, 1))
+        if form.split:
+            return [best.T.astype(np.float32), boxes.astype(np.float32)[None], kinds.T.astype(np.float32)]
+        parts = [kinds, best, boxes] if form.places[0] else [boxes, best, kinds]
     elif not form.split:
         parts.append(scores)
     rows = np.concatenate(parts, axis=1).astype(np.float32)[None]
@@ -155,6 +158,16 @@ def _move_priors(form: BoxForm, boxes: np.ndarray, priors: np.ndarray, variances
     )
 
 
+def _take_ready(form: BoxForm, outputs: Outputs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return boxes, scores and classes of a form that needs no decoding."""
+    if form.split:
+        return outputs[1], outputs[0], outputs[2].astype(int)
+    rows = outputs[0]
+    if form.places[0]:  # PP-YOLO's: class, score, box
+        return rows[:, 2:], rows[:, 1], rows[:, 0].astype(int)
+    return rows[:, :4], rows[:, 4], rows[:, 5].astype(int)
+
+
 def decode(
     form: BoxForm,
     outputs: Outputs,
@@ -167,6 +180,8 @@ def decode(
     ``priors`` [count, 4] are centre x, centre y, width and height in the unit of the form.
     """
     height, width = size
+    if form.ready:
+        return _take_ready(form, [each[0].astype(np.float64) for each in outputs])
     rows = outputs[0][0].astype(np.float64)
     rows = rows.T if form.layout == "columns" else rows
     boxes = outputs[1][0].astype(np.float64) if form.split else rows[:, :4]
@@ -184,8 +199,6 @@ def decode(
         boxes = boxes * (width, height, width, height)
     if not form.corners:
         boxes = np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], axis=1)
-    if form.ready:
-        return boxes, rows[:, 4], rows[:, 5].astype(int)
     scores = rows if form.split else rows[:, 4 + form.objectness :]
     if form.activation == "sigmoid":
         scores = 1 / (1 + np.exp(-scores))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from drawn_model import DrawnModel
 
-OPSET = 17
 HIDES = (-np.inf, float(np.finfo(np.float32).min), -1e9, -1e4)
 
 
 @dataclass
-class Drawn:
-    """A model, with values for its inputs."""
+class Drawn(DrawnModel):
+    """A model of attention, with values for its inputs."""
 
-    random: np.random.Generator
     batch: int = 1
     heads: int = 1
     groups: int = 1
@@ -26,49 +22,6 @@ class Drawn:
     keys: int = 1
     depth: int = 1
     width: int = 1
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-    weights: dict[str, np.ndarray] = field(default_factory=dict)
-    inputs: dict[str, np.ndarray] = field(default_factory=dict)
-    output: str = ""
-
-    def pick(self, *choices: Any) -> Any:
-        """Draw one of the choices."""
-        return choices[int(self.random.integers(len(choices)))]
-
-    def feed(self, *shape: int) -> str:
-        """Add an input of random numbers; return its name."""
-        name = f"x{len(self.inputs)}"
-        self.inputs[name] = self.random.uniform(-2, 2, shape).astype(np.float32)
-        return name
-
-    def constant(self, values: Any, dtype: str = "float32") -> str:
-        """Add a constant; return its name."""
-        name = f"w{len(self.weights)}"
-        self.weights[name] = np.asarray(values, dtype)
-        return name
-
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output; return its name."""
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
-        return name
-
-    def reshape(self, x: str, *shape: int) -> str:
-        """Add a reshape."""
-        return self.add("Reshape", x, self.constant(shape, "int64"))
-
-    @property
-    def model(self) -> onnx.ModelProto:
-        """Return the model."""
-        graph = helper.make_graph(
-            self.nodes,
-            "drawn",
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, x.shape) for name, x in self.inputs.items()],
-            [helper.make_tensor_value_info(self.output, TensorProto.FLOAT, None)],
-            [numpy_helper.from_array(values, name) for name, values in self.weights.items()],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
-        return onnx.shape_inference.infer_shapes(model, strict_mode=True)
 
 
 def _project(drawn: Drawn) -> tuple[str, str, str]:
@@ -93,8 +46,8 @@ def _project_together(drawn: Drawn) -> tuple[str, str, str]:
     batch, tokens, heads, size = drawn.batch, drawn.rows, drawn.heads, drawn.depth
     x = drawn.feed(batch, tokens, 3 * heads * size)
     if drawn.pick(True, False):
-        drawn.nodes.append(helper.make_node("Split", [x], ["q", "k", "v"], axis=-1))
-        parts = [drawn.reshape(each, batch, tokens, heads, size) for each in "qkv"]
+        split = drawn.add_many("Split", 3, x, axis=-1)
+        parts = [drawn.reshape(each, batch, tokens, heads, size) for each in split]
         q, k, v = (drawn.add("Transpose", each, perm=[0, 2, 1, 3]) for each in parts)
         return q, k, v
     turned = drawn.add("Transpose", drawn.reshape(x, batch, tokens, 3, heads, size), perm=[2, 0, 3, 1, 4])
@@ -192,5 +145,5 @@ def draw_attention(seed: int, *, most: int = 70) -> Drawn:
         out = drawn.reshape(out, drawn.batch, heads, rows, width) if merged else out
         out = drawn.add("Transpose", out, perm=[0, 2, 1, 3])
         out = drawn.reshape(out, drawn.batch, rows, heads * width)
-    drawn.output = out
+    drawn.outputs = [out]
     return drawn

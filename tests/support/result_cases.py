@@ -58,6 +58,8 @@ FORMS: dict[str, tuple[list[list[int]], Postprocess]] = {
     "yolov8": ([[1, 7, 80]], Boxes("yolov8", score=0.5, overlap=0.3, agnostic=True)),
     "yolox": ([[1, PLAIN, 8]], Boxes("yolox", score=0.5)),
     "end2end": ([[1, 80, 6]], Boxes("end2end", score=0.5)),
+    "separate": ([[1, 80], [1, 80, 4], [1, 80]], Boxes("separate", ("out0", "out1", "out2"), score=0.5)),
+    "ppyolo": ([[80, 6]], Boxes("ppyolo", score=0.5)),
     "rtdetr": ([[1, 80, 7]], Boxes("rtdetr", score=0.5)),
     "detr": ([[1, 30, 4], [1, 30, 4]], Boxes("detr", score=0.3)),
     "dfine": ([[1, 30, 4], [1, 30, 4]], Boxes("dfine", score=0.3)),

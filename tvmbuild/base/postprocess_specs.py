@@ -24,7 +24,12 @@ class BoxForm:
     objectness: bool = False
     """Whether the fifth value is a probability that multiplies those of the classes."""
     ready: bool = False
-    """Whether a box's values end with its score and its class, in place of a score for each class."""
+    """Whether a box has its score and its class in place of a score for each class.
+
+    If the scores and the boxes are two outputs, then the classes are a third one.
+    """
+    places: tuple[int, int, int] = (0, 4, 5)
+    """The places of a ready box's first coordinate, score and class among its values in one output."""
     split: bool = False
     """Whether the scores, which come first, and the boxes are two outputs."""
     activation: Activation = "none"
@@ -53,6 +58,11 @@ class BoxForm:
         return (0 if self.split else 4 + self.objectness) + (self.background == "first")
 
     @property
+    def apart(self) -> bool:
+        """Whether scores, boxes and classes are three outputs."""
+        return self.split and self.ready
+
+    @property
     def spare(self) -> int:
         """The number of scores that belong to no class."""
         return int(self.background != "none")
@@ -63,6 +73,8 @@ BOX_FORMS: dict[str, BoxForm] = {
     "yolov8": BoxForm(layout="columns"),
     "yolox": BoxForm(objectness=True, strides=(8, 16, 32)),
     "end2end": BoxForm(corners=True, ready=True, suppress=False),
+    "separate": BoxForm(corners=True, ready=True, split=True, suppress=False, places=(0, 0, 0)),
+    "ppyolo": BoxForm(corners=True, ready=True, suppress=False, places=(2, 1, 0)),
     "rtdetr": BoxForm(normalised=True, suppress=False),
     "detr": BoxForm(split=True, activation="softmax", background="last", normalised=True, suppress=False),
     "dfine": BoxForm(split=True, activation="sigmoid", normalised=True, suppress=False),

@@ -11,7 +11,7 @@ from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, WITH_BOXES, Postpr
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
 
-_OUTPUTS = ("output", "boxes", "prototypes", "priors")
+_OUTPUTS = ("output", "boxes", "classes", "prototypes", "priors")
 """The keys that name outputs, in the order in which a result reads them."""
 
 
@@ -64,6 +64,8 @@ def _check_boxes(document: Document, here: KeyPath, kind: str, fields: dict[str,
         _check_priors(document, here, name, fields)
     for key in sorted({"outputs", *_list_unknown(name)} & fields.keys()):
         document.report_key((*here, key), f"the form {name} has no {_LACKS[key]}", f"no `{key}`")
+    if kind == "boxes" and _check_apart(document, here, name, fields):
+        return
     split, second = BOX_FORMS[name].split, "prototypes" if kind == "masks" else "boxes"
     if split and kind != "boxes":
         document.report_key((*here, "form"), f"the form {name} has boxes alone", "another form, or the result `boxes`")
@@ -73,6 +75,16 @@ def _check_boxes(document: Document, here: KeyPath, kind: str, fields: dict[str,
     elif not split and "boxes" in fields:
         what = f"the form {name} has boxes and scores in one output"
         document.report_key((*here, "boxes"), what, "only `output`")
+
+
+def _check_apart(document: Document, here: KeyPath, name: str, fields: dict[str, Any]) -> bool:
+    """Report an output with the classes that is missing or too much; return whether the form has such an output."""
+    apart = BOX_FORMS[name].apart
+    if apart and not {"output", "boxes", "classes"} <= fields.keys():
+        document.report_key(here, "not all outputs are named", "all of `output`, `boxes` and `classes`")
+    elif not apart and "classes" in fields:
+        document.report_key((*here, "classes"), f"the form {name} has no output with the classes", "no `classes`")
+    return apart
 
 
 _LACKS = {
@@ -114,7 +126,7 @@ def _check_anchors(document: Document, here: KeyPath, anchors: Any) -> None:
 def _check_grids(document: Document, here: KeyPath, name: str, fields: dict[str, Any]) -> None:
     """Report anchors that a form does not have or needs, and names of single outputs."""
     form, anchors = GRID_FORMS[name], fields.get("anchors")
-    for key in {"output", "boxes", "prototypes"} & fields.keys():
+    for key in {"output", "boxes", "classes", "prototypes"} & fields.keys():
         document.report_key((*here, key), f"the form {name} has grids", "`outputs`, with all of them")
     if form.with_anchors and anchors is None:
         document.report_key(here, f"the form {name} needs `anchors`", "width and height of each, a list for each grid")

@@ -239,3 +239,28 @@ def test_a_graph_that_tvm_cannot_lay_out_gets_transposes_around_its_convolutions
     assert count(lowered.mod, "relax.call_tir") < 15
     got, want = run_both(path, cpu)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+@pytest.mark.parametrize("shape", [(1, 2, 1, 5), (1, 2, 4, 1), (1, 1, 1, 1)])
+def test_grids_over_one_pixel_reflect(
+    save_model: SaveModel, cpu: tvm.target.Target, mode: str, shape: tuple[int, ...]
+) -> None:
+    numbers = {
+        "shape": np.array(shape),
+        "first": np.array([0]),
+        "last": np.array([np.prod(shape)]),
+        "one": np.array([1]),
+    }
+    grid = np.random.default_rng(0).uniform(-3, 3, (1, 6, 4, 2)).astype(np.float32)
+    nodes = [
+        helper.make_node("Reshape", ["x", "all"], ["flat"]),
+        helper.make_node("Slice", ["flat", "first", "last"], ["some"]),
+        helper.make_node("Reshape", ["some", "shape"], ["picture"]),
+        helper.make_node(
+            "GridSample", ["picture", "grid"], ["y"], mode=mode, padding_mode="reflection", align_corners=1
+        ),
+    ]
+    path = save_model(nodes, {**numbers, "all": np.array([-1]), "grid": grid}, opset=20)
+    got, want = run_both(path, cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

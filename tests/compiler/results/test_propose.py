@@ -47,3 +47,17 @@ def test_proposals(picture: tuple[int, ...], outputs: list[tuple[int, ...]], wan
     infos = tuple(TensorInfo(f"out{place}", shape, "float32") for place, shape in enumerate(outputs))
     got = propose_postprocess(Interface("net", (TensorInfo("picture", picture, "float32"),), infos))
     assert list(got) == [f"postprocess: {{{each}}}" for each in want]
+
+
+def test_scores_boxes_and_classes_may_be_apart() -> None:
+    """RT-DETR's own repository exports it with the size of the picture as a second input."""
+    inputs = (TensorInfo("images", PICTURE, "float32"), TensorInfo("orig_target_sizes", (1, 2), "int64"))
+    outputs = (
+        TensorInfo("labels", (1, 300), "int64"),
+        TensorInfo("boxes", (1, 300, 4), "float32"),
+        TensorInfo("scores", (1, 300), "float32"),
+    )
+    got = propose_postprocess(Interface("net", inputs, outputs))
+    assert got == ("postprocess: {boxes: {form: separate, output: scores, boxes: boxes, classes: labels}}",)
+    short = tuple(TensorInfo(each.name, each.shape[1:], each.dtype) for each in outputs)
+    assert propose_postprocess(Interface("net", inputs, short)) == got

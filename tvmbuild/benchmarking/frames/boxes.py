@@ -23,8 +23,10 @@ Outputs = Mapping[str, np.ndarray]
 def find_boxes(asked: Boxes, names: tuple[str, ...], outputs: Outputs) -> list[np.ndarray]:
     """Return the outputs that hold the boxes, without the batch: those that the model names, or the first ones."""
     form = BOX_FORMS[asked.form]
-    count = 1 + form.split + (form.priors != "none" and not asked.anchors)
+    count = 1 + form.split + form.apart + (form.priors != "none" and not asked.anchors)
     arrays = [outputs[name] for name in (asked.outputs or names)[:count]]
+    if form.apart:
+        return [each.reshape(-1, 4 if place == 1 else 1) for place, each in enumerate(arrays)]
     return [each.reshape(each.shape[-2:]) for each in arrays]
 
 
@@ -40,7 +42,8 @@ def decode_boxes(decoding: Decoding, outputs: Outputs, score: float) -> Candidat
     rows = arrays[0].T if form.layout == "columns" else arrays[0]
     own = rows.shape[1] - _count_more(decoding, outputs)
     rows, more = rows[:, :own], rows[:, own:]
-    places = arrays[1][:, :4] if form.split else rows[:, :4]
+    first, _, kind = form.places
+    places = (arrays[1] if form.split else rows)[:, first : first + 4]
     if form.swapped:
         places = places[:, [1, 0, 3, 2]]
     if form.priors != "none":
@@ -52,7 +55,10 @@ def decode_boxes(decoding: Decoding, outputs: Outputs, score: float) -> Candidat
     scores = _find_scores(form, rows)
     likely = scores > score
     chosen, scores = chosen[likely], scores[likely]
-    classes = rows[likely, 5].astype(int) if form.ready else _list_classes(form, rows)[likely].argmax(axis=1)
+    if form.ready:
+        classes = (arrays[2] if form.apart else rows)[likely, kind].astype(int)
+    else:
+        classes = _list_classes(form, rows)[likely].argmax(axis=1)
     boxes = _find_places(form, places[chosen], chosen, (decoding.height, decoding.width))
     return Candidates(boxes, scores, classes, more[chosen])
 
@@ -85,7 +91,7 @@ def _list_all_classes(form: BoxForm, rows: np.ndarray) -> np.ndarray:
 def _find_scores(form: BoxForm, rows: np.ndarray) -> np.ndarray:
     """Return the probability of each candidate's likeliest class."""
     if form.ready:
-        return rows[:, 4]
+        return rows[:, form.places[1]]
     best = _list_classes(form, rows).max(axis=1)
     if form.activation == "sigmoid":
         best = squash(best)

@@ -17,7 +17,7 @@ _KNOWN_OF_BOXES = (
 _KNOWN_OF_CLASSES = ("outputs", "activation", "score", "most", "labels")
 _KNOWN_OF_FORMS = (
     *("layout", "corners", "objectness", "ready", "split", "activation", "background", "normalised", "strides"),
-    *("suppress", "priors", "swapped"),
+    *("suppress", "priors", "swapped", "places"),
 )
 """The fields of a form of boxes that `boxes` and `box_check` know."""
 _KNOWN_OF_GRIDS = ("parts", "boxes", "sigmoid", "root", "points", "suppress")

@@ -22,8 +22,10 @@ from tvmbuild.compiler.results.outputs import find_input_size, find_outputs
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 
-_WITH_PRIORS = 3
-"""The number of outputs if one has the priors."""
+_THREE = 3
+"""The number of outputs if one has the priors, or the classes."""
+_ROWS = 2
+"""The number of dimensions of an output with a row for each box and without a batch."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) ->
         return describe_grids(interface, options, asked)
     form, has_masks = BOX_FORMS[asked.form], isinstance(asked, Masks)
     count = 2 if form.split or has_masks else 1
-    count += form.priors != "none" and not asked.anchors
+    count += form.apart or (form.priors != "none" and not asked.anchors)
     places = find_outputs(interface, asked.outputs, count, f"a result `{kind_of(asked)}` of the form {asked.form}")
     infos = [interface.outputs[place] for place in places]
     prototypes = _describe_prototypes(interface, infos[1]) if has_masks else None
@@ -110,18 +112,18 @@ def _describe_candidates(
     form = BOX_FORMS[asked.form]
     needs_size = form.normalised or bool(form.strides or asked.strides) or isinstance(asked, Masks)
     height, width = find_input_size(interface, options.preprocess) if needs_size else (0, 0)
-    shape = infos[0].shape
-    count, values = (0, 0) if len(shape) != 3 else ((shape[2], shape[1]) if form.layout == "columns" else shape[1:])
+    count, values = _find_sizes(form, infos[0].shape)
     classes = 1 if form.ready else values - form.begin - (form.background == "last") - more
     outputs: list[Form] = [(each.shape, each.dtype) for each in infos]
     priors = Priors(asked.strides, asked.anchors) if asked.strides else None
     candidates = Candidates(form, count, classes, tuple(outputs), height, width, more, priors, asked.variances)
     cells = candidates.list_cells()
-    fits = len(shape) == 3 and shape[0] == 1 and count > 0 and classes > 0
+    fits = count > 0 and classes > 0
     fits = fits and (not form.ready or values == candidates.values)
     fits = fits and (priors is not None or cells is None or len(cells) == count)
     fits = fits and (not form.split or _has_boxes(form, infos[1].shape, count))
-    fits = fits and (len(infos) < _WITH_PRIORS or infos[2].shape in ((1, count, 4), (count, 4)))
+    third = ((1, count), (count,)) if form.apart else ((1, count, 4), (count, 4))
+    fits = fits and (len(infos) < _THREE or infos[2].shape in third)
     if fits and cells is not None and len(cells) != count:
         raise TvmbuildError(
             f"a result `{kind_of(asked)}` of the form {asked.form} has {len(cells)} boxes by its `strides` and "
@@ -138,8 +140,24 @@ def _describe_candidates(
     return candidates
 
 
+def _find_sizes(form: BoxForm, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return the numbers of boxes and of values of each in the first output, or zeros if it is no list of boxes.
+
+    Networks that end in a suppression of their own often leave out the batch.
+    """
+    if form.apart:
+        shape = (*shape, 1)
+    if form.ready and len(shape) == _ROWS:
+        shape = (1, *shape)
+    if len(shape) != _ROWS + 1 or shape[0] != 1:
+        return 0, 0
+    return (shape[2], shape[1]) if form.layout == "columns" else (shape[1], shape[2])
+
+
 def _has_boxes(form: BoxForm, shape: tuple[int, ...], count: int) -> bool:
     """Return whether an output has a row with four values for each box; forms with priors may have points behind."""
+    if form.apart and shape == (count, 4):
+        return True
     four = len(shape) == len((1, count, 4)) and (shape[2] == 4 or (form.priors != "none" and shape[2] > 4))
     return four and shape[:2] == (1, count)
 
@@ -147,8 +165,10 @@ def _has_boxes(form: BoxForm, shape: tuple[int, ...], count: int) -> bool:
 def _say_order(asked: Boxes, more: int) -> str:
     """Return the shapes of the outputs that a form needs."""
     form = BOX_FORMS[asked.form]
+    if form.apart:
+        return "[1, boxes], [1, boxes, 4] and [1, boxes]"
     if form.split:
         third = " and [boxes, 4]" if form.priors != "none" and not asked.anchors else ""
         return f"[1, boxes, classes{' + 1' if form.spare else ''}] and [1, boxes, 4]{third}"
-    wanted = str(form.begin + 2 + more) if form.ready else f"{form.begin} + classes{f' + {more}' if more else ''}"
+    wanted = str(6 + more) if form.ready else f"{form.begin} + classes{f' + {more}' if more else ''}"
     return f"[1, {wanted}, boxes]" if form.layout == "columns" else f"[1, boxes, {wanted}]"

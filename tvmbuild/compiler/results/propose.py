@@ -24,7 +24,7 @@ def propose_postprocess(interface: Interface) -> tuple[str, ...]:
 
     Only shapes and types are looked at, so that a line is a proposal.
     """
-    if len(interface.inputs) != 1 or len(interface.inputs[0].shape) != 4 or not interface.outputs:
+    if not interface.inputs or len(interface.inputs[0].shape) != 4 or not interface.outputs:
         return ()
     try:
         size = find_input_size(interface, None)
@@ -32,10 +32,22 @@ def propose_postprocess(interface: Interface) -> tuple[str, ...]:
         return ()
     outputs = interface.outputs
     found = _propose_text(outputs[0].shape, size)
-    found += _propose_boxes([each.shape for each in outputs], size)
+    found += _propose_separate(outputs) or _propose_boxes([each.shape for each in outputs], size)
     found += [line for place, each in enumerate(outputs[:2]) for line in _propose_map(each, size, place)]
     found = found or _propose_vector(outputs[0].shape)
     return tuple(f"postprocess: {{{each}}}" for each in found)
+
+
+def _propose_separate(outputs: Sequence[TensorInfo]) -> list[str]:
+    """Return the form with scores, boxes and classes apart, if three outputs have such shapes."""
+    shapes = {each.name: each.shape[1:] if each.shape[:1] == (1,) else each.shape for each in outputs}
+    boxes = [name for name, shape in shapes.items() if len(shape) == 2 and shape[1] == 4]
+    lines = [each for each in outputs if boxes and shapes[each.name] == shapes[boxes[0]][:1]]
+    kinds = [each.name for each in lines if "float" not in each.dtype]
+    scores = [each.name for each in lines if "float" in each.dtype]
+    if not (len(boxes) == len(kinds) == len(scores) == 1):
+        return []
+    return [f"boxes: {{form: separate, output: {scores[0]}, boxes: {boxes[0]}, classes: {kinds[0]}}}"]
 
 
 def _propose_boxes(shapes: Sequence[tuple[int, ...]], size: tuple[int, int]) -> list[str]:

@@ -89,3 +89,15 @@ def convert_roi_align(call: NodeCall) -> relax.Expr:
     if call.text("mode", "avg") == "max":
         raise TvmbuildError("its mode `max` is not supported", "use the mode `avg`")
     return call.by_tvm()
+
+
+def convert_grid_sample(call: NodeCall) -> relax.Expr:
+    """Convert GridSample; an axis of one pixel is doubled where TVM would divide by its length less one.
+
+    Aligned corners reflect at the first and the last pixel, so that one pixel and its copy give the same samples.
+    """
+    if call.text("padding_mode", "zeros") == "reflection" and call.attributes.get("align_corners", 0):
+        for axis, length in enumerate(call.shape[2:], 2):
+            if length == 1:
+                call.inputs[0] = call.emit(relax.op.concat, [call.data, call.data], axis=axis)
+    return call.by_tvm()

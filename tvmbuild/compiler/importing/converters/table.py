@@ -37,6 +37,7 @@ from tvmbuild.compiler.importing.converters.elementwise import (
 )
 from tvmbuild.compiler.importing.converters.indexing import (
     convert_gather,
+    convert_grid_sample,
     convert_max_unpool,
     convert_one_hot,
     convert_roi_align,
@@ -78,6 +79,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "DynamicQuantizeLinear": convert_dynamic_quantize,
     "Elu": convert_elu,
     "Gather": convert_gather,
+    "GridSample": convert_grid_sample,
     "GroupNormalization": convert_group_normalization,
     "HardSigmoid": convert_hard_sigmoid,
     "HardSwish": convert_hard_swish,

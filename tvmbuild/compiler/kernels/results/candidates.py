@@ -49,7 +49,9 @@ class Candidates:
     @property
     def own(self) -> int:
         """The number of values that make box, score and class of a candidate in the first output."""
-        return self.form.begin + (2 if self.form.ready else self.classes + (self.form.background == "last"))
+        if self.form.ready:
+            return 1 if self.form.split else _COORDINATES + 2
+        return self.form.begin + self.classes + (self.form.background == "last")
 
     @property
     def values(self) -> int:
@@ -109,6 +111,7 @@ class _Kernel:
     def __init__(self, form: Candidates, arguments: Sequence[Any]) -> None:
         self.form = form
         self.data, self.box_data = arguments[0], arguments[1 if form.form.split else 0]
+        self.class_data = arguments[2 if form.form.apart else 0]
         self.cells = arguments[-5]  # or the last output, which is not read if there are neither cells nor priors
         self.thresholds = arguments[-4]
         self.boxes, self.scores, self.classes = arguments[-3:]
@@ -118,8 +121,9 @@ class _Kernel:
         if not self.form.form.objectness:
             self._write_boxes(candidate, lanes)
         if self.form.form.ready:
-            store(self.scores, self._value(candidate, _COORDINATES, lanes), candidate, lanes)
-            store(self.classes, self._value(candidate, _COORDINATES + 1, lanes), candidate, lanes)
+            _, score, kind = self.form.form.places
+            store(self.scores, self._value(candidate, score, lanes), candidate, lanes)
+            store(self.classes, load(self.class_data, self.form.find_place(candidate, kind), lanes), candidate, lanes)
             return
         if not self.form.form.objectness:
             store(self.scores, self._write_best(candidate, lanes), candidate, lanes)
@@ -160,7 +164,8 @@ class _Kernel:
         form = self.form
         sizes = (form.count, form.outputs[1][0][-1] if form.form.split else form.values)
         order = (1, 0, 3, 2) if form.form.swapped else range(_COORDINATES)
-        places = [locate(form.form, sizes, candidate, int64(at)) for at in order]
+        begin = form.form.places[0]
+        places = [locate(form.form, sizes, candidate, int64(begin + at)) for at in order]
         read = [T.Bind(load(self.box_data, place, lanes)) for place in places]
         if form.form.priors != "none":
             read = self._place_by_prior(candidate, read)
