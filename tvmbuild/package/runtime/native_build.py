@@ -1,4 +1,4 @@
-"""Compilation of tvmbuild's own device runtimes with ziglang, for this machine or another. The wheel's build uses it."""
+"""Compilation of tvmbuild's own device runtimes with ziglang, for any machine. The wheel's build uses it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,21 @@ class NativeRuntime:
     def library(self) -> str:
         """The file name of the compiled library."""
         return f"libtvmbuild_{self.kind}.so"
+
+    @property
+    def choice(self) -> str:
+        """The environment variable that chooses between TVM's runtime (`tvm`) and this one (`own`)."""
+        return f"TVMBUILD_{self.kind.upper()}"
+
+    @property
+    def api(self) -> str:
+        """The global function by which TVM finds a runtime for the kind, whether TVM's own or this one."""
+        return f"device_api.{self.kind}"
+
+    @property
+    def devices(self) -> str:
+        """The global function that only this runtime registers. It describes the devices as JSON."""
+        return f"tvmbuild_{self.kind}.devices"
 
     @property
     def folder(self) -> Path:
