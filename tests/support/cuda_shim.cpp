@@ -186,6 +186,11 @@ CUresult launch(CUfunction function, const unsigned *grid, const unsigned *block
   char text[400];
   snprintf(text, sizeof(text), "launch %s grid=%u,%u,%u block=%u,%u,%u shared=%u%s", function->name, grid[0], grid[1],
            grid[2], block[0], block[1], block[2], shared, flags);
+  if (strncmp(function->name, "show", 4) == 0)  // its name ends with the number of arguments to write down
+    for (int index = 0; index < atoi(function->name + 4); index++) {
+      size_t length = strlen(text);
+      snprintf(text + length, sizeof(text) - length, " %llx", *static_cast<unsigned long long *>(arguments[index]));
+    }
   if (is_capturing(stream))
     capture(stream, text);
   else

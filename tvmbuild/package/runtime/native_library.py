@@ -148,8 +148,7 @@ def _compile_into(runtime: NativeRuntime, machine: str, folder: Path) -> Path:
             return compile_library(runtime, machine, Path(temporary)).replace(folder / runtime.library)
     except OSError as error:
         report_progress(
-            f"{folder} cannot be written ({error.strerror}): "
-            f"the {runtime.title} runtime is compiled for each process"
+            f"{folder} cannot be written ({error.strerror}): the {runtime.title} runtime is compiled for each process"
         )
     temporary = tempfile.mkdtemp(prefix=f"tvmbuild-{runtime.kind}-")
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
