@@ -11,6 +11,7 @@ from made_once import make_once
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
 from tvmbuild.package.runtime.native_build import CUDA
+from tvmbuild.package.runtime.native_library import find_library
 
 PROJECT = Path(__file__).resolve().parents[2]
 DRIVER = "libcuda.so.1"
@@ -23,6 +24,7 @@ def shim_environment(*, is_old: bool = False, **options: str) -> dict[str, str]:
 
     An old one has only the functions of CUDA 11.4.
     """
+    find_library(CUDA, machine_of(platform.machine()))  # compiled here, so that no child reports it
     folder = make_once(("cuda shim", is_old), lambda place: _compile(place, is_old=is_old))
     driver = {"SHIM_DRIVER": "11040"} if is_old else {}
     return {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from vulkan_reruns import NEEDS_LAYER, run_checked_tests, run_tests
 from children import run_child
+from vulkan_reruns import NEEDS_LAYER, run_checked_tests, run_tests
 from vulkan_shim import ONE_CARD, shim_environment
 
 pytestmark = pytest.mark.vulkan

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from vulkan_reruns import LAYER, NEEDS_LAYER, list_layer_errors
 from children import run_child
+from vulkan_reruns import LAYER, NEEDS_LAYER, list_layer_errors
 from vulkan_shim import shim_environment
 
 pytestmark = pytest.mark.vulkan

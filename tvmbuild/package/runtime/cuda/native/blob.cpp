@@ -17,6 +17,12 @@ struct TextView {
   const char *data;
   size_t size;
   bool is(const char *text) const { return strlen(text) == size && memcmp(data, text, size) == 0; }
+  // Whether it can be a name, and stand in a message.
+  bool is_plain() const {
+    for (size_t index = 0; index < size; index++)
+      if (data[index] <= 0x20 || data[index] >= 0x7f) return false;
+    return size < sizeof(Kernel::name);
+  }
 };
 
 bool read_text(Reader &reader, TextView &text) {
@@ -31,9 +37,7 @@ bool read_name(Reader &reader, Kernel &kernel) {
   TextView key, name;
   if (!read_text(reader, key) || !read_text(reader, name)) return false;
   if (name.size == 0 || name.size >= sizeof(kernel.name)) return damaged("a kernel's name is empty or too long");
-  for (size_t index = 0; index < name.size; index++)
-    if (name.data[index] <= 0x20 || name.data[index] >= 0x7f)
-      return damaged("a kernel's name has characters that no name has");
+  if (!name.is_plain()) return damaged("a kernel's name has characters that no name has");
   if (key.size != name.size || memcmp(key.data, name.data, key.size) != 0) return damaged("a kernel has two names");
   memcpy(kernel.name, name.data, name.size);
   return true;
@@ -82,8 +86,9 @@ bool read_tag(const TextView &tag, Kernel &kernel) {
     kernel.meanings[kernel.extents++] = static_cast<ExtentKind>(meaning);
     return true;
   }
+  if (!tag.is_plain()) return damaged("a kernel's launch has characters that no name has");
   return fail("CUDA: kernel %s is launched with %.*s, which this runtime does not know", kernel.name,
-              static_cast<int>(tag.size < 64 ? tag.size : 64), tag.data);
+              static_cast<int>(tag.size), tag.data);
 }
 
 bool read_tags(Reader &reader, Kernel &kernel) {
@@ -107,9 +112,10 @@ bool read_image(Reader &reader, const TextView &format, Image &image) {
   if (!read_text(reader, code)) return false;
   for (const char *known : FORMATS)
     if (format.is(known)) image.format = known;
-  if (image.format == nullptr)
+  if (image.format == nullptr && format.is_plain())
     return fail("CUDA: the package has its kernels as %.*s, not as machine code; build it again with NVRTC",
-                static_cast<int>(format.size < 16 ? format.size : 16), format.data);
+                static_cast<int>(format.size), format.data);
+  if (image.format == nullptr) return damaged("its form has characters that no name has");
   image.code = code.data;
   image.size = code.size;
   if (format.is("cubin") && (code.size < 64 || memcmp(code.data, "\x7f"
