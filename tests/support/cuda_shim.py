@@ -19,7 +19,7 @@ _SOURCE = Path(__file__).with_suffix(".cpp")
 _FLAGS = ("-shared", "-fPIC", "-O1", "-std=c++17", "-fvisibility=hidden", "-fno-sanitize=undefined")
 
 
-def shim_environment(*, is_old: bool = False, **options: str) -> dict[str, str]:
+def shim_environment(*, is_old: bool | str = False, **options: str) -> dict[str, str]:
     """Return the environment of a child that meets the shim; `fail="…"` is SHIM_FAIL.
 
     An old one has only the functions of CUDA 11.4.

@@ -12,13 +12,14 @@ from onnx import TensorProto, helper, numpy_helper, save
 from small_package import build_package
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes
 
 pytestmark = pytest.mark.compiler
 
-CARD = FrozenMap(
+CARD: Attributes = FrozenMap(
     {"arch": "sm_90", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
 )
-HOST = FrozenMap({"mcpu": "x86-64", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
+HOST: Attributes = FrozenMap({"mcpu": "x86-64", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
 OPEN = """
 import numpy as np
 from tvmbuild.errors import TvmbuildError

@@ -1,4 +1,4 @@
-"""The making of the library, and the messages if the library, a driver or a device is missing."""
+"""The choice of the runtime, and the messages if a driver or a device is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tvmbuild.base.host_cpu import machine_of
-from tvmbuild.package.runtime.vulkan import plugin
 
 pytestmark = pytest.mark.compiler
 
@@ -100,7 +99,7 @@ def test_a_plain_user_can_use_it() -> None:
         shutil.copytree(PROJECT / "tvmbuild", package, ignore=shutil.ignore_patterns("__pycache__"))
         place = package / "package/runtime/vulkan/lib" / machine
         place.mkdir(parents=True, exist_ok=True)
-        shutil.copy(plugin.find_library(machine), place)
+        shutil.copy(find_library(VULKAN, machine), place)
         subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
         user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
         if subprocess.run([*user, sys.executable, "-c", "import tvm_ffi"], check=False).returncode != 0:
