@@ -13,6 +13,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tvmbuild.base.host_cpu import machine_of
+from tvmbuild.package.runtime.native_build import VULKAN
+from tvmbuild.package.runtime.native_library import find_library
 
 pytestmark = pytest.mark.compiler
 
