@@ -25,7 +25,7 @@ def shim_environment(*, is_old: bool | str = False, **options: str) -> dict[str,
     An old one has only the functions of CUDA 11.4.
     """
     find_library(CUDA, machine_of(platform.machine()))  # compiled here, so that no child reports it
-    folder = make_once(("cuda shim", is_old), lambda place: _compile(place, is_old=is_old))
+    folder = make_once(("cuda shim", is_old), lambda place: _compile(place, is_old=bool(is_old)))
     driver = {"SHIM_DRIVER": "11040"} if is_old else {}
     return {
         **os.environ,

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.compiler
 
 @pytest.fixture(params=RUNTIMES, ids=lambda runtime: runtime.kind)
 def runtime(request: pytest.FixtureRequest) -> NativeRuntime:
-    return request.param
+    chosen: NativeRuntime = request.param
+    return chosen
 
 
 @pytest.mark.parametrize("machine", MACHINES)

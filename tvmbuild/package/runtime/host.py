@@ -18,7 +18,7 @@ from tvmbuild.base.vulkan_driver import ask_driver, explain_runtime
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
-from tvmbuild.package.runtime.native_build import CUDA, RUNTIMES
+from tvmbuild.package.runtime.native_build import CUDA
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
 _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
@@ -76,8 +76,7 @@ def find_device(kind: str) -> Any:
     load_backend(kind)
     device = tvm_ffi.device(kind, 0)
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
-        runtime = next((each for each in RUNTIMES if each.kind == kind), None)
-        refusal = _native_library().explain_refusal(runtime) if runtime is not None else None
+        refusal = _plugin(kind).explain_refusal()
         why = f": {refusal}" if refusal else ""
         raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers{why}")
     _plugin(kind).check_device(0)
@@ -147,13 +146,6 @@ def try_backend(kind: str) -> str:
             return ""
         return f": {str(error).splitlines()[0]}"
     return ""
-
-
-def _native_library() -> Any:
-    """Return the module `native_library`, which is imported here because packages for CPUs do not need it."""
-    from tvmbuild.package.runtime import native_library  # noqa: PLC0415 - see the docstring
-
-    return native_library
 
 
 def _plugin(kind: str) -> Any:

@@ -52,3 +52,8 @@ def check_device(index: int) -> None:
     """
     if native_library.is_loaded(CUDA):
         native_library.check_device(CUDA, index)
+
+
+def explain_refusal() -> str | None:
+    """Return why tvmbuild's CUDA runtime has no device, or None if it has one or is not used."""
+    return native_library.explain_refusal(CUDA)

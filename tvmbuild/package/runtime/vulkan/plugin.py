@@ -67,3 +67,8 @@ def check_device(index: int) -> None:
     """
     if native_library.is_loaded(VULKAN):
         native_library.check_device(VULKAN, index)
+
+
+def explain_refusal() -> str | None:
+    """Return why tvmbuild's Vulkan runtime accepts none of the driver's devices, or None if it does or is not used."""
+    return native_library.explain_refusal(VULKAN)
