@@ -60,7 +60,7 @@ def cuda(index: int = 0) -> tvm_ffi.Device:
 
 
 def describe_devices() -> Any:
-    """Return what the runtime tells of the driver and its devices."""
+    """Return the runtime's description of the driver and its devices."""
     return json.loads(call("tvmbuild_cuda.devices"))
 
 

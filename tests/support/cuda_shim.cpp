@@ -146,16 +146,16 @@ CUresult planned(const char *name) {
   return CUDA_SUCCESS;
 }
 
-#define BEGIN(name)                                              \
-  pthread_mutex_lock(&lock);                                     \
-  CUresult shim_result = planned(name);                          \
-  pthread_mutex_unlock(&lock);                                   \
+#define BEGIN(name)                     \
+  pthread_mutex_lock(&lock);            \
+  CUresult shim_result = planned(name); \
+  pthread_mutex_unlock(&lock);          \
   if (shim_result != CUDA_SUCCESS) return shim_result;
-#define NEED_CONTEXT(name)                              \
-  BEGIN(name)                                           \
-  if (current == nullptr) {                             \
-    note("mistake: %s without a context", name);        \
-    return static_cast<CUresult>(201);                  \
+#define NEED_CONTEXT(name)                       \
+  BEGIN(name)                                    \
+  if (current == nullptr) {                      \
+    note("mistake: %s without a context", name); \
+    return static_cast<CUresult>(201);           \
   }
 
 CUresult mistake(const char *what) {
@@ -525,8 +525,7 @@ SHIM cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, uns
   return launch(function, grid, block, shared, stream, "", arguments);
 }
 SHIM cuLaunchCooperativeKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned block_x,
-                               unsigned block_y, unsigned block_z, unsigned shared, CUstream stream,
-                               void **arguments) {
+                               unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **arguments) {
   NEED_CONTEXT("cuLaunchCooperativeKernel");
   const unsigned grid[] = {x, y, z}, block[] = {block_x, block_y, block_z};
   return launch(function, grid, block, shared, stream, " cooperative", arguments);

@@ -15,8 +15,7 @@ class BasicDeviceApi : public DeviceApi {
   void SetDevice(DLDevice device) final;
   size_t GetDataSize(const DLTensor &tensor, const void *scope) final;
   using DeviceApi::AllocDataSpace;
-  void *AllocDataSpace(DLDevice device, int dimensions, const int64_t *shape, DLDataType type,
-                       const void *scope) final;
+  void *AllocDataSpace(DLDevice device, int dimensions, const int64_t *shape, DLDataType type, const void *scope) final;
   using DeviceApi::CopyDataFromTo;
   void CopyDataFromTo(DLTensor *from, DLTensor *to, void *stream) final;
   void *AllocWorkspace(DLDevice device, size_t size, DLDataType hint) final;

@@ -97,7 +97,8 @@ TVMFFIObjectHandle find_function(const char *name) {
 
 bool call_function(TVMFFIObjectHandle function, TVMFFIAny *arguments, int32_t count, TVMFFIAny &result) {
   result = none();
-  return TVMFFIFunctionCall(function, arguments, count, &result) == 0 || fail(TVMBUILD_TITLE ": a function of TVM's failed");
+  return TVMFFIFunctionCall(function, arguments, count, &result) == 0 ||
+         fail(TVMBUILD_TITLE ": a function of TVM's failed");
 }
 
 bool register_function(const char *name, TVMFFISafeCallType function) {

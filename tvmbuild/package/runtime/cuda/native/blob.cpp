@@ -1,8 +1,8 @@
 #include "blob.h"
 
-#include "failure.h"
 #include <tvm/ffi/c_api.h>
 
+#include "failure.h"
 #include "reader.h"
 
 namespace tvmbuild {
@@ -75,8 +75,12 @@ bool read_arguments(Reader &reader, Kernel &kernel) {
 }
 
 bool read_tag(const TextView &tag, Kernel &kernel) {
-  static const char *const MEANINGS[] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z",
-                                         "threadIdx.x", "threadIdx.y", "threadIdx.z",
+  static const char *const MEANINGS[] = {"blockIdx.x",
+                                         "blockIdx.y",
+                                         "blockIdx.z",
+                                         "threadIdx.x",
+                                         "threadIdx.y",
+                                         "threadIdx.z",
                                          "tirx.use_dyn_shared_memory"};
   if (tag.is("tirx.use_programtic_dependent_launch")) return kernel.is_dependent = true;
   if (tag.is("tirx.use_cooperative_launch")) return kernel.is_cooperative = true;
@@ -118,8 +122,9 @@ bool read_image(Reader &reader, const TextView &format, Image &image) {
   if (image.format == nullptr) return damaged("its form has characters that no name has");
   image.code = code.data;
   image.size = code.size;
-  if (format.is("cubin") && (code.size < 64 || memcmp(code.data, "\x7f"
-                                                                 "ELF",
+  if (format.is("cubin") && (code.size < 64 || memcmp(code.data,
+                                                      "\x7f"
+                                                      "ELF",
                                                       4) != 0))
     return damaged("its machine code is none");
   if (format.is("ptx") && (code.size == 0 || code.data[code.size - 1] != 0)) return damaged("its PTX has no end");

@@ -27,7 +27,8 @@ bool load_functions(void *library) {
   if (opened.version < OLDEST_DRIVER)
     return fail("CUDA: the driver is of CUDA %s, and 11.4 is needed", describe_version(opened.version));
 #define TVMBUILD_CHECK(name, symbol, parameters) \
-  if (opened.cu.name == nullptr) return fail("CUDA: the driver of CUDA %s has no " symbol, describe_version(opened.version));
+  if (opened.cu.name == nullptr)                 \
+    return fail("CUDA: the driver of CUDA %s has no " symbol, describe_version(opened.version));
   TVMBUILD_CUDA_FUNCTIONS(TVMBUILD_CHECK)
 #undef TVMBUILD_CHECK
   return true;

@@ -11,8 +11,8 @@ constexpr size_t MIN_HALF = 256 << 10, MAX_HALF = 4 << 20;
 
 bool is_page_locked(const Device &device, const void *address) {
   unsigned type = 0;
-  CUresult result = device.cu->PointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                                   reinterpret_cast<CUdeviceptr>(address));
+  CUresult result =
+      device.cu->PointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(address));
   return result == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST;
 }
 

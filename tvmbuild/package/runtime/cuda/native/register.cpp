@@ -45,7 +45,8 @@ int give_stream(void *, const TVMFFIAny *, int32_t, TVMFFIAny *result) {
 TVMBUILD_EXPORT int tvmbuild_cuda_register() {
   using namespace tvmbuild;
   bool is_done = check_version() && check_vtables() && prepare_modules() && prepare_graphs() &&
-                 register_function("device_api.cuda", give_api) && register_function("device_api.cuda_host", give_api) &&
+                 register_function("device_api.cuda", give_api) &&
+                 register_function("device_api.cuda_host", give_api) &&
                  register_function("ffi.Module.load_from_bytes.cuda", load_module) &&
                  register_function("vm.builtin.cuda_graph.get_cached_alloc", give_kept_memory) &&
                  register_function("vm.builtin.cuda_graph.run_or_capture", run_or_capture) &&
