@@ -1,4 +1,4 @@
-"""The build step that pyproject.toml cannot express: a wheel contains the compiled Vulkan runtime."""
+"""The build step that pyproject.toml cannot express: a wheel contains the compiled device runtimes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 
-class BuildWithVulkan(build_py):
-    """Compile the library for every machine. An editable install skips this: it compiles on first use."""
+class BuildWithRuntimes(build_py):
+    """Compile the libraries for every machine. An editable install skips this: it compiles on first use."""
 
     def run(self) -> None:
         """Run setuptools' own step, then compile."""
@@ -18,12 +18,17 @@ class BuildWithVulkan(build_py):
         if self.editable_mode:
             return
         sys.path.insert(0, str(Path(__file__).parent))
-        from tvmbuild.package.runtime.vulkan.build import MACHINES, compile_library  # noqa: PLC0415
+        from tvmbuild.package.runtime.native_build import (  # noqa: PLC0415
+            MACHINES,
+            RUNTIMES,
+            compile_library,
+        )
 
-        for machine in MACHINES:
-            folder = Path(self.build_lib, "tvmbuild/package/runtime/vulkan/lib", machine).absolute()
-            folder.mkdir(parents=True, exist_ok=True)
-            compile_library(machine, folder)
+        for runtime in RUNTIMES:
+            for machine in MACHINES:
+                folder = Path(self.build_lib, "tvmbuild/package/runtime", runtime.kind, "lib", machine).absolute()
+                folder.mkdir(parents=True, exist_ok=True)
+                compile_library(runtime, machine, folder)
 
 
-setup(cmdclass={"build_py": BuildWithVulkan})
+setup(cmdclass={"build_py": BuildWithRuntimes})

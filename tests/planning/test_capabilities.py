@@ -65,7 +65,7 @@ def test_forgetting_asks_again(cache: Path) -> None:
 
 
 def test_a_vulkan_runtime_that_comes_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "place_prebuilt", lambda machine: tmp_path / machine)
+    monkeypatch.setattr(detection, "place_prebuilt", lambda _, machine: tmp_path / machine)
     without = detection._probe_key()
     assert detection._probe_key() == without
     (tmp_path / machine_of(platform.machine())).touch()

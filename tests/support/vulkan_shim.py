@@ -5,15 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import subprocess
-import sys
 from pathlib import Path
 
 from made_once import make_once
 
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
-from tvmbuild.package.runtime.vulkan.build import list_sources
+from tvmbuild.package.runtime.native_build import VULKAN, include_folders
 
 PROJECT = Path(__file__).resolve().parents[2]
 LOADER = "libvulkan.so.1"
@@ -36,18 +34,10 @@ def shim_environment(**options: str) -> dict[str, str]:
     }
 
 
-def run_child(code: str, environment: dict[str, str]) -> str:
-    """Run a program that ends without an error; return its output."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
-    return done.stdout.strip()
-
-
 def _compile(folder: Path) -> None:
     target = ("-target", zig_target(machine_of(platform.machine()), DEFAULT_GLIBC))
-    include = ("-I", str(list_sources()[0].parent), "-I", str(_SOURCE.parent))
+    folders = (*include_folders(VULKAN), _SOURCE.parent)
+    include = [word for folder in folders for word in ("-I", str(folder))]
     output = str(folder / LOADER)
     run_linker([*ZIG, "c++", *target, *_FLAGS, *_NO_LIBRARY, *include, str(_SOURCE), "-o", output], folder)
 

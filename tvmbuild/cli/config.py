@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tvmbuild import package
 from tvmbuild.base.host_cpu import machine_of
+from tvmbuild.package.runtime.native_build import CUDA, VULKAN
 from tvmbuild.package.tvm_files import find_headers, find_runtime
 
 HELP = "where C++ programs find the library that runs packages"
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--cflags", action="store_true", help="flags to compile with")
     one.add_argument("--libs", action="store_true", help="flags to link with; the program finds the libraries by path")
     one.add_argument("--vulkan", action="store_true", help="the runtime that packages for Vulkan need besides TVM's")
+    one.add_argument("--cuda", action="store_true", help="the runtime for CUDA packages that needs only the driver")
     one.add_argument("--json", action="store_true", help="all of it for machines")
 
 
@@ -30,10 +32,10 @@ def run(args: argparse.Namespace) -> int:
     if args.cmake_dir:
         print(_CPP)
         return 0
-    if args.vulkan:
-        from tvmbuild.package.runtime.vulkan.plugin import find_library  # noqa: PLC0415 - it imports TVM's
+    if args.vulkan or args.cuda:
+        from tvmbuild.package.runtime.native_library import find_library  # noqa: PLC0415 - it imports TVM's
 
-        print(find_library(machine_of(platform.machine())))
+        print(find_library(CUDA if args.cuda else VULKAN, machine_of(platform.machine())))
         return 0
     includes, libraries = [_CPP, find_headers()], find_runtime()
     if args.json:

@@ -28,7 +28,7 @@ from tvmbuild.base.pip_download import download_command, foreign_options
 from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.runtime.vulkan.build import place_prebuilt
+from tvmbuild.package.runtime.native_build import VULKAN, place_prebuilt
 
 SITE = "site.tar.xz"
 EVERY_S = 5.0
@@ -118,10 +118,10 @@ def find_vulkan_runtime(machine: str) -> tuple[Path, Path]:
 
     It is compiled here, so that the other machine needs no compiler for it.
     """
-    from tvmbuild.package.runtime.vulkan.plugin import find_library  # noqa: PLC0415 - it imports tvm_ffi
+    from tvmbuild.package.runtime.native_library import find_library  # noqa: PLC0415 - it imports tvm_ffi
 
     known = machine_of(machine)
-    return find_library(known), place_prebuilt(known).relative_to(_PACKAGE)
+    return find_library(VULKAN, known), place_prebuilt(VULKAN, known).relative_to(_PACKAGE)
 
 
 def add_package(archive: tarfile.TarFile, *libraries: tuple[Path, Path]) -> None:

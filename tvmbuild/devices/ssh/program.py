@@ -20,6 +20,7 @@ from tvmbuild.devices.ssh.trouble import explain_code, explain_no_runtime
 from tvmbuild.devices.wheels import Foreign, download_wheels
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.runtime.native_build import VULKAN
 from tvmbuild.package.tvm_files import find_headers, find_runtime
 
 PROGRAM = "serve_model"
@@ -52,9 +53,10 @@ def find_files(machine: str, kind: str = "llvm") -> tuple[Path, ...]:
 def _find_backend(machine: str, kind: str) -> tuple[Path, ...]:
     if kind != "vulkan":
         return ()
-    from tvmbuild.package.runtime.vulkan.plugin import find_library  # noqa: PLC0415 - packages for CPUs do not need it
+    # Packages for CPUs do not need it.
+    from tvmbuild.package.runtime.native_library import find_library  # noqa: PLC0415
 
-    return (find_library(machine),)
+    return (find_library(VULKAN, machine),)
 
 
 def _find_libraries(machine: str) -> tuple[Path, ...]:

@@ -7,10 +7,12 @@ from types import TracebackType
 
 from tvmbuild.errors import TvmbuildError
 
-_VULKAN = "Vulkan: "
-"""The prefix of the messages of tvmbuild's Vulkan runtime."""
+_PREFIXES = ("Vulkan: ", "CUDA: ")
+"""The prefixes of the messages of tvmbuild's own runtimes."""
 _HINTS = {
     " was lost ": "the system's log (`dmesg`) says why; update the driver if it happens again",
+    "its compiler was newer": "update the driver, or build for a target whose `driver` is this driver's version",
+    "the kernels are not for": "build for a target with the `arch` of this card",
     "out of memory": "end what else uses the device's memory, or take a smaller batch or `precision: fp16`",
     r"cannot be used \(": "update its driver; TVMBUILD_VULKAN_DEVICE chooses another device",
     "could not compile": "update the driver, or leave out one of its features: TVMBUILD_VULKAN_WITHOUT",
@@ -21,14 +23,14 @@ _HINTS = {
 
 
 class ExplainedErrors:
-    """A context manager that converts errors of tvmbuild's Vulkan runtime into TvmbuildErrors with hints."""
+    """A context manager that converts errors of tvmbuild's own runtimes into TvmbuildErrors with hints."""
 
     def __enter__(self) -> None:
         """Do nothing. The object has no state, so it can serve any number of threads."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
-        """Raise TvmbuildError if the block raised an error of the Vulkan runtime."""
-        if isinstance(error, RuntimeError) and str(error).startswith(_VULKAN):
+        """Raise TvmbuildError if the block raised an error of one of them."""
+        if isinstance(error, RuntimeError) and str(error).startswith(_PREFIXES):
             raise explain(error) from error
 
 

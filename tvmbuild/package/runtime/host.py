@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import platform
 import re
@@ -17,6 +18,7 @@ from tvmbuild.base.vulkan_driver import ask_driver, explain_runtime
 from tvmbuild.errors import CannotRunError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
+from tvmbuild.package.runtime.native_build import CUDA
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
 _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
@@ -69,14 +71,15 @@ def find_device(kind: str) -> Any:
         return tvm_ffi.device("cpu", 0)
     if kind == "vulkan":
         _check_vulkan()
+    elif kind == "cuda" and _plugin(kind).is_wanted() and has_function(CUDA.api):
+        _plugin(kind).load_plugin()  # it refuses if the process has TVM's
     load_backend(kind)
     device = tvm_ffi.device(kind, 0)
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
-        refusal = _vulkan_plugin().explain_refusal() if kind == "vulkan" else None
+        refusal = _plugin(kind).explain_refusal()
         why = f": {refusal}" if refusal else ""
         raise CannotRunError(f"the package needs a {kind} device, and this machine has none that answers{why}")
-    if kind == "vulkan":
-        _vulkan_plugin().check_device(0)
+    _plugin(kind).check_device(0)
     return device
 
 
@@ -131,22 +134,23 @@ def try_backend(kind: str) -> str:
     load_runtime()
     if has_function(f"device_api.{kind}"):
         return ""
-    if kind == "vulkan" and _vulkan_plugin().is_available():
-        _vulkan_plugin().load_plugin()
+    if (kind == "vulkan" and _plugin(kind).is_available()) or (kind == "cuda" and _plugin(kind).is_wanted()):
+        _plugin(kind).load_plugin()
         return ""
     try:
         load_library(f"tvm_runtime_{kind}")
     except (OSError, RuntimeError) as error:
         _load_plugins()
+        if kind == "cuda" and not has_function(CUDA.api) and _plugin(kind).is_available():
+            _plugin(kind).load_plugin()
+            return ""
         return f": {str(error).splitlines()[0]}"
     return ""
 
 
-def _vulkan_plugin() -> Any:
-    """Return the module `vulkan.plugin`, which is imported here because packages for CPUs do not need it."""
-    from tvmbuild.package.runtime.vulkan import plugin  # noqa: PLC0415 - see the docstring
-
-    return plugin
+def _plugin(kind: str) -> Any:
+    """Return the module that loads tvmbuild's runtime for a kind of GPU. Packages for CPUs do not need it."""
+    return importlib.import_module(f"tvmbuild.package.runtime.{kind}.plugin")
 
 
 def _load_plugins() -> None:
@@ -163,6 +167,6 @@ def _check_vulkan() -> None:
     missing = ask_driver().missing
     try_backend("vulkan")
     has_runtime = has_function("device_api.vulkan") or (missing == "loader" and has_vulkan_runtime())
-    problem = explain_runtime(missing, has_runtime=has_runtime, left_out=_vulkan_plugin().explain_left_out())
+    problem = explain_runtime(missing, has_runtime=has_runtime, left_out=_plugin("vulkan").explain_left_out())
     if problem is not None:
         raise CannotRunError("the package runs on a Vulkan device, and this machine cannot run it", problem)

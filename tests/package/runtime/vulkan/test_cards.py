@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from children import run_child
 from vulkan_reruns import NEEDS_LAYER, run_checked_tests, run_tests
-from vulkan_shim import ONE_CARD, run_child, shim_environment
+from vulkan_shim import ONE_CARD, shim_environment
 
 pytestmark = pytest.mark.vulkan
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from vulkan_shim import LOADER, run_child, shim_environment
+from children import run_child
+from vulkan_shim import LOADER, shim_environment
 
 pytestmark = pytest.mark.vulkan
 

@@ -11,12 +11,12 @@ import pytest
 
 from tvmbuild.base import vulkan_driver
 from tvmbuild.base.zig import ZIG
-from tvmbuild.package.runtime.vulkan.build import list_sources
+from tvmbuild.package.runtime.native_build import VULKAN, list_sources
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan_headers]
 SDK = Path("/usr/include")
 IN_PACKAGES = Path(vulkan_driver.__file__).parents[1] / "package/cpp/parts/vulkan_driver.h"
-OURS = {path.name: path.read_text() for path in list_sources() if path.name.startswith("vulkan_")}
+OURS = {path.name: path.read_text() for path in list_sources(VULKAN) if path.name.startswith("vulkan_")}
 STRUCTURES = dict(re.findall(r"^struct (Vk\w+) \{\n(.*?)^\};", "".join(OURS.values()), re.MULTILINE | re.DOTALL))
 NUMBERS = re.findall(r"\b(VK_\w+) =", "".join(OURS.values()))
 
@@ -122,7 +122,7 @@ def compile_checks(checks: list[str], folder: Path) -> str:
     for name in ("vulkan", "vk_video"):
         if (SDK / name).is_dir():
             (folder / name).symlink_to(SDK / name)  # not the C library's headers beside them
-    headers = (IN_PACKAGES, list_sources()[0].parent / "vulkan_functions.h")
+    headers = (IN_PACKAGES, list_sources(VULKAN)[0].parent / "vulkan_functions.h")
     includes = "".join(f'#include "{path}"\n' for path in headers)
     using = "using tvmbuild::detail::VulkanInstanceInfo;\n"
     asserted = "".join(f"static_assert({check});\n" for check in checks)

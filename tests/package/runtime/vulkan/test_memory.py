@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm_ffi
-from vulkan_shim import ONE_CARD, run_child, shim_environment
+from children import run_child
+from vulkan_shim import ONE_CARD, shim_environment
 from vulkan_tensors import download, empty, upload, vulkan_device
 
 from tvmbuild.package.runtime.library import call

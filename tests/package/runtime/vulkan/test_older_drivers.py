@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from children import run_child
 from small_package import ANY_X86, build_package
 from vulkan_reruns import NEEDS_LAYER, run_checked_tests, run_tests
-from vulkan_shim import run_child, shim_environment
+from vulkan_shim import shim_environment
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.targets.vulkan_families import FAMILIES

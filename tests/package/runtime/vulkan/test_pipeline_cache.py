@@ -30,11 +30,12 @@ def cache(tmp_path: Path) -> Path:
 
 def compute(cache: Path, **environment: str) -> None:
     from tvmbuild.base.host_cpu import machine_of
-    from tvmbuild.package.runtime.vulkan.plugin import find_library
+    from tvmbuild.package.runtime.native_build import VULKAN
+    from tvmbuild.package.runtime.native_library import find_library
 
-    library = find_library(machine_of(os.uname().machine))
-    setup = "import pathlib, tvmbuild.package.runtime.vulkan.plugin as plugin\n"
-    setup += f"plugin.find_library = lambda _: pathlib.Path({str(library)!r})\n"
+    library = find_library(VULKAN, machine_of(os.uname().machine))
+    setup = "import pathlib\nfrom tvmbuild.package.runtime import native_library\n"
+    setup += f"native_library.find_library = lambda *_: pathlib.Path({str(library)!r})\n"
     paths = os.pathsep.join([str(PROJECT), str(PROJECT / "tests/support")])
     done = subprocess.run(
         [sys.executable, "-c", setup + COMPUTE],

@@ -1,23 +1,20 @@
-"""The making of the library, and the messages if the library, a driver or a device is missing."""
+"""The choice of the runtime, and the messages if a driver or a device is missing."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from tvmbuild.base.host_cpu import machine_of
-from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.runtime.vulkan import plugin
-from tvmbuild.package.runtime.vulkan.build import MACHINES, NAME, compile_library
+from tvmbuild.package.runtime.native_build import VULKAN
+from tvmbuild.package.runtime.native_library import find_library
 
 pytestmark = pytest.mark.compiler
 
@@ -41,60 +38,6 @@ def run_python(code: str, *before: str, **environment: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_it_compiles_for_every_machine_without_a_warning(machine: str, tmp_path: Path) -> None:
-    library = compile_library(machine, tmp_path, "-Werror")
-    header = library.read_bytes()[:20]
-    assert header[:4] == b"\x7fELF"
-    assert header[18] == {"x86_64": 62, "aarch64": 183}[machine]
-    assert library.stat().st_size < 200_000
-
-
-@pytest.mark.usefixtures("own_folders")
-def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(Path.home() / ".cache/tvmbuild/zig"))
-    monkeypatch.setattr(plugin, "place_prebuilt", Path("/nonexistent").joinpath)
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(plugin.find_library, ["x86_64", "x86_64"])
-    assert first == second
-    assert [path.name for path in first.parent.iterdir()] == [NAME]
-    made = first.stat().st_mtime_ns
-    assert plugin.find_library("x86_64").stat().st_mtime_ns == made
-
-
-def test_what_a_wheel_brings_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin, "place_prebuilt", lambda machine: tmp_path / machine / NAME)
-    (tmp_path / "aarch64").mkdir()
-    (tmp_path / "aarch64" / NAME).touch()
-    assert plugin.find_library("aarch64") == tmp_path / "aarch64" / NAME
-
-
-@pytest.mark.usefixtures("own_folders")
-def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin, "place_prebuilt", Path("/nonexistent").joinpath)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(TvmbuildError, match="there is no compiler") as caught:
-        plugin.find_library(machine_of(platform.machine()))
-    assert "pip install ziglang" in str(caught.value.hint)
-
-
-def test_a_machine_that_there_is_none_for() -> None:
-    with pytest.raises(TvmbuildError, match="there is no Vulkan runtime for riscv64"):
-        plugin.find_library("riscv64")
-
-
-@pytest.mark.parametrize("distribution", plugin.PINNED)
-def test_another_tvm_is_refused(distribution: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plugin.PINNED, distribution, "0.99")
-    with pytest.raises(TvmbuildError, match=f"is made for {distribution} 0.99, and 0"):
-        plugin._load(Path("/nonexistent"))
-
-
-def test_a_library_that_does_not_load() -> None:
-    with pytest.raises(TvmbuildError, match="does not fit this TVM"):
-        plugin._load(Path("/nonexistent"))
 
 
 def test_it_is_loaded_when_asked_for() -> None:
@@ -158,7 +101,7 @@ def test_a_plain_user_can_use_it() -> None:
         shutil.copytree(PROJECT / "tvmbuild", package, ignore=shutil.ignore_patterns("__pycache__"))
         place = package / "package/runtime/vulkan/lib" / machine
         place.mkdir(parents=True, exist_ok=True)
-        shutil.copy(plugin.find_library(machine), place)
+        shutil.copy(find_library(VULKAN, machine), place)
         subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
         user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
         if subprocess.run([*user, sys.executable, "-c", "import tvm_ffi"], check=False).returncode != 0:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from children import run_child
 from vulkan_reruns import LAYER, NEEDS_LAYER, list_layer_errors
-from vulkan_shim import run_child, shim_environment
+from vulkan_shim import shim_environment
 
 pytestmark = pytest.mark.vulkan
 

@@ -2,6 +2,7 @@
 
 #include "crc32.h"
 #include "failure.h"
+#include "reader.h"
 
 namespace tvmbuild {
 namespace {
@@ -13,35 +14,6 @@ constexpr uint32_t MAX_KERNELS = 1 << 20, SPIRV_MAGIC = 0x07230203, SPIRV_HEADER
 uint64_t kernel_ids;
 
 bool damaged(const char *what) { return fail("Vulkan: the module is damaged: %s", what); }
-
-// A reader of the bytes. After a read beyond the end, all later reads return nothing.
-class Reader {
- public:
-  Reader(const uint8_t *at, size_t left) : at_(at), left_(left) {}
-
-  const uint8_t *bytes(size_t count) {
-    if (!is_whole_ || count > left_) {
-      is_whole_ = false;
-      return nullptr;
-    }
-    const uint8_t *start = at_;
-    at_ += count;
-    left_ -= count;
-    return start;
-  }
-  uint32_t number() {
-    uint32_t value = 0;
-    if (const uint8_t *from = bytes(4)) memcpy(&value, from, 4);  // both machines are little endian
-    return value;
-  }
-  bool is_whole() const { return is_whole_; }
-  size_t left() const { return left_; }
-
- private:
-  const uint8_t *at_;
-  size_t left_;
-  bool is_whole_ = true;
-};
 
 bool read_name(Reader &reader, Kernel &kernel) {
   uint32_t length = reader.number();

@@ -1,30 +1,14 @@
 #include "device_api.h"
 
 #include "attributes.h"
+#include "basic_device_api.h"
 #include "copies.h"
 #include "failure.h"
 #include "ffi.h"
 #include "lock.h"
-#include "tvm_classes.h"
-
-// TVM's own functions, which end in the virtual functions below.
-extern "C" size_t tvm_data_size(tvmbuild::DeviceApi *, const DLTensor &, const void *) __asm__(
-    "_ZN3tvm7runtime9DeviceAPI11GetDataSizeERK8DLTensorNS_3ffi8OptionalINS5_6StringEvEE");
-extern "C" void *tvm_allocate(tvmbuild::DeviceApi *, DLDevice, int, const int64_t *, DLDataType, const void *) __asm__(
-    "_ZN3tvm7runtime9DeviceAPI14AllocDataSpaceE8DLDeviceiPKl10DLDataTypeNS_3ffi8OptionalINS6_6StringEvEE");
-extern "C" void tvm_copy(tvmbuild::DeviceApi *, DLTensor *, DLTensor *,
-                         void *) __asm__("_ZN3tvm7runtime9DeviceAPI14CopyDataFromToEP8DLTensorS3_Pv");
 
 namespace tvmbuild {
 namespace {
-
-thread_local int device_of_thread;
-
-// The beginning of libstdc++'s std::string.
-struct StandardString {
-  const char *data;
-  size_t size;
-};
 
 bool copy(const char *from, char *to, size_t size, DLDevice source, DLDevice target) {
   if (source.device_type == kDLCPU && target.device_type == kDLVulkan) {
@@ -48,15 +32,14 @@ bool sync_streams(Device &device, void *source) {
   return flush_queue(device, queue);  // later submissions run later
 }
 
-class VulkanApi final : public DeviceApi {
+class VulkanApi final : public BasicDeviceApi {
  public:
-  void SetDevice(DLDevice device) override { device_of_thread = device.device_id; }
+  using BasicDeviceApi::AllocDataSpace;
+  using BasicDeviceApi::CopyDataFromTo;
 
   void GetAttr(DLDevice device, int kind, TVMFFIAny *result) override {
     if (!read_attribute(device.device_id, kind, *result)) throw_failure();
   }
-
-  size_t GetDataSize(const DLTensor &tensor, const void *scope) override { return tvm_data_size(this, tensor, scope); }
 
   void GetTargetProperty(DLDevice device, const void *name, TVMFFIAny *result) override {
     const StandardString *text = static_cast<const StandardString *>(name);
@@ -70,16 +53,9 @@ class VulkanApi final : public DeviceApi {
     return address;
   }
 
-  void *AllocDataSpace(DLDevice device, int dimensions, const int64_t *shape, DLDataType type,
-                       const void *scope) override {
-    return tvm_allocate(this, device, dimensions, shape, type, scope);
-  }
-
   void FreeDataSpace(DLDevice device, void *address) override {
     if (Device *used = started_device(device.device_id)) release(*used, address);
   }
-
-  void CopyDataFromTo(DLTensor *from, DLTensor *to, void *stream) override { tvm_copy(this, from, to, stream); }
 
   void *CreateStream(DLDevice device) override {
     Device *used = use_device(device.device_id);
@@ -116,14 +92,6 @@ class VulkanApi final : public DeviceApi {
     if (used != nullptr && !sync_streams(*used, source)) throw_failure();
   }
 
-  void *AllocWorkspace(DLDevice device, size_t size, DLDataType hint) override {
-    return AllocDataSpace(device, size, 64, hint);
-  }
-
-  void FreeWorkspace(DLDevice device, void *address) override { FreeDataSpace(device, address); }
-
-  bool SupportsDevicePointerArithmeticsOnHost() override { return true; }
-
   void CopyDataFromTo(const void *from, size_t from_offset, void *to, size_t to_offset, size_t size, DLDevice source,
                       DLDevice target, DLDataType, void *) override {
     if (!copy(static_cast<const char *>(from) + from_offset, static_cast<char *>(to) + to_offset, size, source, target))
@@ -136,7 +104,5 @@ VulkanApi api;
 }  // namespace
 
 void *device_api() { return static_cast<DeviceApi *>(&api); }
-
-int current_device() { return device_of_thread; }
 
 }  // namespace tvmbuild

@@ -4,6 +4,7 @@
 #include "device_api.h"
 #include "failure.h"
 #include "ffi.h"
+#include "kernel_module.h"
 #include "module.h"
 #include "pipeline_cache.h"
 #include "profile.h"
@@ -78,16 +79,6 @@ int end_profile(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *re
   return device != nullptr && stop_profile(*device, json) && make_string(json.data(), json.size(), *result)
              ? 0
              : raise_failure();
-}
-
-bool check_version() {
-  TVMFFIVersion version;
-  TVMFFIGetVersion(&version);
-  if (version.major == TVM_FFI_VERSION_MAJOR && version.minor == TVM_FFI_VERSION_MINOR &&
-      version.patch == TVM_FFI_VERSION_PATCH)
-    return true;
-  return fail("tvm_ffi is of version %u.%u.%u; this library is made for %d.%d.%d", version.major, version.minor,
-              version.patch, TVM_FFI_VERSION_MAJOR, TVM_FFI_VERSION_MINOR, TVM_FFI_VERSION_PATCH);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "failure.h"
+#include "name.h"
 
 // ffi::Module::VisitContextSymbols(TypedFunction const&), which calls the function and throws if that fails.
 extern "C" void tvm_visit_context_symbols(const TVMFFIObjectHandle *function) __asm__(
@@ -51,12 +52,12 @@ TVMFFIAny make_pointer(void *value) {
 
 bool make_string(const char *text, size_t size, TVMFFIAny &value) {
   TVMFFIByteArray bytes = {text, size};
-  return TVMFFIStringFromByteArray(&bytes, &value) == 0 || fail("Vulkan: TVM makes no string");
+  return TVMFFIStringFromByteArray(&bytes, &value) == 0 || fail(TVMBUILD_TITLE ": TVM makes no string");
 }
 
 bool make_bytes(const void *data, size_t size, TVMFFIAny &value) {
   TVMFFIByteArray bytes = {static_cast<const char *>(data), size};
-  return TVMFFIBytesFromByteArray(&bytes, &value) == 0 || fail("Vulkan: TVM makes no bytes");
+  return TVMFFIBytesFromByteArray(&bytes, &value) == 0 || fail(TVMBUILD_TITLE ": TVM makes no bytes");
 }
 
 const char *read_text(const TVMFFIAny &value, size_t &size) {
@@ -96,7 +97,8 @@ TVMFFIObjectHandle find_function(const char *name) {
 
 bool call_function(TVMFFIObjectHandle function, TVMFFIAny *arguments, int32_t count, TVMFFIAny &result) {
   result = none();
-  return TVMFFIFunctionCall(function, arguments, count, &result) == 0 || fail("Vulkan: a function of TVM's failed");
+  return TVMFFIFunctionCall(function, arguments, count, &result) == 0 ||
+         fail(TVMBUILD_TITLE ": a function of TVM's failed");
 }
 
 bool register_function(const char *name, TVMFFISafeCallType function) {
@@ -105,7 +107,17 @@ bool register_function(const char *name, TVMFFISafeCallType function) {
   bool is_done =
       TVMFFIFunctionCreate(nullptr, function, nullptr, &handle) == 0 && TVMFFIFunctionSetGlobal(&text, handle, 0) == 0;
   if (handle != nullptr) TVMFFIObjectDecRef(handle);
-  return is_done || fail("Vulkan: the function %s is registered already", name);
+  return is_done || fail(TVMBUILD_TITLE ": the function %s is registered already", name);
+}
+
+bool check_version() {
+  TVMFFIVersion version;
+  TVMFFIGetVersion(&version);
+  if (version.major == TVM_FFI_VERSION_MAJOR && version.minor == TVM_FFI_VERSION_MINOR &&
+      version.patch == TVM_FFI_VERSION_PATCH)
+    return true;
+  return fail("tvm_ffi is of version %u.%u.%u; this library is made for %d.%d.%d", version.major, version.minor,
+              version.patch, TVM_FFI_VERSION_MAJOR, TVM_FFI_VERSION_MINOR, TVM_FFI_VERSION_PATCH);
 }
 
 }  // namespace tvmbuild

@@ -4,6 +4,9 @@
 
 namespace tvmbuild {
 
+// Whether tvm_ffi is of the version that this library is made for. False with the failure set.
+bool check_version();
+
 // Set a failed call of ours as TVM's error. Returns -1, the failure code of functions of the C interface.
 int raise_failure();
 

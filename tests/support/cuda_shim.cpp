@@ -1,0 +1,556 @@
+// A libcuda.so.1 without a card: memory is the CPU's, copies are done, and kernels are only written down.
+//
+//   SHIM_LOG      a file that gets a line for each launch, capture, loading and mistake, and one at the end
+//   SHIM_DEVICES  "NVIDIA H100:90,Orin:87:integrated": the devices and their architectures; default: one H100
+//   SHIM_DRIVER   the CUDA version that the driver tells, 11040 for 11.4; default: 13000
+//   SHIM_HEAP     each device's memory in bytes; default: 256 MiB
+//   SHIM_FAIL     "cuMemAlloc_v2:2@3,cuStreamSynchronize:700": what a call returns; the third one, every one. After
+//                 700 and the other errors that end a context every later call returns the same.
+//
+// With SHIM_OLD defined it has no function that came after CUDA 11.4.
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_types.h"
+
+using namespace tvmbuild;
+
+#define SHIM extern "C" __attribute__((visibility("default"))) CUresult
+
+struct tvmbuild::CUctx_st {
+  int device;
+};
+struct tvmbuild::CUmod_st {
+  int functions;
+};
+struct tvmbuild::CUfunc_st {
+  CUmod_st *module;
+  char name[256];
+};
+struct Line {
+  Line *next;
+  char text[400];
+};
+struct tvmbuild::CUstream_st {
+  bool is_capturing;
+  Line *first, **last;
+};
+struct tvmbuild::CUevent_st {
+  bool is_recorded;
+};
+struct tvmbuild::CUgraph_st {
+  Line *first;
+};
+struct tvmbuild::CUgraphExec_st {
+  Line *first;
+};
+
+namespace {
+
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+CUctx_st contexts[8];
+thread_local CUcontext current;
+CUresult ended = CUDA_SUCCESS;  // after a sticky error
+int modules, streams, events, graphs, host_allocations;
+struct Allocation {
+  char *memory;
+  size_t size;
+  int device;
+  bool is_host;
+} allocations[65536];
+
+const char *option(const char *name, const char *otherwise) {
+  const char *value = getenv(name);
+  return value != nullptr && *value != 0 ? value : otherwise;
+}
+
+__attribute__((format(printf, 1, 2))) void note(const char *format, ...) {
+  const char *path = getenv("SHIM_LOG");
+  if (path == nullptr) return;
+  FILE *file = fopen(path, "a");
+  if (file == nullptr) return;
+  va_list arguments;
+  va_start(arguments, format);
+  vfprintf(file, format, arguments);
+  va_end(arguments);
+  fputc('\n', file);
+  fclose(file);
+}
+
+struct AtEnd {
+  ~AtEnd() {
+    int left = 0;
+    for (Allocation &each : allocations) left += each.memory != nullptr && !each.is_host;
+    note("end allocations=%d modules=%d streams=%d events=%d graphs=%d", left, modules, streams, events, graphs);
+  }
+};
+AtEnd *at_end_once() {
+  static AtEnd at_end;
+  return &at_end;
+}
+
+// The text of device `index` in SHIM_DEVICES; false: there are fewer.
+bool find_device(int index, char *name, int &arch, bool &is_integrated) {
+  const char *text = option("SHIM_DEVICES", "NVIDIA H100 shim:90");
+  for (; index > 0; index--) {
+    text = strchr(text, ',');
+    if (text == nullptr) return false;
+    text++;
+  }
+  const char *colon = strchr(text, ':');
+  if (colon == nullptr) return false;
+  size_t length = static_cast<size_t>(colon - text);
+  memcpy(name, text, length);
+  name[length] = 0;
+  char *end;
+  arch = static_cast<int>(strtol(colon + 1, &end, 10));
+  is_integrated = strncmp(end, ":integrated", 11) == 0;
+  return true;
+}
+
+int driver() { return atoi(option("SHIM_DRIVER", "13000")); }
+size_t heap() { return strtoull(option("SHIM_HEAP", "268435456"), nullptr, 10); }
+
+// What SHIM_FAIL wants of this call of a function.
+CUresult planned(const char *name) {
+  static struct {
+    char name[64];
+    int calls;
+  } counts[64];
+  int calls = 0;
+  for (auto &each : counts) {
+    if (each.name[0] == 0) snprintf(each.name, sizeof(each.name), "%s", name);
+    if (strcmp(each.name, name) != 0) continue;
+    calls = ++each.calls;
+    break;
+  }
+  if (ended != CUDA_SUCCESS) return ended;
+  size_t length = strlen(name);
+  for (const char *text = option("SHIM_FAIL", ""); *text != 0;) {
+    if (strncmp(text, name, length) == 0 && text[length] == ':') {
+      char *end;
+      long result = strtol(text + length + 1, &end, 10), wanted = *end == '@' ? strtol(end + 1, &end, 10) : calls;
+      if (wanted == calls) {
+        bool is_sticky = result >= 700 && result < 720 && result != 701;
+        if (is_sticky) ended = static_cast<CUresult>(result);
+        return static_cast<CUresult>(result);
+      }
+    }
+    text = strchr(text, ',');
+    if (text == nullptr) break;
+    text++;
+  }
+  return CUDA_SUCCESS;
+}
+
+#define BEGIN(name)                     \
+  pthread_mutex_lock(&lock);            \
+  CUresult shim_result = planned(name); \
+  pthread_mutex_unlock(&lock);          \
+  if (shim_result != CUDA_SUCCESS) return shim_result;
+#define NEED_CONTEXT(name)                       \
+  BEGIN(name)                                    \
+  if (current == nullptr) {                      \
+    note("mistake: %s without a context", name); \
+    return static_cast<CUresult>(201);           \
+  }
+
+CUresult mistake(const char *what) {
+  note("mistake: %s", what);
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+Allocation *find(CUdeviceptr address, size_t size) {
+  for (Allocation &each : allocations) {
+    CUdeviceptr start = reinterpret_cast<CUdeviceptr>(each.memory);
+    if (start != 0 && address >= start && address + size <= start + each.size) return &each;
+  }
+  return nullptr;
+}
+
+void capture(CUstream stream, const char *text) {
+  Line *line = static_cast<Line *>(calloc(1, sizeof(Line)));
+  snprintf(line->text, sizeof(line->text), "%s", text);
+  *stream->last = line;
+  stream->last = &line->next;
+}
+
+bool is_capturing(CUstream stream) { return stream != nullptr && stream->is_capturing; }
+
+CUresult launch(CUfunction function, const unsigned *grid, const unsigned *block, unsigned shared, CUstream stream,
+                const char *flags, void **arguments) {
+  if (arguments == nullptr) return mistake("a launch without arguments");
+  char text[400];
+  snprintf(text, sizeof(text), "launch %s grid=%u,%u,%u block=%u,%u,%u shared=%u%s", function->name, grid[0], grid[1],
+           grid[2], block[0], block[1], block[2], shared, flags);
+  if (strncmp(function->name, "show", 4) == 0)  // its name ends with the number of arguments to write down
+    for (int index = 0; index < atoi(function->name + 4); index++) {
+      size_t length = strlen(text);
+      snprintf(text + length, sizeof(text) - length, " %llx", *static_cast<unsigned long long *>(arguments[index]));
+    }
+  if (is_capturing(stream))
+    capture(stream, text);
+  else
+    note("%s", text);
+  return CUDA_SUCCESS;
+}
+
+void free_lines(Line *line) {
+  while (line != nullptr) {
+    Line *next = line->next;
+    free(line);
+    line = next;
+  }
+}
+
+}  // namespace
+
+SHIM cuInit(unsigned) {
+  BEGIN("cuInit");
+  at_end_once();
+  return CUDA_SUCCESS;
+}
+SHIM cuDriverGetVersion(int *version) {
+  *version = driver();
+  return CUDA_SUCCESS;
+}
+SHIM cuDeviceGetCount(int *count) {
+  char name[256];
+  int arch;
+  bool is_integrated;
+  for (*count = 0; find_device(*count, name, arch, is_integrated);) ++*count;
+  return *count > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+SHIM cuDeviceGet(CUdevice *device, int index) {
+  *device = index;
+  return CUDA_SUCCESS;
+}
+SHIM cuDeviceGetName(char *name, int, CUdevice device) {
+  int arch;
+  bool is_integrated;
+  return find_device(device, name, arch, is_integrated) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+SHIM cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+  char name[256];
+  int arch = 0;
+  bool is_integrated = false;
+  if (!find_device(device, name, arch, is_integrated)) return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      *value = 1024;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      *value = 64;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      *value = 49152;
+      break;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      *value = 32;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+      *value = 65536;
+      break;
+    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
+      *value = is_integrated;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = arch / 10;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      *value = arch % 10;
+      break;
+    default:
+      *value = 132;
+  }
+  return CUDA_SUCCESS;
+}
+SHIM cuDeviceTotalMem_v2(size_t *size, CUdevice) {
+  *size = heap();
+  return CUDA_SUCCESS;
+}
+SHIM cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  BEGIN("cuDevicePrimaryCtxRetain");
+  contexts[device].device = device;
+  *context = &contexts[device];
+  return CUDA_SUCCESS;
+}
+SHIM cuCtxGetCurrent(CUcontext *context) {
+  *context = current;
+  return CUDA_SUCCESS;
+}
+SHIM cuCtxSetCurrent(CUcontext context) {
+  current = context;
+  return CUDA_SUCCESS;
+}
+static size_t used_memory(int device) {
+  size_t used = 0;
+  for (Allocation &each : allocations)
+    if (each.memory != nullptr && !each.is_host && each.device == device) used += each.size;
+  return used;
+}
+SHIM cuMemGetInfo_v2(size_t *available, size_t *total) {
+  NEED_CONTEXT("cuMemGetInfo_v2");
+  *total = heap();
+  *available = *total - used_memory(current->device);
+  return CUDA_SUCCESS;
+}
+static CUresult allocate(char **memory, size_t size, bool is_host) {
+  pthread_mutex_lock(&lock);
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (is_host || (size <= heap() && used_memory(current->device) + size <= heap()))
+    for (Allocation &each : allocations) {
+      if (each.memory != nullptr) continue;
+      each = {static_cast<char *>(aligned_alloc(256, (size + 255) / 256 * 256)), size, current->device, is_host};
+      *memory = each.memory;
+      result = CUDA_SUCCESS;
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+static CUresult release(char *memory, bool is_host) {
+  pthread_mutex_lock(&lock);
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  for (Allocation &each : allocations) {
+    if (each.memory != memory || each.is_host != is_host) continue;
+    memset(memory, 0xdd, each.size);
+    free(memory);
+    each.memory = nullptr;
+    result = CUDA_SUCCESS;
+    break;
+  }
+  pthread_mutex_unlock(&lock);
+  return result == CUDA_SUCCESS ? result : mistake("memory that is not there is released");
+}
+SHIM cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
+  NEED_CONTEXT("cuMemAlloc_v2");
+  return size == 0 ? mistake("an allocation of nothing") : allocate(reinterpret_cast<char **>(address), size, false);
+}
+SHIM cuMemFree_v2(CUdeviceptr address) {
+  NEED_CONTEXT("cuMemFree_v2");
+  return release(reinterpret_cast<char *>(address), false);
+}
+SHIM cuMemHostAlloc(void **memory, size_t size, unsigned) {
+  NEED_CONTEXT("cuMemHostAlloc");
+  return allocate(reinterpret_cast<char **>(memory), size, true);
+}
+SHIM cuMemFreeHost(void *memory) {
+  NEED_CONTEXT("cuMemFreeHost");
+  return release(static_cast<char *>(memory), true);
+}
+SHIM cuPointerGetAttribute(void *value, CUpointer_attribute, CUdeviceptr address) {
+  Allocation *found = find(address, 1);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<unsigned *>(value) = found->is_host ? CU_MEMORYTYPE_HOST : 2;
+  return CUDA_SUCCESS;
+}
+static CUresult copy(const char *name, char *to, const char *from, size_t size, CUdeviceptr checked, CUstream stream) {
+  if (is_capturing(stream)) return mistake("a copy is captured");
+  Allocation *found = find(checked, size);
+  if (found == nullptr || found->is_host) return mistake("a copy beyond the card's memory");
+  memcpy(to, from, size);
+  note("%s %zu", name, size);
+  return CUDA_SUCCESS;
+}
+SHIM cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream stream) {
+  NEED_CONTEXT("cuMemcpyHtoDAsync_v2");
+  return copy("to device", reinterpret_cast<char *>(to), static_cast<const char *>(from), size, to, stream);
+}
+SHIM cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream stream) {
+  NEED_CONTEXT("cuMemcpyDtoHAsync_v2");
+  return copy("to host", static_cast<char *>(to), reinterpret_cast<const char *>(from), size, from, stream);
+}
+SHIM cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+  NEED_CONTEXT("cuMemcpyDtoDAsync_v2");
+  if (find(from, size) == nullptr) return mistake("a copy beyond the card's memory");
+  return copy("within", reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from), size, to, stream);
+}
+SHIM cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t size, CUstream stream) {
+  NEED_CONTEXT("cuMemcpyPeerAsync");
+  if (find(from, size) == nullptr) return mistake("a copy beyond the card's memory");
+  return copy("between", reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from), size, to, stream);
+}
+SHIM cuStreamCreate(CUstream *stream, unsigned) {
+  NEED_CONTEXT("cuStreamCreate");
+  *stream = new CUstream_st();
+  streams++;
+  return CUDA_SUCCESS;
+}
+SHIM cuStreamDestroy_v2(CUstream stream) {
+  NEED_CONTEXT("cuStreamDestroy_v2");
+  delete stream;
+  streams--;
+  return CUDA_SUCCESS;
+}
+SHIM cuStreamSynchronize(CUstream stream) {
+  NEED_CONTEXT("cuStreamSynchronize");
+  return is_capturing(stream) ? mistake("a wait is captured") : CUDA_SUCCESS;
+}
+SHIM cuStreamWaitEvent(CUstream, CUevent event, unsigned) {
+  NEED_CONTEXT("cuStreamWaitEvent");
+  note("wait for an event");
+  return event->is_recorded ? CUDA_SUCCESS : mistake("an event that was never recorded");
+}
+SHIM cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
+  NEED_CONTEXT("cuStreamBeginCapture_v2");
+  if (stream == nullptr) return mistake("the default stream is captured");
+  stream->is_capturing = true;
+  stream->first = nullptr;
+  stream->last = &stream->first;
+  return CUDA_SUCCESS;
+}
+SHIM cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+  NEED_CONTEXT("cuStreamEndCapture");
+  stream->is_capturing = false;
+  *graph = new CUgraph_st{stream->first};
+  graphs++;
+  return CUDA_SUCCESS;
+}
+SHIM cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long) {
+  NEED_CONTEXT("cuGraphInstantiateWithFlags");
+  *executable = new CUgraphExec_st();
+  Line **last = &(*executable)->first;
+  int count = 0;
+  for (Line *line = graph->first; line != nullptr; line = line->next, count++) {
+    *last = static_cast<Line *>(calloc(1, sizeof(Line)));
+    memcpy((*last)->text, line->text, sizeof(line->text));
+    last = &(*last)->next;
+  }
+  note("graph of %d", count);
+  graphs++;
+  return CUDA_SUCCESS;
+}
+SHIM cuGraphUpload(CUgraphExec, CUstream) {
+  NEED_CONTEXT("cuGraphUpload");
+  return CUDA_SUCCESS;
+}
+SHIM cuGraphLaunch(CUgraphExec executable, CUstream) {
+  NEED_CONTEXT("cuGraphLaunch");
+  note("graph");
+  for (Line *line = executable->first; line != nullptr; line = line->next) note("  %s", line->text);
+  return CUDA_SUCCESS;
+}
+SHIM cuGraphDestroy(CUgraph graph) {
+  NEED_CONTEXT("cuGraphDestroy");
+  free_lines(graph->first);
+  delete graph;
+  graphs--;
+  return CUDA_SUCCESS;
+}
+SHIM cuGraphExecDestroy(CUgraphExec executable) {
+  NEED_CONTEXT("cuGraphExecDestroy");
+  free_lines(executable->first);
+  delete executable;
+  graphs--;
+  return CUDA_SUCCESS;
+}
+SHIM cuEventCreate(CUevent *event, unsigned) {
+  NEED_CONTEXT("cuEventCreate");
+  *event = new CUevent_st();
+  events++;
+  return CUDA_SUCCESS;
+}
+SHIM cuEventRecord(CUevent event, CUstream stream) {
+  NEED_CONTEXT("cuEventRecord");
+  event->is_recorded = true;
+  return is_capturing(stream) ? mistake("an event is captured") : CUDA_SUCCESS;
+}
+SHIM cuEventSynchronize(CUevent) {
+  NEED_CONTEXT("cuEventSynchronize");
+  return CUDA_SUCCESS;
+}
+SHIM cuEventElapsedTime(float *milliseconds, CUevent first, CUevent second) {
+  NEED_CONTEXT("cuEventElapsedTime");
+  *milliseconds = 2.5F;
+  return first->is_recorded && second->is_recorded ? CUDA_SUCCESS : mistake("an event that was never recorded");
+}
+SHIM cuEventDestroy_v2(CUevent event) {
+  NEED_CONTEXT("cuEventDestroy_v2");
+  delete event;
+  events--;
+  return CUDA_SUCCESS;
+}
+SHIM cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUjit_option *options, void **values) {
+  NEED_CONTEXT("cuModuleLoadDataEx");
+  const unsigned char *elf = static_cast<const unsigned char *>(image);
+  char name[256];
+  int arch = 0, wanted = 0;
+  bool is_integrated = false;
+  find_device(current->device, name, arch, is_integrated);
+  if (memcmp(elf, "\177ELF", 4) == 0) {
+    bool is_new = elf[8] >= 8;  // the form that CUDA 13 writes
+    wanted = elf[is_new ? 49 : 48];
+    if (is_new && driver() < 13000) {
+      for (unsigned index = 0; index < count; index++)
+        if (options[index] == CU_JIT_ERROR_LOG_BUFFER) strcpy(static_cast<char *>(values[index]), "shim: newer form");
+      return CUDA_ERROR_INVALID_IMAGE;
+    }
+    if (wanted / 10 != arch / 10 || wanted > arch) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  note("load sm_%d on device %d", wanted, current->device);
+  *module = new CUmod_st();
+  modules++;
+  return CUDA_SUCCESS;
+}
+SHIM cuModuleUnload(CUmodule module) {
+  NEED_CONTEXT("cuModuleUnload");
+  note("unload");
+  delete module;  // its functions stay, so that a late launch shows
+  modules--;
+  return CUDA_SUCCESS;
+}
+SHIM cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  NEED_CONTEXT("cuModuleGetFunction");
+  *function = new CUfunc_st();
+  (*function)->module = module;
+  module->functions++;
+  snprintf((*function)->name, sizeof((*function)->name), "%s", name);
+  return CUDA_SUCCESS;
+}
+SHIM cuFuncSetAttribute(CUfunction function, CUfunction_attribute, int value) {
+  NEED_CONTEXT("cuFuncSetAttribute");
+  note("allow %d bytes for %s", value, function->name);
+  return value <= 232448 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+SHIM cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y,
+                    unsigned block_z, unsigned shared, CUstream stream, void **arguments, void **) {
+  NEED_CONTEXT("cuLaunchKernel");
+  const unsigned grid[] = {x, y, z}, block[] = {block_x, block_y, block_z};
+  return launch(function, grid, block, shared, stream, "", arguments);
+}
+SHIM cuLaunchCooperativeKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned block_x,
+                               unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **arguments) {
+  NEED_CONTEXT("cuLaunchCooperativeKernel");
+  const unsigned grid[] = {x, y, z}, block[] = {block_x, block_y, block_z};
+  return launch(function, grid, block, shared, stream, " cooperative", arguments);
+}
+#ifndef SHIM_OLD
+SHIM cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **) {
+  NEED_CONTEXT("cuLaunchKernelEx");
+  char flags[64] = "";
+  for (unsigned index = 0; index < config->numAttrs; index++)
+    strcat(flags, config->attrs[index].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE ? " cooperative" : " dependent");
+  return launch(function, config->gridDim, config->blockDim, config->sharedMemBytes, config->hStream, flags, arguments);
+}
+SHIM cuFuncLoad(CUfunction) {
+  NEED_CONTEXT("cuFuncLoad");
+  return CUDA_SUCCESS;
+}
+#endif
+SHIM cuGetErrorName(CUresult, const char **text) {
+  *text = "CUDA_ERROR_SHIM";
+  return CUDA_SUCCESS;
+}
+SHIM cuGetErrorString(CUresult result, const char **text) {
+  *text = result == CUDA_ERROR_OUT_OF_MEMORY     ? "out of memory"
+          : result == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
+          : result == CUDA_ERROR_LAUNCH_FAILED   ? "unspecified launch failure"
+                                                 : nullptr;
+  return *text != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
