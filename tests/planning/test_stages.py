@@ -12,7 +12,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.source_specs import Export, ExportFile, Source
-from tvmbuild.base.specs import Accuracy, Attributes, BenchmarkOptions, ModelSpec, TargetSpec
+from tvmbuild.base.specs import Accuracy, Attributes, BenchmarkOptions, Metric, ModelSpec, TargetSpec
 from tvmbuild.base.steps import (
     BenchmarkStep,
     CompileStep,
@@ -159,7 +159,14 @@ def list_more_inputs(stage: Stage, subject: Subject, capabilities: Capabilities 
 def test_files_that_the_model_names_are_more_inputs() -> None:
     files = (ExportFile("weights", Source("path", "w.bin")), ExportFile("far", Source("url", "https://a/b")))
     export = replace(MODEL, source=Source("export", "make.py", export=Export("make", files=files)))
-    pictures = replace(MODEL, accuracy=Accuracy("images", ("a.png", "b.png")))
+    metric = Metric("score.py", "map50", "truths.json")
+    pictures = replace(MODEL, accuracy=Accuracy("images", ("a.png", "b.png"), metric=metric))
+    judging = {
+        "sample 0": ROOT / "a.png",
+        "sample 1": ROOT / "b.png",
+        "metric": ROOT / "score.py",
+        "truths": ROOT / "truths.json",
+    }
     found = {
         stage.name: {
             role: path
@@ -171,8 +178,8 @@ def test_files_that_the_model_names_are_more_inputs() -> None:
     }
     assert {name: inputs for name, inputs in found.items() if inputs} == {
         "simplify": {"argument weights": ROOT / "w.bin"},
-        "validate": {"sample 0": ROOT / "a.png", "sample 1": ROOT / "b.png"},
-        "benchmark": {"sample 0": ROOT / "a.png", "sample 1": ROOT / "b.png"},
+        "validate": judging,
+        "benchmark": judging,
     }
 
 

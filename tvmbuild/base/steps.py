@@ -196,6 +196,8 @@ AnyStep = Step[StepOptions]
 
 SAMPLE = "sample "
 """The beginning of the roles of real inputs: `sample 0`, `sample 1` …"""
+METRIC, TRUTHS = "metric", "truths"
+"""The roles of the Python file with the user's metric, and of the file with its truths."""
 CALIBRATION = "calibration "
 """The beginning of the roles of real inputs that calibrate a quantisation."""
 

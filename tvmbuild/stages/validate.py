@@ -60,7 +60,8 @@ def _compute(step: Step[ValidateStep]) -> Validated:
         key = model.key(reference.read_bytes(), options.tolerance, _digest_samples(step))
         known = Layout(step.root).validated(step.model, key)
         judge = _make_judge(step, ModelInputs(step.model, model.lowered.inputs, options.preprocess))
-        found = _read(known) or validate(model, read_reference(reference), options.tolerance, judge)
+        found = None if _has_metric(step) else _read(known)
+        found = found or validate(model, read_reference(reference), options.tolerance, judge)
     write_json(known, found.to_json())
     return found
 
@@ -70,7 +71,12 @@ def _make_judge(step: Step[ValidateStep], takes: TakesInputs) -> Judge | None:
     accuracy = step.options.accuracy
     if accuracy is None:
         return None
-    return make_judge(accuracy, takes, find_original(step), list_sample_files(step))
+    return make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
+
+
+def _has_metric(step: Step[ValidateStep]) -> bool:
+    """Return whether a metric of the user's judges the package. Its imports are in no key, so nothing is reused."""
+    return step.options.accuracy is not None and step.options.accuracy.metric is not None
 
 
 def _digest_samples(step: Step[ValidateStep]) -> bytes:
