@@ -49,6 +49,8 @@ class QuantizeStep:
     quantize: Quantize
     preprocess: Preprocess | None
     """The conversion of pictures into the input, or None if the samples are arrays."""
+    accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    """The accuracy that a search for operators in floats must keep, or None if there is no search."""
 
 
 @dataclass(frozen=True)
