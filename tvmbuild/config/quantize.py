@@ -36,8 +36,9 @@ def check_keep(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
 
     ``path`` leads to the model, whose map is ``own``.
     """
-    here = (*path, "quantize")
-    if document.part(here, "keep", None) is None or not document.is_sound((*path, "accuracy")):
+    quantize, here = own.get("quantize"), (*path, "quantize")
+    wanted = isinstance(quantize, dict) and "keep" in quantize
+    if not wanted or not document.is_sound(here) or not document.is_sound((*path, "accuracy")):
         return
     accuracy = own.get("accuracy")
     if not isinstance(accuracy, dict) or not _THRESHOLDS & accuracy.keys():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import onnx
@@ -12,77 +12,109 @@ def restore(quantised: Any, original: Any, names: Collection[str]) -> Any:
     """Return the QDQ model ``quantised`` with the named nodes in floats; it stays as it is.
 
     Their inputs are the values before rounding, and their constants are those of the float model ``original``, before
-    the corrections that only quantised weights need.
+    the corrections that only quantised weights need. Activations that the quantiser left out, because their rounding
+    contains them, are computed.
     """
     restored = onnx.ModelProto.FromString(quantised.SerializeToString())
-    makers = {name: node for node in restored.graph.node for name in node.output}
-    floats = {node.name: node for node in original.graph.node}
-    constants = {tensor.name: tensor for tensor in original.graph.initializer}
-    taken = {*makers, *(tensor.name for tensor in restored.graph.initializer)}
-    added: dict[str, str] = {}
-    for node in restored.graph.node:
-        if node.name not in names or node.name not in floats:
-            continue
-        wanted = floats[node.name].input
-        found = list(node.input)[: len(wanted)]
-        for index, name in enumerate(wanted):
-            if name in constants:
-                found[index] = _add_constant(restored.graph, constants[name], added, taken)
-            else:
-                found[index] = _find_unrounded(found[index], makers)
-        del node.input[:]
-        node.input.extend(found)
-    _unround_outputs(restored.graph, makers, names)
-    _drop_unused(restored.graph)
+    _Restorer(restored.graph, original.graph).restore(names)
     return restored
 
 
-def _unround_outputs(graph: Any, makers: Mapping[str, Any], names: Collection[str]) -> None:
-    """Let the named nodes return outputs of the graph that are rounded behind them (in place)."""
-    for value in graph.output:
-        name = _find_unrounded(value.name, makers)
-        if name == value.name or name not in makers or makers[name].name not in names:
-            continue
-        makers[value.name].output[0] = f"{value.name}_rounded"
-        for node in graph.node:
-            for fields in (node.input, node.output):
-                for index, each in enumerate(fields):
-                    if each == name:
-                        fields[index] = value.name
+class _Restorer:
+    def __init__(self, graph: Any, original: Any) -> None:
+        self._graph = graph
+        self._nodes = {node.name: node for node in graph.node}
+        self._floats = {node.name: node for node in original.node}
+        self._makers = {name: node for node in original.node for name in node.output}
+        self._constants = {tensor.name: tensor for tensor in original.initializer}
+        self._taken = {name for node in graph.node for name in node.output} | {each.name for each in graph.initializer}
+        self._added: dict[str, str] = {}
+        """A constant of the float model → its name in the graph."""
 
+    def restore(self, names: Collection[str]) -> None:
+        found = [name for name in names if name in self._nodes and name in self._floats]
+        for name in found:
+            self._replace_inputs(self._nodes[name], self._floats[name])
+        for value in self._graph.output:
+            maker = self._makers.get(value.name)
+            if maker is not None and maker.name in found:
+                self._return_unrounded(value.name)
+        _sort_needed(self._graph)
 
-def _add_constant(graph: Any, tensor: Any, added: dict[str, str], taken: set[str]) -> str:
-    if tensor.name not in added:
-        name = f"{tensor.name}_in_floats"
-        while name in taken:
+    def _replace_inputs(self, node: Any, wanted: Any) -> None:
+        found = [self._find_unrounded(name) for name in wanted.input]
+        del node.input[:]
+        node.input.extend(found)
+
+    def _find_unrounded(self, name: str) -> str:
+        """Return the name, in the graph, of a tensor of the float model."""
+        if name in self._constants:
+            return self._add_constant(self._constants[name])
+        maker = self._makers.get(name)
+        if maker is None:  # an input of the graph, or an input that is left out
+            return name
+        if maker.name not in self._nodes:
+            self._add_node(maker)
+        return str(self._nodes[maker.name].output[list(maker.output).index(name)])
+
+    def _add_node(self, maker: Any) -> None:
+        """Add a node of the float model, with outputs of other names: the node before it may return its output now."""
+        node = self._nodes[maker.name] = self._graph.node.add()
+        node.CopyFrom(maker)
+        _rename(node.output, {name: self._make_name(name) for name in maker.output if name})
+        self._replace_inputs(node, maker)
+
+    def _make_name(self, name: str) -> str:
+        name = f"{name}_in_floats"
+        while name in self._taken:
             name += "_"
-        taken.add(name)
-        graph.initializer.add().CopyFrom(tensor)
-        graph.initializer[-1].name = name
-        added[tensor.name] = name
-    return added[tensor.name]
+        self._taken.add(name)
+        return name
+
+    def _add_constant(self, tensor: Any) -> str:
+        if tensor.name not in self._added:
+            name = self._make_name(tensor.name)
+            self._graph.initializer.add().CopyFrom(tensor)
+            self._graph.initializer[-1].name = name
+            self._added[tensor.name] = name
+        return self._added[tensor.name]
+
+    def _return_unrounded(self, output: str) -> None:
+        """Make a node return the output of the graph that is rounded behind it."""
+        name = self._find_unrounded(output)
+        if name == output:
+            return
+        for node in self._graph.node:
+            _rename(node.output, {output: f"{output}_rounded", name: output})
+            _rename(node.input, {output: f"{output}_rounded", name: output})
 
 
-def _find_unrounded(name: str, makers: Mapping[str, Any]) -> str:
-    """Return the tensor before its quantisation and dequantisation; the tensor itself if it is not rounded."""
-    while name in makers and makers[name].op_type == "DequantizeLinear":
-        integers = makers.get(makers[name].input[0])
-        if integers is None or integers.op_type != "QuantizeLinear":
-            break
-        name = integers.input[0]
-    return name
+def _rename(names: Any, changes: dict[str, str]) -> None:
+    for index, name in enumerate(names):
+        names[index] = changes.get(name, name)
 
 
-def _drop_unused(graph: Any) -> None:
-    """Remove nodes and constants that no output needs (in place)."""
-    needed = {value.name for value in graph.output}
-    kept = []
-    for node in reversed(graph.node):
-        if needed.intersection(node.output):
-            needed.update(node.input)
-            kept.append(node)
-    constants = [tensor for tensor in graph.initializer if tensor.name in needed]
-    for field, values in ((graph.node, kept[::-1]), (graph.initializer, constants)):
+def _sort_needed(graph: Any) -> None:
+    """Put each node behind those that it reads, and remove nodes and constants that no output needs (in place)."""
+    makers = {name: node for node in graph.node for name in node.output}
+    ordered: dict[str, Any] = {}
+    entered: set[str] = set()
+    waiting = [(value.name, False) for value in reversed(graph.output)]
+    while waiting:
+        name, is_ready = waiting.pop()
+        node = makers.get(name)
+        if node is None or node.output[0] in ordered or (not is_ready and node.output[0] in entered):
+            continue
+        entered.add(node.output[0])
+        if is_ready:
+            ordered[node.output[0]] = onnx.NodeProto.FromString(node.SerializeToString())
+        else:
+            waiting += [(name, True), *((each, False) for each in reversed(node.input))]
+    needed = {name for node in ordered.values() for name in node.input} | {value.name for value in graph.output}
+    constants = [
+        onnx.TensorProto.FromString(each.SerializeToString()) for each in graph.initializer if each.name in needed
+    ]
+    for field, values in ((graph.node, list(ordered.values())), (graph.initializer, constants)):
         del field[:]
         field.extend(values)
     del graph.value_info[:]
