@@ -12,7 +12,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.source_specs import Export, ExportFile, Source
-from tvmbuild.base.specs import Accuracy, Attributes, BenchmarkOptions, Metric, ModelSpec, TargetSpec
+from tvmbuild.base.specs import Accuracy, Attributes, BenchmarkOptions, Metric, ModelSpec, Preprocess, TargetSpec
 from tvmbuild.base.steps import (
     BenchmarkStep,
     CompileStep,
@@ -206,6 +206,20 @@ def test_a_quantised_model_is_judged_beside_the_float_one() -> None:
     step = make_step(stage_of("benchmark"), Subject(model, INTEGERS), ROOT, HERE)
     assert (step.inputs["model"], step.inputs["original"]) == (INTEGER_FILES["model"], FLOAT_FILES["model"])
     assert "original" not in make_step(stage_of("benchmark"), Subject(model, CELLS[0].target), ROOT, HERE).inputs
+
+
+def test_a_search_for_operators_in_floats_reads_what_judges_it() -> None:
+    asked = Quantize(Calibration("inputs", ("seen.npz",)), keep="auto")
+    accuracy = Accuracy("images", ("a.png",), metric=Metric("score.py", "top1", drop=0.01))
+    model = replace(MODEL, quantize=asked, accuracy=accuracy, preprocess=Preprocess())
+    step = make_step(stage_of("quantize"), Subject(model), ROOT, HERE)
+    told = {role: path for role, path in step.inputs.items() if role not in SIMPLIFIED}
+    files = {"calibration 0": ROOT / "seen.npz", "sample 0": ROOT / "a.png", "metric": ROOT / "score.py"}
+    assert (told, step.options.accuracy, step.options.preprocess) == (files, accuracy, Preprocess())  # type: ignore[union-attr]
+    plain = replace(model, quantize=replace(asked, keep=None))
+    step = make_step(stage_of("quantize"), Subject(plain), ROOT, HERE)
+    assert [role for role in step.inputs if role not in SIMPLIFIED] == ["calibration 0"]
+    assert (step.options.accuracy, step.options.preprocess) == (None, None)  # type: ignore[union-attr]
 
 
 def test_what_quantises_is_a_tool_and_asked_for() -> None:

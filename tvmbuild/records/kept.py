@@ -15,6 +15,7 @@ from tvmbuild.base.files import write_json
 from tvmbuild.records.conflicts import check_conflict
 
 FORMAT = 1
+_SHARES = ("harm", "cost")
 
 
 def read_kept(path: Path) -> dict[str, Any] | None:
@@ -26,14 +27,25 @@ def read_kept(path: Path) -> dict[str, Any] | None:
     try:
         text = path.read_text(encoding="utf-8")
         data = json.loads(text)
-        names = [name for group in data["groups"] for name in group["nodes"]]
-        sound = data["format"] == FORMAT and all(isinstance(name, str) for name in names)
-        return dict(data) if sound else None
+        return dict(data) if _is_sound(data) else None
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         check_conflict(text, path, f"take one side, `git checkout --ours -- {path}`, or delete the file")
         return None
+
+
+def _is_sound(data: Mapping[str, Any]) -> bool:
+    """Return whether the JSON value is one of this format. Raises KeyError or TypeError for other values."""
+    numbers = [
+        data["total"],
+        data["seconds"],
+        data["trials"],
+        *(row[name] for row in data["groups"] for name in _SHARES),
+    ]
+    texts = [data["before"], *(name for row in data["groups"] for name in (row["name"], *row["nodes"]))]
+    sound = all(type(each) in (int, float) for each in numbers) and all(isinstance(each, str) for each in texts)
+    return bool(sound and data["format"] == FORMAT)
 
 
 def list_kept_nodes(choice: Mapping[str, Any]) -> frozenset[str]:
