@@ -165,14 +165,16 @@ def _build(setting: Setting) -> Load:
 
 def _quantise(setting: Setting, method: str, folder: Path) -> None:
     """Write the quantised simplified model, and its outputs."""
-    from tvmbuild.preparing.quantise import quantise  # noqa: PLC0415 - in a process of its own
+    from tvmbuild.preparing.quantise import FloatModel, quantise  # noqa: PLC0415 - in a process of its own
 
     reference = read_reference(setting.folder / "reference.npz")
     infos = [TensorInfo(name, value.shape, str(value.dtype)) for name, value in reference.inputs.items()]
     specs = find_inputs(setting.model.stem)
     samples = [make_inputs(infos, specs, seed) for seed in range(CALIBRATED)]
     options = Quantize(Calibration("inputs", ()), "nncf" if method == "nncf" else "onnxruntime")
-    made = quantise((setting.folder / "model.onnx").read_bytes(), reference, options, samples, setting.model.name)
+    made = quantise(
+        FloatModel((setting.folder / "model.onnx").read_bytes(), reference, setting.model.name), options, samples
+    )
     (folder / "model.onnx").write_bytes(made.model)
     write_reference(folder / "reference.npz", made.reference)
     (folder / "error.json").write_text(json.dumps(made.error))

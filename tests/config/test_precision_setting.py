@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tvm.target import Target, codegen
 
-from tvmbuild.base.specs import Accuracy, Project, Tolerance
+from tvmbuild.base.specs import Accuracy, Metric, Project, Tolerance
 from tvmbuild.targets.fp16_cpus import FP16_CPUS
 
 Load = Callable[..., Project]
@@ -121,6 +121,15 @@ def test_pictures_for_the_accuracy(load: Load, tmp_path: Path) -> None:
     assert model.accuracy == Accuracy("images", ("pictures/a.png", "pictures/b.png"), 1.0, 0.05, 0.1)
 
 
+def test_a_metric_of_the_users(load: Load, tmp_path: Path) -> None:
+    for name in ("score.py", "truths.json"):
+        (tmp_path / name).write_text("")
+    asked = "inputs: models/net.onnx, metric: 'score.py:map50', truths: truths.json, drop: 0, at_least: 1"
+    (model,) = load(models=f"models:\n  net: {{source: {{path: models/net.onnx}}, accuracy: {{{asked}}}}}\n").models
+    metric = Metric("score.py", "map50", "truths.json", 0.0, 1.0)
+    assert model.accuracy == Accuracy("inputs", ("models/net.onnx",), metric=metric)
+
+
 ACCURACY = {
     "a percentage": (
         "accuracy: {inputs: models/net.onnx, top1: 97}",
@@ -136,7 +145,7 @@ ACCURACY = {
     ),
     "another word": (
         "accuracy: {inputs: models/net.onnx, top_1: 0.9}",
-        'models.yaml:2:78: models.net.accuracy.top_1: unknown key; expected inputs, top1, rms or of_largest; did you mean "top1"?',
+        'models.yaml:2:78: models.net.accuracy.top_1: unknown key; expected inputs, top1, rms, of_largest, metric, truths, drop or at_least; did you mean "top1"?',
     ),
     "thresholds alone": (
         "accuracy: {top1: 0.9}",
@@ -153,6 +162,18 @@ ACCURACY = {
     "pictures without preprocessing": (
         "accuracy: {images: [models/*]}",
         "models.yaml:2:53: models.net.accuracy.images: the model does not say how a picture becomes its input; expected `preprocess`",
+    ),
+    "a metric without its function": (
+        "accuracy: {inputs: models/net.onnx, metric: score.py}",
+        'models.yaml:2:86: models.net.accuracy.metric: "score.py" is not valid; expected FILE.py:FUNCTION, such as score.py:map50',
+    ),
+    "no such metric": (
+        "accuracy: {inputs: models/net.onnx, metric: 'score.py:map50'}",
+        "models.yaml:2:86: models.net.accuracy.metric: the file score.py does not exist; expected a path relative to the project's folder",
+    ),
+    "a drop of nothing": (
+        "accuracy: {inputs: models/net.onnx, drop: 0.01}",
+        "models.yaml:2:78: models.net.accuracy.drop: there is no metric that it belongs to; expected `metric`",
     ),
     "no such file": (
         "accuracy: {inputs: real.npz}",

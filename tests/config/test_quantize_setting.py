@@ -86,9 +86,13 @@ MISTAKES = {
         "quantize: {calibration: {inputs: models/net.onnx}, method: ncf}",
         'models.yaml:2:101: models.net.quantize.method: "ncf" is not valid; expected nncf or onnxruntime; did you mean "nncf"?',
     ),
+    "a search without a threshold": (
+        "quantize: {calibration: {inputs: models/net.onnx}, keep: auto}, accuracy: {inputs: models/net.onnx}",
+        "models.yaml:2:93: models.net.quantize.keep: the model's `accuracy:` has no threshold that the search could keep; expected top1, rms, of_largest, drop or at_least in `accuracy`",
+    ),
     "a misspelt key": (
         "quantize: {calibration: {inputs: models/net.onnx}, exlude: [Softmax]}",
-        'models.yaml:2:93: models.net.quantize.exlude: unknown key; expected calibration, method or exclude; did you mean "exclude"?',
+        'models.yaml:2:93: models.net.quantize.exlude: unknown key; expected calibration, method, exclude or keep; did you mean "exclude"?',
     ),
 }
 

@@ -42,6 +42,7 @@ PROCESSES = {
     "tvmbuild.devices.rpc.supervisor": {"tvmbuild.devices.local.describe", "tvmbuild.devices.rpc.server"},
     "tvmbuild.devices.ssh.device": {"tvmbuild.devices.ssh.relay"},
     "tvmbuild.engine.process": {"tvmbuild.stages"},
+    "tvmbuild.benchmarking.metric": {"tvmbuild.benchmarking.metric_process"},
     "tvmbuild.sources.export": {"tvmbuild.sources.export_process"},
     "tvmbuild.preparing.onnxsim_process": {"tvmbuild.preparing.onnxsim_process"},
     "tvmbuild.preparing.pt2.convert": {"tvmbuild.preparing.pt2.convert_process"},

@@ -12,7 +12,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.source_specs import Export, ExportFile, Source
-from tvmbuild.base.specs import Accuracy, Attributes, BenchmarkOptions, ModelSpec, TargetSpec
+from tvmbuild.base.specs import Accuracy, Attributes, BenchmarkOptions, Metric, ModelSpec, Preprocess, TargetSpec
 from tvmbuild.base.steps import (
     BenchmarkStep,
     CompileStep,
@@ -159,7 +159,14 @@ def list_more_inputs(stage: Stage, subject: Subject, capabilities: Capabilities 
 def test_files_that_the_model_names_are_more_inputs() -> None:
     files = (ExportFile("weights", Source("path", "w.bin")), ExportFile("far", Source("url", "https://a/b")))
     export = replace(MODEL, source=Source("export", "make.py", export=Export("make", files=files)))
-    pictures = replace(MODEL, accuracy=Accuracy("images", ("a.png", "b.png")))
+    metric = Metric("score.py", "map50", "truths.json")
+    pictures = replace(MODEL, accuracy=Accuracy("images", ("a.png", "b.png"), metric=metric))
+    judging = {
+        "sample 0": ROOT / "a.png",
+        "sample 1": ROOT / "b.png",
+        "metric": ROOT / "score.py",
+        "truths": ROOT / "truths.json",
+    }
     found = {
         stage.name: {
             role: path
@@ -171,8 +178,8 @@ def test_files_that_the_model_names_are_more_inputs() -> None:
     }
     assert {name: inputs for name, inputs in found.items() if inputs} == {
         "simplify": {"argument weights": ROOT / "w.bin"},
-        "validate": {"sample 0": ROOT / "a.png", "sample 1": ROOT / "b.png"},
-        "benchmark": {"sample 0": ROOT / "a.png", "sample 1": ROOT / "b.png"},
+        "validate": judging,
+        "benchmark": judging,
     }
 
 
@@ -199,6 +206,20 @@ def test_a_quantised_model_is_judged_beside_the_float_one() -> None:
     step = make_step(stage_of("benchmark"), Subject(model, INTEGERS), ROOT, HERE)
     assert (step.inputs["model"], step.inputs["original"]) == (INTEGER_FILES["model"], FLOAT_FILES["model"])
     assert "original" not in make_step(stage_of("benchmark"), Subject(model, CELLS[0].target), ROOT, HERE).inputs
+
+
+def test_a_search_for_operators_in_floats_reads_what_judges_it() -> None:
+    asked = Quantize(Calibration("inputs", ("seen.npz",)), keep="auto")
+    accuracy = Accuracy("images", ("a.png",), metric=Metric("score.py", "top1", drop=0.01))
+    model = replace(MODEL, quantize=asked, accuracy=accuracy, preprocess=Preprocess())
+    step = make_step(stage_of("quantize"), Subject(model), ROOT, HERE)
+    told = {role: path for role, path in step.inputs.items() if role not in SIMPLIFIED}
+    files = {"calibration 0": ROOT / "seen.npz", "sample 0": ROOT / "a.png", "metric": ROOT / "score.py"}
+    assert (told, step.options.accuracy, step.options.preprocess) == (files, accuracy, Preprocess())  # type: ignore[union-attr]
+    plain = replace(model, quantize=replace(asked, keep=None))
+    step = make_step(stage_of("quantize"), Subject(plain), ROOT, HERE)
+    assert [role for role in step.inputs if role not in SIMPLIFIED] == ["calibration 0"]
+    assert (step.options.accuracy, step.options.preprocess) == (None, None)  # type: ignore[union-attr]
 
 
 def test_what_quantises_is_a_tool_and_asked_for() -> None:

@@ -22,7 +22,7 @@ from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.compare import find_error
 from tvmbuild.preparing.onnx_graph import find_precision
-from tvmbuild.preparing.quantise import Quantised, make_unsigned, quantise
+from tvmbuild.preparing.quantise import FloatModel, Quantised, make_unsigned, quantise
 from tvmbuild.preparing.quantisers.table import QUANTISERS
 from tvmbuild.preparing.reference import Reference, run_onnx
 from tvmbuild.preparing.simplify import Simplified, simplify
@@ -45,7 +45,7 @@ def simplified(tmp_path_factory: pytest.TempPathFactory) -> Simplified:
 def quantise_net(net: Simplified, method: Any = "onnxruntime", *exclude: str) -> Quantised:
     if method == "nncf":
         pytest.importorskip("nncf")
-    return quantise(net.model, net.reference, Quantize(CALIBRATION, method, exclude), draw_samples(), "net")
+    return quantise(FloatModel(net.model, net.reference, "net"), Quantize(CALIBRATION, method, exclude), draw_samples())
 
 
 def list_types(model: bytes, operator: str) -> set[str]:
@@ -98,7 +98,7 @@ def test_the_same_samples_give_the_same_bytes(simplified: Simplified, method: st
     made = quantise_net(simplified, method)
     assert made.model == quantise_net(simplified, method).model
     options = Quantize(CALIBRATION, method)  # type: ignore[arg-type]
-    other = quantise(simplified.model, simplified.reference, options, draw_samples()[:1], "net")
+    other = quantise(make_float(simplified), options, draw_samples()[:1])
     assert other.model != made.model
 
 
@@ -121,7 +121,7 @@ def test_an_old_model_is_converted_first(digits: Path, method: str) -> None:
     net = simplify(digits, TAKES_PICTURES, name="digits")
     assert net.opset == {"ai.onnx": 8}
     samples = draw_samples("Input3", (1, 1, 28, 28))
-    made = quantise(net.model, net.reference, Quantize(CALIBRATION, method), samples, "digits")  # type: ignore[arg-type]
+    made = quantise(FloatModel(net.model, net.reference, "digits"), Quantize(CALIBRATION, method), samples)  # type: ignore[arg-type]
     proto = onnx.load_from_string(made.model)
     assert proto.opset_import[0].version == 13
     assert [value.name for value in proto.graph.input] == ["Input3"]
@@ -137,6 +137,10 @@ def test_a_model_that_came_quantised_goes_on_as_it_is(tmp_path: Path) -> None:
     assert made.notes == ("came quantised: `quantize:` has nothing to do",)
 
 
+def make_float(net: Simplified) -> FloatModel:
+    return FloatModel(net.model, net.reference, "net")
+
+
 def refuse(*arguments: Any) -> TvmbuildError:
     with pytest.raises(TvmbuildError) as caught:
         quantise(*arguments)
@@ -145,7 +149,7 @@ def refuse(*arguments: Any) -> TvmbuildError:
 
 def test_an_exclusion_that_names_nothing(simplified: Simplified) -> None:
     options = Quantize(CALIBRATION, "onnxruntime", ("Sofmax",))
-    error = refuse(simplified.model, simplified.reference, options, draw_samples(), "net")
+    error = refuse(make_float(simplified), options, draw_samples())
     assert error.message == (
         "net: `exclude:` of its `quantize:` in models.yaml names 'Sofmax', "
         "which is no node and no operator of the simplified model"
@@ -159,7 +163,7 @@ def test_a_model_of_which_nothing_is_quantised(simplified: Simplified, method: s
     if method == "nncf":
         pytest.importorskip("nncf")
     options = Quantize(CALIBRATION, method, ("*",))  # type: ignore[arg-type]
-    error = refuse(simplified.model, simplified.reference, options, draw_samples(), "net")
+    error = refuse(make_float(simplified), options, draw_samples())
     assert error.message == f"{method} left all of net in floats"
 
 
@@ -169,7 +173,7 @@ def test_a_model_of_halves(simplified: Simplified) -> None:
         if tensor.data_type == TensorProto.FLOAT:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name))
     options = Quantize(CALIBRATION, "onnxruntime")
-    error = refuse(proto.SerializeToString(), simplified.reference, options, draw_samples(), "net")
+    error = refuse(FloatModel(proto.SerializeToString(), simplified.reference, "net"), options, draw_samples())
     assert error.message == "net is a model of fp16, and quantising begins with float32"
 
 
@@ -181,7 +185,7 @@ def test_what_the_library_cannot_do_is_said_with_the_other_one(
         raise failure
 
     monkeypatch.setitem(QUANTISERS, "onnxruntime", fail)
-    error = refuse(simplified.model, simplified.reference, Quantize(CALIBRATION, "onnxruntime"), draw_samples(), "net")
+    error = refuse(make_float(simplified), Quantize(CALIBRATION, "onnxruntime"), draw_samples())
     reason = " ".join(str(failure).split()) or "KeyError"
     assert error.message == f"onnxruntime cannot quantise net: {reason}"
     assert error.hint == "try `method: nncf`, or leave operators out by `exclude:`"
@@ -194,7 +198,7 @@ def test_what_nncf_refuses_is_said(simplified: Simplified, monkeypatch: pytest.M
         raise nncf.UnsupportedModelError("not this one")
 
     monkeypatch.setattr(nncf, "quantize", refuse_all)
-    error = refuse(simplified.model, simplified.reference, Quantize(CALIBRATION), draw_samples(), "net")
+    error = refuse(make_float(simplified), Quantize(CALIBRATION), draw_samples())
     assert error.message == "nncf cannot quantise net: not this one"
 
 
@@ -213,7 +217,7 @@ def test_what_the_library_breaks_is_not_taken(
         return proto
 
     monkeypatch.setitem(QUANTISERS, "onnxruntime", spoil)
-    error = refuse(simplified.model, simplified.reference, Quantize(CALIBRATION, "onnxruntime"), draw_samples(), "net")
+    error = refuse(make_float(simplified), Quantize(CALIBRATION, "onnxruntime"), draw_samples())
     assert error.message.startswith("net cannot be quantised: onnxruntime ")
 
 
@@ -227,7 +231,7 @@ def test_a_sample_that_cannot_be_read_is_the_error(simplified: Simplified) -> No
         if method == "nncf":
             pytest.importorskip("nncf")
         options = Quantize(CALIBRATION, method)  # type: ignore[arg-type]
-        error = refuse(simplified.model, simplified.reference, options, Broken([1, 2]), "net")
+        error = refuse(make_float(simplified), options, Broken([1, 2]))
         assert error.message == "a.png cannot be read as a picture"
 
 

@@ -95,7 +95,7 @@ def with_samples(step: Step[ValidateStep], folder: Path, **asked: float) -> Step
     """Return the step with three samples, and thresholds."""
     samples = folder / "real.npz"
     np.savez(samples, x=np.random.RandomState(1).uniform(-1, 1, (6, 4)).astype(np.float32))
-    accuracy = Accuracy("inputs", ("real.npz",), **asked)
+    accuracy = Accuracy("inputs", ("real.npz",), **asked)  # type: ignore[arg-type]
     options = replace(step.options, accuracy=accuracy)
     return replace(step, options=options, inputs=FrozenMap({**step.inputs, "sample 0": samples}))
 

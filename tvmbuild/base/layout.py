@@ -90,6 +90,15 @@ class Layout:
         """Return the folder of the target's records, which has one JSON file for each Task."""
         return self.root / "records" / target
 
+    def kept(self, precision: str, key: str) -> Path:
+        """Return the file with the operators that stay in floats, by the digest of all that the search depends on."""
+        return self.kept_folder / precision / f"{key}.json"
+
+    @property
+    def kept_folder(self) -> Path:
+        """Return the folder of all such files."""
+        return self.records("kept")
+
     def quarantine(self, target: str) -> Path:
         """Return the folder of the faults that this clone found in the target's records, one JSON file per Task."""
         return self.build / "quarantine" / target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tvmbuild.base.field_marks import NOT_FINGERPRINTED
+from tvmbuild.base.field_marks import NOT_FINGERPRINTED, OMIT_WHEN_DEFAULT
 
 
 @dataclass(frozen=True)
@@ -30,3 +30,5 @@ class Quantize:
     method: Literal["nncf", "onnxruntime"] = "nncf"
     exclude: tuple[str, ...] = ()
     """Globs of node names, and operator types, that stay in floating point."""
+    keep: Literal["auto"] | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    """`auto` searches for further operators that stay in floating point, until the model's accuracy is kept."""

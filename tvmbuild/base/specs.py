@@ -102,6 +102,26 @@ is five steps of 8 bits: in a quantised network a tie that is rounded the other 
 
 
 @dataclass(frozen=True)
+class Metric:
+    """A function of the user's that computes one number from the outputs of all samples. More is better."""
+
+    script: str
+    """The path of the Python file, relative to the project's root. ``truths`` is relative to it, too."""
+    function: str
+    truths: str | None = None
+    """The file that the function gets as its third argument, or None if it has two."""
+    drop: float | None = None
+    """The largest accepted difference by which the metric is below that of the original model."""
+    at_least: float | None = None
+    """The smallest accepted value."""
+
+    @property
+    def shown(self) -> str:
+        """The function as models.yaml names it."""
+        return f"{self.script}:{self.function}"
+
+
+@dataclass(frozen=True)
 class Accuracy:
     """Real inputs for a comparison with the original model, and the required accuracy.
 
@@ -117,6 +137,14 @@ class Accuracy:
     """The largest accepted ratio of the errors' root mean square to the root mean square of the original's output."""
     of_largest: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """The largest accepted error, as a share of the largest magnitude of the original's output."""
+    metric: Metric | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+
+    @property
+    def has_threshold(self) -> bool:
+        """Whether anything is required."""
+        limits = [self.top1, self.rms, self.of_largest]
+        limits += [self.metric.drop, self.metric.at_least] if self.metric else []
+        return any(each is not None for each in limits)
 
 
 @dataclass(frozen=True)

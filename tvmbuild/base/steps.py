@@ -51,6 +51,8 @@ class QuantizeStep:
     quantize: Quantize
     preprocess: Preprocess | None
     """The conversion of pictures into the input, or None if the samples are arrays."""
+    accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    """The accuracy that a search for operators in floats must keep, or None if there is no search."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,8 @@ AnyStep = Step[StepOptions]
 
 SAMPLE = "sample "
 """The beginning of the roles of real inputs: `sample 0`, `sample 1` …"""
+METRIC, TRUTHS = "metric", "truths"
+"""The roles of the Python file with the user's metric, and of the file with its truths."""
 CALIBRATION = "calibration "
 """The beginning of the roles of real inputs that calibrate a quantisation."""
 

@@ -6,15 +6,17 @@ already compared it with the model file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from tvmbuild.base.pace import Pace
 from tvmbuild.base.specs import Accuracy
 from tvmbuild.benchmarking.agreement import Agreement
+from tvmbuild.benchmarking.metric import MetricRun
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TakesInputs
 from tvmbuild.package.samples import list_samples
@@ -26,36 +28,96 @@ Run = Callable[[Arrays], Arrays]
 Judge = Callable[[Run], Agreement]
 
 
-def make_judge(accuracy: Accuracy, takes: TakesInputs, original: Path, paths: Sequence[Path]) -> Judge:
+def make_judge(
+    accuracy: Accuracy, takes: TakesInputs, original: Path, paths: Sequence[Path], root: Path = Path()
+) -> Judge:
     """Return a function that compares a package with the ``original`` ONNX model on the samples in the files ``paths``.
 
-    The function takes a callable that runs the package. It raises TvmbuildError if the samples do not fit the model.
+    The function takes a callable that runs the package. It raises TvmbuildError if the samples do not fit the model, or
+    if the metric fails, which is relative to ``root``.
     """
+    known: list[float] = []  # the metric of the original model, for the next call
+    originals = _Originals(original)
 
     def judge(ours: Run) -> Agreement:
-        theirs = open_onnx(original.read_bytes(), "the original model")
-        samples = list_samples(accuracy, paths, takes)
-        if accuracy.kind == "images":
-            named = zip(accuracy.paths, samples, strict=True)
-            return compare_samples(named, ours, theirs, len(accuracy.paths))
-        return compare_samples(((f"{accuracy.paths[0]}[{i}]", each) for i, each in enumerate(samples)), ours, theirs)
+        theirs = originals.begin()
+        named, total = name_samples(accuracy, paths, takes)
+        if accuracy.metric is None:
+            return compare_samples(named, ours, theirs, total)
+        with TemporaryDirectory(prefix="tvmbuild-metric-") as folder:
+            of_ours, of_theirs = (MetricRun(accuracy.metric, root, Path(folder, who)) for who in ("ours", "theirs"))
+
+            def keep(name: str, got: Arrays, want: Arrays) -> None:
+                of_ours.add(name, got)
+                of_theirs.add(name, want)
+
+            found = compare_samples(named, ours, theirs, total, keep)
+            if not known:
+                known.append(of_theirs.compute())
+            return replace(found, metric=of_ours.compute(), metric_original=known[0])
 
     return judge
 
 
+REMEMBERED = 512 * 2**20
+"""The most bytes of the original model's outputs that a judge keeps for its next call."""
+
+
+class _Originals:
+    """The original model, which computes the outputs of the same samples only once if they fit into memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: list[Arrays] = []
+        self._bytes = self._next = 0
+
+    def begin(self) -> Run:
+        """Return a function that returns the outputs of one sample after the other, from the first one."""
+        self._next, compute = 0, open_onnx(self._path.read_bytes(), "the original model")
+
+        def run(inputs: Arrays) -> Arrays:
+            index, self._next = self._next, self._next + 1
+            if index < len(self._known):
+                return self._known[index]
+            outputs = compute(inputs)
+            self._bytes += sum(each.nbytes for each in outputs.values())
+            if self._bytes <= REMEMBERED:
+                self._known.append(outputs)
+            return outputs
+
+        return run
+
+
+def name_samples(
+    accuracy: Accuracy, paths: Sequence[Path], takes: TakesInputs
+) -> tuple[Iterator[tuple[str, Arrays]], int | None]:
+    """Return (name, inputs) for each sample in the files ``paths``, and the number of samples if it is known."""
+    samples = list_samples(accuracy, paths, takes)
+    if accuracy.kind == "images":
+        return zip(accuracy.paths, samples, strict=True), len(accuracy.paths)
+    return ((f"{accuracy.paths[0]}[{index}]", each) for index, each in enumerate(samples)), None
+
+
 def compare_samples(
-    samples: Iterable[tuple[str, Arrays]], ours: Run, theirs: Run, total: int | None = None
+    samples: Iterable[tuple[str, Arrays]],
+    ours: Run,
+    theirs: Run,
+    total: int | None = None,
+    keep: Callable[[str, Arrays, Arrays], None] | None = None,
 ) -> Agreement:
     """Run the package (``ours``) and the original model (``theirs``) on each named sample and compare their outputs.
 
-    ``total`` is the number of samples, or None if it is unknown. Raises TvmbuildError if the two have different output
+    ``total`` is the number of samples, or None if it is unknown. ``keep`` is called with the name and both outputs of
+    each sample. Raises TvmbuildError if the two have different output
     names or shapes, or if there are no samples.
     """
     tally, pace = _Tally(), Pace("comparing with the original model on real inputs", total, "samples")
     for index, (name, inputs) in enumerate(samples):
         pace.report(index)
-        want = theirs(inputs)
-        tally.add(name, ours(inputs), want, _count_batch(inputs, want))
+        got, want = ours(inputs), theirs(inputs)
+        tally.add(name, got, want, _count_batch(inputs, want))
+        if keep:
+            keep(name, got, want)
     if not tally.count:
         raise TvmbuildError("there is no sample to judge the accuracy by", "the model takes no inputs: leave it out")
     return tally.sum_up()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tvmbuild.base.specs import Accuracy
+from tvmbuild.base.specs import Accuracy, Metric
 from tvmbuild.benchmarking.plain_fields import read_fields
 from tvmbuild.errors import VerdictError
 
@@ -50,6 +50,18 @@ class Agreement:
     worst_unlike: str | None = None
     """The first sample that ``unlike`` counts. None if it counts no sample."""
 
+    metric: float | None = None
+    """The number that the user's metric gives the package's outputs. None if the model names no metric."""
+    metric_original: float | None = None
+    """The number that the same metric gives the original model's outputs."""
+
+    @property
+    def drop(self) -> float | None:
+        """Return how far the metric is below that of the original model, at least 0. None if there is no metric."""
+        if self.metric is None or self.metric_original is None:
+            return None
+        return max(0.0, self.metric_original - self.metric)
+
     @property
     def top1(self) -> float:
         """Return the share of the samples for which both models have the same top-1 index."""
@@ -65,6 +77,7 @@ class Agreement:
         parts += [] if self.rms is None else [f"rms {self.rms:.2%}"]
         parts += [f"largest error {self.max_abs_error:.2g} where outputs reach {self.largest:.3g}"]
         parts += [f"NaN or infinity in other places for {self.unlike}"] if self.unlike else []
+        parts += [] if self.metric is None else [f"metric {self.metric:.4g}, the original's {self.metric_original:.4g}"]
         return ", ".join(parts)
 
 
@@ -80,7 +93,7 @@ def read_agreement(data: Mapping[str, Any]) -> Agreement:
 
 def check_agreement(agreement: Agreement | None, accuracy: Accuracy | None) -> None:
     """Raise VerdictError if the agreement misses a threshold of ``accuracy``. If either is None, nothing is checked."""
-    short = tuple(_list_shortfalls(agreement, accuracy)) if agreement and accuracy else ()
+    short = list_shortfalls(agreement, accuracy) if agreement and accuracy else ()
     if short:
         raise VerdictError(
             f"too far from the original model on real inputs: {'; '.join(short)}",
@@ -89,7 +102,12 @@ def check_agreement(agreement: Agreement | None, accuracy: Accuracy | None) -> N
         )
 
 
-def _list_shortfalls(found: Agreement, asked: Accuracy) -> Iterator[str]:
+def list_shortfalls(found: Agreement, asked: Accuracy) -> tuple[str, ...]:
+    """Return a phrase for each figure that misses its threshold."""
+    return tuple(_describe_shortfalls(found, asked))
+
+
+def _describe_shortfalls(found: Agreement, asked: Accuracy) -> Iterator[str]:
     """Yield a phrase for each figure that misses its threshold: the figure, the threshold and the worst sample."""
     if asked.top1 is not None and found.top1 < asked.top1:
         figure = f"{found.top1:.4g} ({found.agreeing} of {found.samples} samples)"
@@ -99,5 +117,15 @@ def _list_shortfalls(found: Agreement, asked: Accuracy) -> Iterator[str]:
     if asked.of_largest is not None and found.of_largest is not None and found.of_largest > asked.of_largest:
         figure = f"{found.of_largest:{DIGITS}}"
         yield f"of_largest is {figure}, allowed is {asked.of_largest:g}, worst is {found.worst_of_largest}"
-    if found.unlike and (asked.top1, asked.rms, asked.of_largest) != (None, None, None):
+    if asked.metric is not None and found.metric is not None:
+        yield from _describe_metric(found, asked.metric)
+    if found.unlike and asked.has_threshold:
         yield f"NaN or infinity in other places for {found.unlike} of {found.samples} samples, as {found.worst_unlike}"
+
+
+def _describe_metric(found: Agreement, asked: Metric) -> Iterator[str]:
+    figures = f"{asked.shown} is {found.metric:.4g} (the original's {found.metric_original:.4g})"
+    if asked.drop is not None and found.drop is not None and found.drop > asked.drop:
+        yield f"{figures}, which is {found.drop:.4g} less, allowed is {asked.drop:g}"
+    if asked.at_least is not None and found.metric is not None and found.metric < asked.at_least:
+        yield f"{figures}, asked for is at least {asked.at_least:g}"

@@ -24,8 +24,10 @@ def list_places(step: AnyStep) -> tuple[Path, ...]:
     For a search, the records of other targets are included, because a search may start from them.
     """
     layout = Layout(step.root)
-    if isinstance(step.options, SimplifyStep | QuantizeStep | CompileStep):
+    if isinstance(step.options, SimplifyStep | CompileStep):
         return ()
+    if has_options(step, QuantizeStep):
+        return (layout.kept_folder,) if step.options.quantize.keep else ()
     if not has_options(step, TuneStep):
         model, target = step.subject.split("@", 1)
         return (layout.cell_file(model, target, "schedule.json"), layout.history)

@@ -15,10 +15,11 @@ from tvmbuild.base.size_specs import Sizes
 from tvmbuild.base.specs import Accuracy, InputSpec, ModelSpec, Precision, Preprocess, SimplifyOptions, Tolerance
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
+from tvmbuild.config.metric import check_metric, make_metric
 from tvmbuild.config.mistakes import KeyPath, show_value
 from tvmbuild.config.named_files import check_file, relative_path
 from tvmbuild.config.postprocess import check_frames, check_postprocess, make_frames, make_postprocess
-from tvmbuild.config.quantize import make_quantize
+from tvmbuild.config.quantize import check_keep, make_quantize
 from tvmbuild.config.samples import check_samples, find_samples
 from tvmbuild.config.sizes import check_sizes, make_sizes
 from tvmbuild.config.sources import check_source, make_source
@@ -48,6 +49,8 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
             check_frames(document, path, own)
             check_postprocess(document, path, own)
             check_samples(document, root, (*path, "accuracy"), with_enabled)
+            check_keep(document, path, with_enabled)
+            check_metric(document, root, (*path, "accuracy"), with_enabled)
             check_samples(document, root, (*path, "quantize", "calibration"), with_enabled)
             _check_globs(document, path, own, targets)
         if document.is_sound(path):
@@ -166,7 +169,7 @@ def _make_accuracy(root: Path, data: dict[str, Any]) -> Accuracy | None:
         return None
     asked = {name: float(accuracy[name]) for name in ("top1", "rms", "of_largest") if name in accuracy}
     kind, paths = find_samples(root, accuracy)
-    return Accuracy(kind, paths, **asked)
+    return Accuracy(kind, paths, **asked, metric=make_metric(root, accuracy))
 
 
 def _make_simplify(data: dict[str, Any]) -> SimplifyOptions:

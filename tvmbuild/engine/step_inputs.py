@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tvmbuild.base.external_data import locate_external
-from tvmbuild.base.steps import AnyStep
+from tvmbuild.base.steps import METRIC, AnyStep
 from tvmbuild.engine.external_data import list_external_data
 
 EXTERNAL = "external data "
 """The prefix of the role of a file that the source names. The path relative to the source's folder follows."""
 IMPORTED = "imported "
-"""The prefix of the role of a project file that an export's script imports. The path relative to the script's folder
-follows.
+"""The prefix of the role of a project file that the script of an export or a metric imports. The path relative to the
+script's folder follows.
 """
 
 
@@ -24,7 +24,7 @@ def locate_inputs(step: AnyStep) -> dict[str, Path]:
     Raises TvmbuildError if the source names an impossible external file, OSError if the source cannot be read.
     """
     inputs = dict(step.inputs)
-    source, script = inputs.get("source"), inputs.get("export")
+    source, script = inputs.get("source"), _find_script(step)
     if source is not None:
         return inputs | {EXTERNAL + name: locate_external(source, name) for name in list_external_data(source)}
     if script is not None:
@@ -37,13 +37,18 @@ def locate_known(step: AnyStep, known: Iterable[str]) -> dict[str, Path]:
 
     This is enough to compare files, because a new role requires a changed source.
     """
-    found, source, script = dict(step.inputs), step.inputs.get("source"), step.inputs.get("export")
+    found, source, script = dict(step.inputs), step.inputs.get("source"), _find_script(step)
     for role in known:
         if role.startswith(EXTERNAL) and source is not None:
             found[role] = locate_external(source, role.removeprefix(EXTERNAL))
         elif role.startswith(IMPORTED) and script is not None:
             found[role] = script.parent / role.removeprefix(IMPORTED)
     return found
+
+
+def _find_script(step: AnyStep) -> Path | None:
+    """Return the file with the user's code that the step runs: an export or a metric."""
+    return step.inputs.get("export") or step.inputs.get(METRIC)
 
 
 # The project's own Python files that a script imports, found without running it, for planning.

@@ -8,13 +8,16 @@ from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.specs import Project
-from tvmbuild.base.steps import CALIBRATION, SAMPLE, AnyStep, Settings, TuneStep, has_options
+from tvmbuild.base.steps import CALIBRATION, METRIC, SAMPLE, TRUTHS, AnyStep, Settings, TuneStep, has_options
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.availability import explain_step
 from tvmbuild.planning.device_use import may_measure
 from tvmbuild.planning.step import make_step
 from tvmbuild.planning.subject import Subject
 from tvmbuild.stages.table import STAGES, Stage
+
+_GIVEN = frozenset({"source", "export", "labels", METRIC, TRUTHS})
+"""The roles of files that the YAML names."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def _validate(steps: list[AnyStep]) -> list[AnyStep]:
             origins[path] = step.id
     for step in steps:
         for role, path in step.inputs.items():
-            given = role in {"source", "export", "labels"} or role.startswith((SAMPLE, "argument ", CALIBRATION))
+            given = role in _GIVEN or role.startswith((SAMPLE, "argument ", CALIBRATION))
             if not given and path not in origins:
                 raise ValueError(f"{step.id} reads {path}, which no step writes")
             if given and path in origins:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
@@ -25,6 +25,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.samples import Samples
 from tvmbuild.preparing.compare import compare, find_error
 from tvmbuild.preparing.interface import explain_changed_interface
+from tvmbuild.preparing.keep.choose import Choice
 from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
 from tvmbuild.preparing.quantisers.counted import CountedSamples
 from tvmbuild.preparing.quantisers.quantiser import Work
@@ -65,9 +66,15 @@ class Quantised:
     None if it is not finite.
     """
 
+    choice: Choice | None = None
+    """The operators in floats that a search found, or None if there was no search."""
+
     @property
     def notes(self) -> tuple[str, ...]:
         """The report's notes about it."""
+        return (*self._list_notes(), *([] if self.choice is None else [self.choice.describe()]))
+
+    def _list_notes(self) -> tuple[str, ...]:
         if self.method is None:
             return ("came quantised: `quantize:` has nothing to do",)
         far = "its outputs cannot be compared with the float model's: other sizes, or not finite"
@@ -91,16 +98,34 @@ class Quantised:
             "products": self.products,
             "in_floats": list(self.in_floats),
             "error": self.error,
+            **({} if self.choice is None else {"kept": self.choice.to_json()}),
             "notes": list(self.notes),
         }
 
 
-def quantise(model: bytes, reference: Reference, options: Quantize, samples: Samples, name: str) -> Quantised:
-    """Quantise the simplified ``model``, whose own numbers are the ``reference``; messages call it ``name``.
+@dataclass(frozen=True)
+class FloatModel:
+    """A simplified model."""
+
+    data: bytes
+    """ONNX."""
+    reference: Reference
+    """Its own numbers."""
+    name: str
+    """The name in messages."""
+
+
+Choose = Callable[[Any, Any], tuple[Any, Choice]]
+"""A function that returns a QDQ model with some operators in floats, given the QDQ model and the float model."""
+
+
+def quantise(given: FloatModel, options: Quantize, samples: Samples, choose: Choose | None = None) -> Quantised:
+    """Quantise the model ``given``. ``choose`` may return operators to floats, so that the accuracy is kept.
 
     The result has the same inputs and outputs, and its own reference for the first sample. TvmbuildError for samples
     that do not fit, an exclusion that matches nothing, a failure of the library, and products that it left in floats.
     """
+    model, reference, name = given.data, given.reference, given.name
     proto = onnx.load_model_from_string(model)
     precision = find_precision(proto)
     if precision == "int8":
@@ -113,12 +138,16 @@ def quantise(model: bytes, reference: Reference, options: Quantize, samples: Sam
     modern = _modernise(model, reference, name)
     excluded = find_excluded(modern, options.exclude, name)
     report_progress(f"quantising by {options.method}")
+    original = onnx.ModelProto.FromString(modern.SerializeToString())  # a library may change its model
     quantised = _call_library(Work(modern, CountedSamples(samples, options.method), excluded), options.method, name)
     make_unsigned(quantised)
+    choice = None
+    if choose is not None:
+        quantised, choice = choose(quantised, original)
     set_output_shapes(quantised, dict(reference.outputs))
     _check(quantised, proto, options.method, name)
     report_progress("running the quantised model")
-    return _describe(quantised, model, samples, options.method)
+    return replace(_describe(quantised, model, samples, options.method), choice=choice)
 
 
 def _modernise(model: bytes, reference: Reference, name: str) -> Any:

@@ -81,7 +81,8 @@ def _make_judge(step: Step[BenchmarkStep]) -> Judge | None:
     accuracy = step.options.accuracy
     if accuracy is None:
         return None
-    return make_judge(accuracy, read_metadata(step.input("package")), find_original(step), list_sample_files(step))
+    takes = read_metadata(step.input("package"))
+    return make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
 
 
 def keep_result(step: Step[BenchmarkStep], result: Result) -> None:

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
-from tvmbuild.base.files import write_bytes, write_json
-from tvmbuild.base.steps import CALIBRATION, QuantizeStep, Step, list_sample_files
+import hashlib
+
+from tvmbuild.base.files import canonical_json, sha256_file, write_bytes, write_json
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import CALIBRATION, QuantizeStep, Step, find_original, list_sample_files
+from tvmbuild.benchmarking.accuracy import make_judge
+from tvmbuild.benchmarking.keeping import Keeping
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
-from tvmbuild.package.samples import open_samples
-from tvmbuild.preparing.quantise import quantise
+from tvmbuild.package.samples import Samples, open_samples
+from tvmbuild.preparing.quantise import FloatModel, quantise
 from tvmbuild.preparing.reference import read_reference, write_reference
 
 
 def run(step: Step[QuantizeStep]) -> None:
-    """Publish model.onnx, reference.npz (the quantised model's outputs) and quantize.json."""
+    """Publish model.onnx, reference.npz (the quantised model's outputs) and quantize.json.
+
+    If operators are to stay in floats by search, the choice is kept in the project's records.
+    """
     options, reference = step.options, read_reference(step.input("reference"))
     tensors = tuple(TensorInfo(name, value.shape, str(value.dtype)) for name, value in reference.inputs.items())
-    paths = list_sample_files(step, CALIBRATION)
+    takes = ModelInputs(options.model, tensors, options.preprocess)
     with device_lock("local", exclusive=False):
-        samples = open_samples(
-            options.quantize.calibration, paths, ModelInputs(options.model, tensors, options.preprocess)
-        )
-        made = quantise(step.input("model").read_bytes(), reference, options.quantize, samples, options.model)
+        samples = open_samples(options.quantize.calibration, list_sample_files(step, CALIBRATION), takes)
+        keeping = _make_keeping(step, takes, samples)
+        given = FloatModel(step.input("model").read_bytes(), reference, options.model)
+        made = quantise(given, options.quantize, samples, keeping.choose if keeping else None)
     write_bytes(step.output("model"), made.model)
     write_reference(step.output("reference"), made.reference)
     write_json(step.output("info"), made.to_json())
+
+
+def _make_keeping(step: Step[QuantizeStep], takes: ModelInputs, samples: Samples) -> Keeping | None:
+    """Return the search for operators that stay in floats, or None if the model asks for none."""
+    accuracy, model = step.options.accuracy, step.options.model
+    if accuracy is None:
+        return None
+    judge = make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
+    known = Layout(step.root).kept("int8", _digest(step))
+    return Keeping(model, accuracy, judge, samples, known)
+
+
+def _digest(step: Step[QuantizeStep]) -> str:
+    """Return a short digest of all that the step declares: files, options, and the versions of tools."""
+    files = {role: sha256_file(path) for role, path in step.inputs.items() if role != "reference"}
+    told = canonical_json([files, repr(step.options), sorted(step.tools.items()), step.version])
+    return hashlib.sha256(told.encode()).hexdigest()[:16]

@@ -72,7 +72,8 @@ def _compute_one(step: Step[ValidateStep], path: Path, schedule: str, role: str)
         known = Layout(step.root).validated(step.model, key)
         takes = ModelInputs(step.model, model.lowered.inputs, options.preprocess)
         judge = _make_judge(step, takes) if is_largest else None
-        found = _read(known) or validate(model, read_reference(reference), options.tolerance, judge)
+        found = None if is_largest and _has_metric(step) else _read(known)
+        found = found or validate(model, read_reference(reference), options.tolerance, judge)
     write_json(known, found.to_json())
     return found
 
@@ -82,7 +83,12 @@ def _make_judge(step: Step[ValidateStep], takes: TakesInputs) -> Judge | None:
     accuracy = step.options.accuracy
     if accuracy is None:
         return None
-    return make_judge(accuracy, takes, find_original(step), list_sample_files(step))
+    return make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
+
+
+def _has_metric(step: Step[ValidateStep]) -> bool:
+    """Return whether a metric of the user's judges the package. Its imports are in no key, so nothing is reused."""
+    return step.options.accuracy is not None and step.options.accuracy.metric is not None
 
 
 def _digest_samples(step: Step[ValidateStep]) -> bytes:

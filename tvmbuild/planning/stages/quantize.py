@@ -9,6 +9,7 @@ from tvmbuild.base.quantize_specs import Quantize as QuantizeSpec
 from tvmbuild.base.specs import ModelSpec
 from tvmbuild.base.steps import CALIBRATION, QuantizeStep, Step
 from tvmbuild.planning.stages.planner import StageOfModels
+from tvmbuild.planning.stages.samples import list_judging_files
 from tvmbuild.planning.stages.tools import list_versions
 from tvmbuild.planning.subject import Subject
 
@@ -24,13 +25,18 @@ class Quantize(StageOfModels):
     def make_options(self, subject: Subject, _capabilities: Capabilities) -> QuantizeStep:
         """Return the method and the options of the quantisation."""
         model, quantize = subject.model, _require(subject.model)
-        preprocess = model.preprocess if quantize.calibration.kind == "images" else None
-        return QuantizeStep(model.name, quantize, preprocess)
+        accuracy = model.accuracy if quantize.keep else None
+        kinds = {quantize.calibration.kind, *([accuracy.kind] if accuracy else [])}
+        return QuantizeStep(model.name, quantize, model.preprocess if "images" in kinds else None, accuracy)
 
-    def list_more_inputs(self, _subject: Subject, root: Path, options: QuantizeStep) -> dict[str, Path]:
-        """Return role → file for the calibration samples. The roles are `calibration 0`, `calibration 1` and so on."""
+    def list_more_inputs(self, subject: Subject, root: Path, options: QuantizeStep) -> dict[str, Path]:
+        """Return role → file for the calibration samples, and for those that judge a search for operators in floats.
+
+        The roles of the former are `calibration 0`, `calibration 1` and so on.
+        """
         paths = options.quantize.calibration.paths
-        return {f"{CALIBRATION}{index}": root / path for index, path in enumerate(paths)}
+        judging = list_judging_files(subject, root) if options.accuracy else {}
+        return {**{f"{CALIBRATION}{index}": root / path for index, path in enumerate(paths)}, **judging}
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
         """Return name → version of the libraries that quantise and run the model."""
@@ -49,7 +55,8 @@ class Quantize(StageOfModels):
 
     def describe(self, step: Step[QuantizeStep]) -> str:
         """Return the purpose of the step, which names the model and the method."""
-        return f"quantise {step.model} by {step.options.quantize.method}"
+        kept = ", and search for operators that stay in floats" if step.options.quantize.keep else ""
+        return f"quantise {step.model} by {step.options.quantize.method}{kept}"
 
 
 def _require(model: ModelSpec) -> QuantizeSpec:

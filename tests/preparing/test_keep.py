@@ -1,0 +1,117 @@
+"""Operators of quantised networks that stay in floats: groups, restored operators, the search."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import onnx
+import pytest
+from uneven_net import SAMPLES, make_net
+
+from tvmbuild.preparing.keep.choose import JudgeRun, KeepSearch, Run
+from tvmbuild.preparing.keep.errors import OutputError
+from tvmbuild.preparing.keep.groups import Group, list_groups
+from tvmbuild.preparing.keep.restore import restore
+from tvmbuild.preparing.keep.search import Judged, find_kept
+from tvmbuild.preparing.quantisers.by_onnxruntime import quantise
+from tvmbuild.preparing.quantisers.quantiser import Work
+from tvmbuild.preparing.reference import run_onnx
+
+
+@pytest.fixture(scope="module")
+def nets() -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """Return the quantised net and the float one."""
+    return quantise(Work(make_net(), SAMPLES, ())), make_net()
+
+
+def test_a_group_is_a_product_with_what_follows(nets: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:
+    groups = {group.name: group for group in list_groups(*nets)}
+    assert [set(groups[name].nodes) & {"uneven", "second_sigmoid", "first", "third"} for name in groups] == [
+        {"first"},
+        {"uneven", "second_sigmoid"},
+        {"third"},
+    ]
+    assert groups["third"].cost == 8 * 256 * (16 + 8 * 9)
+
+
+def test_operators_are_computed_from_unrounded_values(nets: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:
+    quantised, original = nets
+    every = {name for group in list_groups(*nets) for name in group.nodes}
+    before = quantised.SerializeToString()
+    restored = restore(quantised, original, every)
+    assert quantised.SerializeToString() == before
+    onnx.checker.check_model(restored, full_check=True)
+    assert not [node for node in restored.graph.node if node.op_type.endswith("QuantizeLinear")]
+    assert len(restored.graph.initializer) == len(original.graph.initializer)
+    (got, want) = (run_onnx(net.SerializeToString(), SAMPLES[0], "net")["y"] for net in (restored, original))
+    assert np.array_equal(got, want)
+
+
+def test_some_operators_in_floats_leave_the_others_rounded(nets: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:
+    restored = restore(*nets, {"third"})
+    onnx.checker.check_model(restored, full_check=True)
+    makers = {name: node for node in restored.graph.node for name in node.output}
+    inputs = {
+        node.name: [makers[name].op_type for name in node.input if name in makers] for node in restored.graph.node
+    }
+    assert "DequantizeLinear" not in inputs["third"]
+    assert "DequantizeLinear" in inputs["first"]
+
+
+def judge_by(limit: float) -> JudgeRun:
+    errors = OutputError([run_onnx(make_net().SerializeToString(), each, "net") for each in SAMPLES])
+
+    def judge(run: Run) -> Judged:
+        error = errors.measure([run(each) for each in SAMPLES])
+        return Judged(error < limit, f"error {error:.3g}")
+
+    return judge
+
+
+def test_the_operators_that_harm_are_found(nets: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:
+    search = KeepSearch(*nets, SAMPLES, judge_by(2e-3))
+    choice = search.find()
+    assert choice is not None
+    assert [group.name for group in choice.groups] == ["second"]  # one channel's range is 20 000 times another's
+    assert choice.groups[0].harm > 0.2
+    assert (choice.before.is_enough, choice.after.is_enough) == (False, True)
+    assert choice.describe().startswith("`keep: auto` keeps 1 of 3 groups in floats, ")
+    again = search.read(choice.to_json(), choice.after)
+    assert (again.nodes, again.total) == (choice.nodes, 3)
+
+
+GROUPS = [Group(name, (name,), cost) for name, cost in (("a", 1.0), ("b", 8.0), ("c", 2.0), ("d", 4.0), ("e", 1.0))]
+
+
+def search_for(needed: Collection[str], harm: dict[str, float]) -> tuple[set[str] | None, int]:
+    """Search among GROUPS for a set that contains ``needed``."""
+
+    def measure(kept: frozenset[str]) -> float:
+        (quantised,) = {each.name for each in GROUPS} - kept
+        return harm[quantised]
+
+    found = find_kept(GROUPS, measure, lambda kept: Judged(set(needed) <= kept, f"{len(kept)}"))
+    return (None, 0) if found is None else (set(found.kept), found.trials)
+
+
+def test_groups_that_are_kept_in_vain_are_left_out() -> None:
+    harm = {"a": 0.1, "b": 9.0, "c": 1.0, "d": 2.0, "e": 0.01}
+    assert search_for((), harm) == (set(), 1)
+    assert search_for("b", harm)[0] == {"b"}
+    assert search_for("d", harm)[0] == {"d"}  # b harms more and comes first, but is not needed
+    assert search_for("be", harm)[0] == {"b", "e"}
+    assert search_for("z", harm)[0] is None
+
+
+def test_small_columns_count_as_much_as_large_ones() -> None:
+    want = np.stack([np.full(50, 400.0), np.full(50, 0.5)], axis=1)[None]
+    errors = OutputError([{"y": want}])
+    pixels, lost = want.copy(), want.copy()
+    pixels[..., 0] += 4  # 1 % of a box
+    lost[..., 1] = 0.0  # the probability
+    assert errors.measure([{"y": pixels}]) == pytest.approx(0.01**2 / 2)
+    assert errors.measure([{"y": lost}]) == pytest.approx(1 / 2)
+    lost[0, 0, 0] = np.nan
+    assert errors.measure([{"y": lost}]) == float("inf")
+    assert errors.measure([{"y": want}]) == 0.0

@@ -1,0 +1,143 @@
+"""The choice of operators that stay in floats, for a model that a library has quantised."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tvmbuild.preparing.keep.errors import Arrays, OutputError
+from tvmbuild.preparing.keep.groups import Group, list_groups
+from tvmbuild.preparing.keep.restore import restore
+from tvmbuild.preparing.keep.search import Found, Judged, Kept, find_kept
+from tvmbuild.preparing.reference import open_onnx
+
+SHOWN = 6
+"""The number of groups that a note names."""
+MEASURED = 4
+"""The number of samples on which each group is tried alone."""
+
+Run = Callable[[Arrays], Arrays]
+JudgeRun = Callable[[Run], Judged]
+"""A function that judges the accuracy of a network, given the function that runs it."""
+
+
+@dataclass(frozen=True)
+class KeptGroup:
+    """A group that stays in floats, and the reason."""
+
+    name: str
+    nodes: tuple[str, ...]
+    harm: float
+    """The group's share of the squared errors that each group alone causes if it is quantised."""
+    cost: float
+    """The group's share of the network's operations."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The operators that stay in floats, with the accuracy before and after."""
+
+    groups: tuple[KeptGroup, ...]
+    total: int
+    """The number of groups that could stay in floats."""
+    before: Judged
+    after: Judged
+    seconds: float = 0.0
+    trials: int = 0
+
+    def describe(self) -> str:
+        """Return the report's note about it."""
+        if not self.groups:
+            return f"`keep: auto` keeps nothing in floats: {self.before.told}"
+        cost = sum(each.cost for each in self.groups)
+        listed = ", ".join(f"{each.name} ({each.harm:.0%} of the harm)" for each in self._sort()[:SHOWN])
+        more = f" and {len(self.groups) - SHOWN} more" if len(self.groups) > SHOWN else ""
+        return (
+            f"`keep: auto` keeps {len(self.groups)} of {self.total} groups in floats, {cost:.0%} of the operations: "
+            f"{listed}{more}; all quantised: {self.before.told}; with these in floats: {self.after.told}"
+        )
+
+    def _sort(self) -> list[KeptGroup]:
+        return sorted(self.groups, key=lambda each: -each.harm)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON value in `quantize.json`."""
+        return {**self.tell(), "groups": [asdict(each) for each in self._sort()]}
+
+    def tell(self) -> dict[str, Any]:
+        """Return the figures of the search."""
+        return {
+            "total": self.total,
+            "before": self.before.told,
+            "after": self.after.told,
+            "seconds": round(self.seconds, 1),
+            "trials": self.trials,
+        }
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The names of the operators."""
+        return frozenset(name for group in self.groups for name in group.nodes)
+
+
+class KeepSearch:
+    """A quantised model, and the same model with some of its operators in floats."""
+
+    def __init__(self, quantised: Any, original: Any, samples: Sequence[Arrays], judge: JudgeRun) -> None:
+        """Prepare for the QDQ model ``quantised`` of the float model ``original``, both ONNX ModelProtos."""
+        self._quantised, self._original, self._judge = quantised, original, judge
+        self._samples = samples
+        self._groups = {each.name: each for each in list_groups(quantised, original)}
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The names of all operators that can stay in floats."""
+        return frozenset(name for group in self._groups.values() for name in group.nodes)
+
+    def read(self, found: Mapping[str, Any], judged: Judged) -> Choice:
+        """Return the choice that `Choice.to_json` wrote, which was ``judged`` anew."""
+        groups = tuple(
+            KeptGroup(str(row["name"]), tuple(row["nodes"]), float(row["harm"]), float(row["cost"]))
+            for row in found["groups"]
+        )
+        before = Judged(is_enough=not groups, told=str(found["before"]))
+        return Choice(groups, int(found["total"]), before, judged, float(found["seconds"]), int(found["trials"]))
+
+    def build(self, nodes: frozenset[str]) -> Any:
+        """Return the model with the named operators in floats."""
+        return restore(self._quantised, self._original, nodes) if nodes else self._quantised
+
+    def judge(self, nodes: frozenset[str]) -> Judged:
+        """Judge the model with the named operators in floats."""
+        return self._judge(self._open(nodes))
+
+    def find(self) -> Choice | None:
+        """Search for the cheapest operators with which the accuracy is enough. None: no set of them is enough."""
+        start = time.monotonic()
+        run = open_onnx(self._original.SerializeToString(), "the float model")
+        errors = OutputError([run(each) for each in self._samples])
+
+        def measure(kept: Kept) -> float:
+            compute = self._open(self._list_nodes(kept))
+            return errors.measure([compute(each) for each in self._samples])
+
+        found = find_kept(list(self._groups.values()), measure, lambda kept: self.judge(self._list_nodes(kept)))
+        return None if found is None else self._describe(found, time.monotonic() - start)
+
+    def _open(self, nodes: frozenset[str]) -> Run:
+        return open_onnx(self.build(nodes).SerializeToString(), "the quantised model")
+
+    def _list_nodes(self, kept: Kept) -> frozenset[str]:
+        return frozenset(node for name in kept for node in self._groups[name].nodes)
+
+    def _describe(self, found: Found, seconds: float) -> Choice:
+        costs: Mapping[str, Group] = self._groups
+        total = sum(each.cost for each in costs.values()) or 1.0
+        groups = tuple(
+            KeptGroup(name, each.nodes, found.harm[name], each.cost / total)
+            for name, each in costs.items()
+            if name in found.kept
+        )
+        return Choice(groups, len(costs), found.before, found.after, seconds, found.trials)

@@ -1,0 +1,80 @@
+"""Groups of quantised operators: a product, and the operators behind it up to the next product."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+import onnx.shape_inference
+
+PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_OPERATIONS_PER_ELEMENT = 16
+"""The multiplications that take as long as one element's way through memory: 20 G a second and core, and 5 GB/s."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Operators that stay in floats together."""
+
+    name: str
+    """The name of the product, or of an operator without a product before it."""
+    nodes: tuple[str, ...]
+    """The names of the operators that have quantised inputs."""
+    cost: float
+    """The operations, with the movement of results: how much longer the network takes if they stay in floats."""
+
+
+def list_groups(quantised: Any, original: Any) -> tuple[Group, ...]:
+    """Return the groups in the order of the graph.
+
+    ``quantised`` is a QDQ model of the float model ``original``, whose nodes have unique names and stand in both.
+    """
+    rounders = _find_makers(quantised)
+    rounded = {node.name for node in quantised.graph.node if _reads_rounded(node, rounders)}
+    makers, constants = _find_makers(original), {tensor.name for tensor in original.graph.initializer}
+    shapes = find_shapes(original)
+    owners: dict[str, str] = {}
+    members: dict[str, list[Any]] = {}
+    for node in original.graph.node:
+        before = next((makers[name] for name in node.input if name in makers and name not in constants), None)
+        owner = node.name if node.op_type in PRODUCTS or before is None else owners[before.name]
+        owners[node.name] = owner
+        if node.name in rounded:
+            members.setdefault(owner, []).append(node)
+    return tuple(
+        Group(owner, tuple(node.name for node in nodes), sum(_count_operations(node, shapes) for node in nodes))
+        for owner, nodes in members.items()
+    )
+
+
+def find_shapes(proto: Any) -> dict[str, tuple[int, ...]]:
+    """Return name → shape for each tensor whose shape is known. All sizes are fixed."""
+    graph = onnx.shape_inference.infer_shapes(proto).graph
+    found = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        found[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    return found
+
+
+def _find_makers(proto: Any) -> dict[str, Any]:
+    return {name: node for node in proto.graph.node for name in node.output}
+
+
+def _reads_rounded(node: Any, makers: Mapping[str, Any]) -> bool:
+    if node.op_type in {"QuantizeLinear", "DequantizeLinear"}:
+        return False
+    return any(name in makers and makers[name].op_type == "DequantizeLinear" for name in node.input)
+
+
+def _count_operations(node: Any, shapes: Mapping[str, tuple[int, ...]]) -> float:
+    elements = math.prod(shapes.get(node.output[0], ()))
+    moved = float(_OPERATIONS_PER_ELEMENT * elements)
+    if node.op_type not in PRODUCTS:
+        return moved
+    data, weight = (shapes.get(name, ()) for name in node.input[:2])
+    if node.op_type == "ConvTranspose":
+        return moved + math.prod(data) * math.prod(weight[1:])
+    return moved + elements * (math.prod(weight[1:]) if node.op_type == "Conv" else data[-1] if data else 1)
