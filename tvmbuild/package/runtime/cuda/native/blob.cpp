@@ -84,7 +84,7 @@ bool read_tag(const TextView &tag, Kernel &kernel) {
                                          "tirx.use_dyn_shared_memory"};
   if (tag.is("tirx.use_programtic_dependent_launch")) return kernel.is_dependent = true;
   if (tag.is("tirx.use_cooperative_launch")) return kernel.is_cooperative = true;
-  for (uint8_t meaning = 0; meaning < sizeof(MEANINGS) / sizeof(*MEANINGS); meaning++) {
+  for (size_t meaning = 0; meaning < sizeof(MEANINGS) / sizeof(*MEANINGS); meaning++) {
     if (!tag.is(MEANINGS[meaning])) continue;
     if (kernel.extents == MAX_EXTENTS) return damaged("a kernel has too many extents");
     kernel.meanings[kernel.extents++] = static_cast<ExtentKind>(meaning);
