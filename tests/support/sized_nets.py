@@ -42,7 +42,7 @@ class SizedProject:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run doit with words such as `compile`, without a search."""
-        command = [sys.executable, "-W", "ignore", "-m", "tvmbuild", "tune=never", *words]
+        command = [sys.executable, "-W", "ignore", "-m", "tvmbuild", *words, "tune=never"]
         environment = dict(os.environ, XDG_RUNTIME_DIR=str(self.root), TVM_NUM_THREADS="2")
         return subprocess.run(
             command, cwd=self.root, env=environment, capture_output=True, text=True, check=False, timeout=400

@@ -80,7 +80,6 @@ def describe(path: Path, facts: dict[str, Any]) -> list[str]:
             return lines
         lines += [f"  besides, where {'; '.join(facts['stand_ins'])}: {each}" for each in facts["also"]]
     lines.append(f"  opset {facts['opset']}, {facts['nodes']} nodes; inputs {', '.join(facts['inputs']) or 'none'}")
-    lines += [f"  several sizes in one package: `{facts['sizes']}`"] if facts["sizes"] else []
     return lines if facts["also"] else [*lines, *_price(facts)]
 
 
@@ -91,4 +90,5 @@ def _price(facts: dict[str, Any]) -> list[str]:
         *(f"  slow without records: {each}" for each in facts["slow"]),
         *(f"  {note}" for note in facts["notes"]),
         *(f"  its outputs may mean {each}" for each in facts["proposals"]),
+        *([f"  several sizes in one package: `{facts['sizes']}`"] if facts["sizes"] else []),
     ]
