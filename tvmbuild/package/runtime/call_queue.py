@@ -41,5 +41,8 @@ class CallQueue:
         """Cancel the calls that wait. The call that runs goes on."""
         with self._lock:
             executor, self._executor = self._executor, None
+            for call in self._calls:
+                call.cancel()
         if executor is not None:
-            executor.shutdown(wait=False, cancel_futures=True)
+            # Without cancel_futures, which would not wake those who wait for the cancelled calls.
+            executor.shutdown(wait=False)

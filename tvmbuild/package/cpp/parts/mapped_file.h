@@ -31,7 +31,8 @@ class MappedFile {
   static std::shared_ptr<MappedFile> open(const std::string &path) {
     struct stat status;  // first, because opening a pipe would wait for a writer
     if (stat(path.c_str(), &status) != 0) throw Error(path + " cannot be read: " + std::strerror(errno));
-    if (!S_ISREG(status.st_mode)) throw Error(path + " cannot be read: it is no file");
+    if (!S_ISREG(status.st_mode))
+      throw Error(path + " cannot be read: " + std::strerror(S_ISDIR(status.st_mode) ? EISDIR : EOPNOTSUPP));
     if (static_cast<uint64_t>(status.st_size) > MAX_BYTES)
       throw Error(path + " is no package: it is larger than 4 GiB");
     int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
