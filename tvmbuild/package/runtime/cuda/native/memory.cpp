@@ -6,7 +6,8 @@
 namespace tvmbuild {
 namespace {
 
-constexpr size_t SMALL = 64 << 10;  // up to here the driver copies at once
+constexpr size_t SMALL = 64 << 10;                 // up to here the driver copies at once
+constexpr size_t MAX_ADDRESSES = size_t{1} << 48;  // the driver searches for more than it can address for a second
 constexpr size_t MIN_HALF = 256 << 10, MAX_HALF = 4 << 20;
 
 bool is_page_locked(const Device &device, const void *address) {
@@ -94,7 +95,9 @@ bool read_memory(Device &device, size_t &available, size_t &total) {
 
 bool allocate(Device &device, size_t size, void **address) {
   CUdeviceptr pointer = 0;
-  CUresult result = device.cu->MemAlloc(&pointer, size != 0 ? size : 1);  // TVM allocates tensors without elements
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (size <= MAX_ADDRESSES)  // TVM allocates tensors without elements
+    result = device.cu->MemAlloc(&pointer, size != 0 ? size : 1);
   if (result != CUDA_SUCCESS) return explain_shortage(device, result, size, "");
   *address = reinterpret_cast<void *>(pointer);
   return true;
