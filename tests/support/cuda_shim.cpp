@@ -344,12 +344,6 @@ SHIM cuMemFreeHost(void *memory) {
   NEED_CONTEXT("cuMemFreeHost");
   return release(static_cast<char *>(memory), true);
 }
-SHIM cuPointerGetAttribute(void *value, CUpointer_attribute, CUdeviceptr address) {
-  Allocation *found = find(address, 1);
-  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *static_cast<unsigned *>(value) = found->is_host ? CU_MEMORYTYPE_HOST : 2;
-  return CUDA_SUCCESS;
-}
 static CUresult copy(const char *name, char *to, const char *from, size_t size, CUdeviceptr checked, CUstream stream) {
   if (is_capturing(stream)) return mistake("a copy is captured");
   Allocation *found = find(checked, size);
@@ -460,10 +454,6 @@ SHIM cuEventRecord(CUevent event, CUstream stream) {
   NEED_CONTEXT("cuEventRecord");
   event->is_recorded = true;
   return is_capturing(stream) ? mistake("an event is captured") : CUDA_SUCCESS;
-}
-SHIM cuEventSynchronize(CUevent) {
-  NEED_CONTEXT("cuEventSynchronize");
-  return CUDA_SUCCESS;
 }
 SHIM cuEventElapsedTime(float *milliseconds, CUevent first, CUevent second) {
   NEED_CONTEXT("cuEventElapsedTime");

@@ -13,7 +13,17 @@ extern "C" void tvm_visit_context_symbols(const TVMFFIObjectHandle *function) __
 namespace tvmbuild {
 
 int raise_failure() {
-  TVMFFIErrorSetRaisedFromCStr("RuntimeError", failure());
+  // TVMFFIErrorSetRaisedFromCStr would look up a backtrace in the symbols of all libraries: a second beside PyTorch.
+  const char *reason = failure();
+  TVMFFIByteArray kind = {"RuntimeError", strlen("RuntimeError")}, message = {reason, strlen(reason)};
+  TVMFFIByteArray backtrace = {"", 0};
+  TVMFFIObjectHandle error = nullptr;
+  if (TVMFFIErrorCreate(&kind, &message, &backtrace, &error) == 0) {
+    TVMFFIErrorSetRaised(error);
+    TVMFFIObjectDecRef(error);
+  } else {
+    TVMFFIErrorSetRaisedFromCStr("RuntimeError", reason);
+  }
   return -1;
 }
 

@@ -21,7 +21,6 @@ namespace tvmbuild {
   X(MemFree, "cuMemFree_v2", (CUdeviceptr))                                                                         \
   X(MemHostAlloc, "cuMemHostAlloc", (void **, size_t, unsigned))                                                    \
   X(MemFreeHost, "cuMemFreeHost", (void *))                                                                         \
-  X(PointerGetAttribute, "cuPointerGetAttribute", (void *, CUpointer_attribute, CUdeviceptr))                       \
   X(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void *, size_t, CUstream))                         \
   X(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *, CUdeviceptr, size_t, CUstream))                               \
   X(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, size_t, CUstream))                          \
@@ -39,7 +38,6 @@ namespace tvmbuild {
   X(GraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec))                                                          \
   X(EventCreate, "cuEventCreate", (CUevent *, unsigned))                                                            \
   X(EventRecord, "cuEventRecord", (CUevent, CUstream))                                                              \
-  X(EventSynchronize, "cuEventSynchronize", (CUevent))                                                              \
   X(EventElapsedTime, "cuEventElapsedTime", (float *, CUevent, CUevent))                                            \
   X(EventDestroy, "cuEventDestroy_v2", (CUevent))                                                                   \
   X(ModuleLoadDataEx, "cuModuleLoadDataEx", (CUmodule *, const void *, unsigned, CUjit_option *, void **))          \

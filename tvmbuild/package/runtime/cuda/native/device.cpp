@@ -37,7 +37,6 @@ Device *start(int index) {
   device->cu = &library->cu;
   device->index = index;
   snprintf(device->name, sizeof(device->name), "device %d", index);
-  pthread_mutex_init(&device->staging_lock, nullptr);
   if (describe(*device) &&
       check(*device, device->cu->DevicePrimaryCtxRetain(&device->context, device->handle), "be started"))
     return device;

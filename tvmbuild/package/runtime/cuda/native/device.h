@@ -1,6 +1,5 @@
 // A card that is in use. Its primary context is the one that PyTorch, CuPy and CUDA's own runtime use in this process.
 #pragma once
-#include <pthread.h>
 
 #include "cuda_library.h"
 #include "list.h"
@@ -8,12 +7,6 @@
 namespace tvmbuild {
 
 constexpr int MAX_DEVICES = 16;
-
-struct Staging {
-  char *memory;  // page-locked: two halves, one copied by the card while the CPU fills or empties the other
-  size_t half;
-  CUevent done[2];
-};
 
 struct Device : OnHeap {
   const CudaFunctions *cu;
@@ -25,8 +18,6 @@ struct Device : OnHeap {
   bool is_integrated;
   bool is_lost;
   char loss[512];  // why
-  pthread_mutex_t staging_lock;
-  Staging staging;
 };
 
 // The device of an index, started if it is not yet, with its context current in this thread. Null with the failure set.
