@@ -9,8 +9,9 @@ import pytest
 
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import TuneOptions
-from tvmbuild.base.steps import Settings, Step, TuneStep
+from tvmbuild.base.steps import QuantizeStep, Settings, Step, TuneStep
 from tvmbuild.cluster.parcel import Outcome, Parcel, compress, decompress, name_of, unpack
 from tvmbuild.cluster.side_files import compare, read_sent, take_home
 from tvmbuild.records.store import read_task_file, record_path, write_task_file
@@ -103,3 +104,19 @@ def test_files_outside_the_project_lie_outside_there_too(tmp_path: Path) -> None
     assert [moved.input(role).read_bytes() for role in ("model", "labels")] == [b"model", b"labels"]
     assert moved.input("labels").is_relative_to(tmp_path / "there")
     assert moved.output("info") == moved.root / "build/info.json"
+
+
+def test_a_choice_of_operators_in_floats_comes_home(tmp_path: Path) -> None:
+    asked = Quantize(Calibration("inputs", ("seen.npz",)), keep="auto")
+    step = Step("quantize", "net", QuantizeStep("net", asked, None), root=tmp_path)
+    name = "records/kept/int8/0123456789abcdef.json"
+    put(tmp_path, name, "old")
+    sent = read_sent(step)
+    assert sent == {name: b"old"}
+    put(tmp_path, name, "new")
+    changed, removed = compare(step, sent)
+    put(tmp_path, name, "old")
+    take_home(step, sent, Outcome(changed=changed, removed=removed))
+    assert (tmp_path / name).read_text() == "new"
+    plain = Step("quantize", "net", QuantizeStep("net", replace(asked, keep=None), None), root=tmp_path)
+    assert read_sent(plain) == {}

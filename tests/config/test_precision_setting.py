@@ -79,7 +79,7 @@ MISTAKES = {
     ),
     "another word": (
         CPU.format("x86-64-v3", "x86_64-linux-gnu", "half"),
-        'targets.yaml:2:89: targets.pc.precision: "half" is not valid; expected fp32, tf32, fp16, bf16 or int8',
+        'targets.yaml:2:89: targets.pc.precision: "half" is not valid; expected fp32, tf32, fp16, bf16 or int8, or a list of them',
     ),
 }
 
@@ -99,6 +99,39 @@ def test_cpus_with_fp16_are_those_that_llvm_knows() -> None:
         known = {str(name) for name in codegen.llvm_get_cpu_archlist(describe("generic"))}
         having = {cpu for cpu in known if feature in {str(f) for f in codegen.llvm_get_cpu_features(describe(cpu))}}
         assert having == cpus, machine
+
+
+def test_a_list_of_precisions_makes_a_target_for_each(load: Load) -> None:
+    models = "models:\n  net: {source: {path: models/net.onnx}, targets: {exclude: ['*-int8']}}\n"
+    project = load(models=models, targets=CPU.format("sapphirerapids", "x86_64-linux-gnu", "[fp32, fp16, int8]"))
+    found = {target.name: target.precision for target in project.targets}
+    assert found == {"pc": "fp32", "pc-fp16": "fp16", "pc-int8": "int8"}
+    assert len({(target.attributes, target.device) for target in project.targets}) == 1
+    assert [target.name for target in project.targets if project.models[0].includes(target.name)] == ["pc", "pc-fp16"]
+
+
+LISTS = {
+    "an unknown one": (
+        CPU.format("x86-64-v3", "x86_64-linux-gnu", "[fp32, fp8]"),
+        'targets.yaml:2:96: targets.pc.precision[1]: "fp8" is not valid; expected fp32, tf32, fp16, bf16 or int8',
+    ),
+    "one that the CPU lacks": (
+        CPU.format("x86-64-v3", "x86_64-linux-gnu", "[fp32, fp16]"),
+        "targets.yaml:2:89: targets.pc.precision: fp16: ",
+    ),
+    "a name that is taken": (
+        CPU.format("x86-64-v3", "x86_64-linux-gnu", "[fp32, int8]")
+        + "  pc-int8: {kind: llvm, mcpu: x86-64-v3, mtriple: x86_64-linux-gnu, num-cores: 2}\n",
+        "targets.yaml:2:89: targets.pc.precision: the target pc-int8 stands in the file, too; expected another name for it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_precisions_that_cannot_be(load_mistakes: Callable[..., list[str]], name: str) -> None:
+    text, message = LISTS[name]
+    (found,) = load_mistakes(targets=text)
+    assert found.startswith(message)
 
 
 def test_tolerance_of_a_precision(load: Load) -> None:

@@ -19,6 +19,7 @@ from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.report.cells import collect_cells
+from tvmbuild.report.fronts import describe_fronts
 from tvmbuild.report.precisions import COLUMNS, TITLE, list_pairs, list_precisions
 from tvmbuild.report.write import write_report
 
@@ -91,8 +92,35 @@ def test_cells_that_are_not_measured_have_sizes(tmp_path: Path) -> None:
     steps = build(tmp_path, pi, pi8)
     (row,) = list_precisions(collect_cells(tmp_path, steps))
     assert row[:6] == ("net@pi8", "int8", "pi", "-", "-", "-")
-    assert row[6:] == (*SIZES, "-", "-")
+    assert row[6:] == (*SIZES, "-", "-", "-")
     assert "net@pi8 (int8): 0.27x the size of pi" in shown(tmp_path, steps, 120)
+
+
+def test_the_fastest_cell_that_keeps_its_thresholds_is_recommended(tmp_path: Path) -> None:
+    steps, layout = build(tmp_path, V4, V3, VNNI, HALF, v4=2.0, v3=3.0, vnni=0.5, half=1.0), Layout(tmp_path)
+    drops = {"v4": 0.0, "v3": 0.0, "vnni": 0.04, "half": 0.001}
+    for name, drop in drops.items():
+        ms = {"v4": 2.0, "v3": 3.0, "vnni": 0.5, "half": 1.0}[name]
+        agreement = replace(AGREEMENT, metric=0.9 - drop, metric_original=0.9)
+        write_json(
+            layout.cell_file("net", name, "result.json"),
+            replace(make_result(f"net@{name}", ms), accuracy=agreement).to_json(),
+        )
+    (line,) = describe_fronts(collect_cells(tmp_path, steps))
+    assert line.startswith(
+        "net: vnni is recommended; no other cell beats in time, accuracy and size: vnni (int8, 0.500 ms"
+    )
+    assert "half (fp16, 1.00 ms, metric 0.001 lower, " in line
+    assert "v4 (fp32, 2.00 ms, metric 0 lower, " in line
+    assert "v3" not in line
+    write_json(layout.failure("benchmark:net@vnni"), FAR)
+    assert describe_fronts(collect_cells(tmp_path, steps))[0].startswith("net: half is recommended; ")
+    write_report(tmp_path, steps)
+    assert "net: half is recommended" in layout.report_html.read_text()
+    assert "- net: half is recommended" in layout.report_markdown.read_text()
+    told = " ".join(shown(tmp_path, steps, 400).split())
+    assert "rms 0.41%, metric 0.86 of 0.9" in told
+    assert "net: half is recommended" in told
 
 
 def test_one_precision_alone_has_nothing_beside_it(tmp_path: Path) -> None:

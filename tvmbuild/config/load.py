@@ -14,7 +14,7 @@ from tvmbuild.config.models import make_models
 from tvmbuild.config.quantize import check_quantised
 from tvmbuild.config.schema import check_schema
 from tvmbuild.config.target_lock import Questions
-from tvmbuild.config.targets import find_questions, list_target_data, make_targets
+from tvmbuild.config.targets import find_questions, list_target_data, make_targets, spread_precisions
 from tvmbuild.errors import TvmbuildError
 
 HINT = "`tvmbuild schema models` and `tvmbuild schema targets` print every key."
@@ -77,7 +77,15 @@ def _read(root: Path, file: str, name: str) -> Document:
 
 def _names(document: Document) -> tuple[str, ...]:
     targets = document.data.get("targets") if isinstance(document.data, dict) else None
-    return tuple(targets) if isinstance(targets, dict) else ()
+    if not isinstance(targets, dict):
+        return ()
+    return tuple(each for name, own in targets.items() for each in _spread(name, own))
+
+
+def _spread(name: str, own: object) -> tuple[str, ...]:
+    """Return the names of the entry's targets, also if the entry has mistakes."""
+    listed = isinstance(own, dict) and isinstance(own.get("precision"), list)
+    return tuple(spread_precisions(name, own)) if listed and isinstance(own, dict) else (name,)
 
 
 def _sort(mistakes: list[Mistake]) -> list[Mistake]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
     defaults = _with_text(document, ("defaults",), defaults)
     targets = document.data.get("targets")
     specs = []
-    for name, own in targets.items() if isinstance(targets, dict) else ():
+    targets = targets if isinstance(targets, dict) else {}
+    for name, own in targets.items():
         path: KeyPath = ("targets", name)
         if isinstance(own, dict):
             _check_pinned(document, path, own)
@@ -45,17 +47,40 @@ def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
             if document.is_sound(path):
                 for key, what, expected in target_kind(data["kind"]).find_mistakes(data):
                     document.report((*path, key), what, expected)
-                spec = _make_target(root, name, data)
-                _check_precision(document, path, spec)
-                specs.append(spec)
+                for each, alone in spread_precisions(name, data).items():
+                    spec = replace(_make_target(root, name, alone), name=each)
+                    _check_precision(document, path, spec)
+                    specs.append(spec)
+                    _check_free(document, path, each, targets)
     return tuple(specs)
+
+
+def spread_precisions(name: str, data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return name → data for the targets of one entry: with a list of precisions there is a target for each.
+
+    The first has the entry's name, the others have the precision behind it: `cpu`, `cpu-fp16`, `cpu-int8`.
+    """
+    precisions = data.get("precision", "fp32")
+    if isinstance(precisions, str):
+        return {name: data}
+    return {
+        name if index == 0 else f"{name}-{precision}": {**data, "precision": precision}
+        for index, precision in enumerate(precisions)
+    }
+
+
+def _check_free(document: Document, path: KeyPath, name: str, targets: Mapping[str, Any]) -> None:
+    """Report a target of a list of precisions whose name another entry has."""
+    if name != path[-1] and name in targets:
+        document.report((*path, "precision"), f"the target {name} stands in the file, too", "another name for it")
 
 
 def list_target_data(document: Document) -> dict[str, dict[str, Any]]:
     """Return each target as it is written in the file, with the file's defaults. The file must have no mistakes."""
     defaults = _with_text(document, ("defaults",), document.data.get("defaults", {}))
     targets = document.data["targets"].items()
-    return {name: merge_maps(defaults, _with_text(document, ("targets", name), own)) for name, own in targets}
+    written = {name: merge_maps(defaults, _with_text(document, ("targets", name), own)) for name, own in targets}
+    return {name: alone for each, data in written.items() for name, alone in spread_precisions(each, data).items()}
 
 
 def find_questions(data: dict[str, Any]) -> Questions:

@@ -158,6 +158,11 @@ def _explain_branches(document: Document, violation: Violation) -> None:
     branches = violation.wanted
     leading = [str(branch["required"][0]) for branch in branches if "required" in branch]
     words = [str(word) for branch in branches for word in branch.get("enum", ())]
+    if not leading:
+        nearest = find_nearest(violation.value, words) if isinstance(violation.value, str) else None
+        expected = f"{list_words(words)}, or a list of them"
+        document.report(violation.path, f"{show_value(violation.value)} is not valid", expected, nearest)
+        return
     expected = f"{', '.join([*words, ''])}a map with exactly one of the keys {list_words(leading)}"
     expected = expected.replace(", a map", " or a map")
     path, value = violation.path, violation.value

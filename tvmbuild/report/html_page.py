@@ -13,6 +13,7 @@ from pathlib import Path
 from tvmbuild.report.cell_page import draw_cell
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.frames import list_unmeasured
+from tvmbuild.report.fronts import describe_fronts
 from tvmbuild.report.grid import draw_grid, draw_legend
 from tvmbuild.report.html_parts import NOTHING, Html, join, make_list, make_table, tag
 from tvmbuild.report.latency import INTERVALS, list_absent, list_doubts, list_machines, name_baseline
@@ -126,4 +127,5 @@ def _draw_precisions(cells: Sequence[CellReport]) -> Html:
     if not rows:
         return NOTHING
     table = make_table(PRECISIONS, PRECISION_COLUMNS, rows, words=3)
-    return join([tag("h2", PRECISIONS), table, tag("p", MEANING, class_="dim-small")], "\n")
+    fronts = [tag("p", each) for each in describe_fronts(cells)]
+    return join([tag("h2", PRECISIONS), table, *fronts, tag("p", MEANING, class_="dim-small")], "\n")

@@ -12,10 +12,23 @@ from tvmbuild.report.latency import format_bytes, format_ms, shorten_ratio
 
 FULL = "fp32"
 TITLE = "Precisions side by side"
-COLUMNS = ("cell", "precision", "beside", "ms", "fp32 ms", "time", "package", "fp32 package", "size", "top-1", "rms")
+COLUMNS = (
+    "cell",
+    "precision",
+    "beside",
+    "ms",
+    "fp32 ms",
+    "time",
+    "package",
+    "fp32 package",
+    "size",
+    "top-1",
+    "rms",
+    "metric",
+)
 MEANING = (
     "Time and size are shares of the fp32 cell's, times from two runs. Top-1 and rms are the cell's agreement with the "
-    "original model on real inputs."
+    "original model on real inputs; the metric is the user's, beside that of the original model."
 )
 UNKNOWN = "-"
 
@@ -100,6 +113,8 @@ def _list_values(pair: Pair) -> Iterator[str]:
     yield from (_show_bytes(cell), _show_bytes(beside), f"{pair.size:.2f}x" if pair.size else UNKNOWN)
     yield f"{agreement.agreeing} of {agreement.samples}" if agreement else UNKNOWN
     yield f"{agreement.rms:.2%}" if agreement and agreement.rms is not None else UNKNOWN
+    metric = agreement.metric if agreement else None
+    yield UNKNOWN if agreement is None or metric is None else f"{metric:.4g} of {agreement.metric_original:.4g}"
 
 
 def _show_ms(cell: CellReport | None) -> str:
@@ -119,6 +134,7 @@ def describe_precisions(cells: Sequence[CellReport]) -> list[str]:
         parts = [f"{' and '.join(parts)} of {told['beside']}"] if parts else []
         parts += [f"same top-1 for {told['top-1']}"] if told["top-1"] != UNKNOWN else []
         parts += [f"rms {told['rms']}"] if told["rms"] != UNKNOWN else []
+        parts += [f"metric {told['metric']}"] if told["metric"] != UNKNOWN else []
         if parts:
             lines.append(f"{pair.cell.name} ({pair.precision}): {', '.join(parts)}")
     return lines

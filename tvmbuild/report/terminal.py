@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tvmbuild.package.metadata import BUG, SLOW
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.frames import has_times, list_unmeasured
+from tvmbuild.report.fronts import describe_fronts
 from tvmbuild.report.latency import list_absent, list_doubts, name_baseline
 from tvmbuild.report.matrix import DOUBTFUL, SIGNS, Face, Kind, arrange, describe_face
 from tvmbuild.report.precisions import describe_precisions
@@ -132,6 +133,7 @@ def _list_remarks(cells: Sequence[CellReport]) -> Iterator[str]:
     for subject, reason in unavailable(cells):
         yield _join(f"{subject}: {reason}", None)
     yield from describe_precisions(cells)
+    yield from describe_fronts(cells)
     yield from list_doubts(cells)
     yield from list_unused(cells)
     yield from (f"not measured: {each}" for each in list_absent(cells))

@@ -11,6 +11,7 @@ from tvmbuild.report.frames import COLUMNS as FRAME_COLUMNS
 from tvmbuild.report.frames import HEADING, format_time, has_times, list_frame_remarks, list_framed, list_ways
 from tvmbuild.report.frames import MEANING as MEANING_OF_FRAMES
 from tvmbuild.report.frames import TITLE as FRAMES
+from tvmbuild.report.fronts import describe_fronts
 from tvmbuild.report.latency import COLUMNS as LATENCY_COLUMNS
 from tvmbuild.report.latency import (
     INTERVALS,
@@ -151,6 +152,7 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
     precisions = list_precisions(cells)
     if precisions:
         lines += ["", f"## {PRECISIONS}", "", *_table(PRECISION_COLUMNS, precisions, left=3), "", MEANING]
+        lines += ["", *(f"- {_escape(each)}" for each in describe_fronts(cells))]
     for cell in cells:
         operators = list_operators(cell)
         if operators:

@@ -1,0 +1,73 @@
+"""The cells of a model in several precisions that no other cell beats in time, accuracy and size at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tvmbuild.report.cells import CellReport
+from tvmbuild.report.latency import format_bytes, format_ms
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measured cell. Less is better in each figure."""
+
+    cell: CellReport
+    ms: float
+    size: int
+    loss: float
+    """The fall of the user's metric if there is one, otherwise the rms of the outputs' errors."""
+
+    @property
+    def precision(self) -> str:
+        """The precision in which the package computes."""
+        return self.cell.built_for.precision if self.cell.built_for else ""
+
+    def beats(self, other: Point) -> bool:
+        """Return whether the cell is better in one figure and no worse in the others."""
+        ours, theirs = (self.ms, self.size, self.loss), (other.ms, other.size, other.loss)
+        return ours != theirs and all(mine <= its for mine, its in zip(ours, theirs, strict=True))
+
+    def describe(self) -> str:
+        """Return the target with the three figures."""
+        agreement = self.cell.accuracy
+        drop = None if agreement is None else agreement.drop
+        loss = f"rms {self.loss:.2%}" if drop is None else f"metric {drop:.4g} lower"
+        return f"{self.cell.target} ({self.precision}, {format_ms(self.ms)} ms, {loss}, {format_bytes(self.size)})"
+
+
+def describe_fronts(cells: Sequence[CellReport]) -> list[str]:
+    """Return a line for each model that one machine has timed in several precisions on real inputs.
+
+    The line recommends the fastest cell that keeps its thresholds, and lists all cells that no other beats.
+    """
+    return [line for model in dict.fromkeys(cell.model for cell in cells) for line in _describe(model, cells)]
+
+
+def _describe(model: str, cells: Sequence[CellReport]) -> Iterator[str]:
+    points = [point for cell in cells if cell.model == model and (point := _measure(cell)) is not None]
+    machines = dict.fromkeys(_name_machine(point) for point in points)
+    for machine in machines:
+        alike = [point for point in points if _name_machine(point) == machine]
+        if len({point.precision for point in alike}) < 2:
+            continue
+        front = [point for point in alike if not any(other.beats(point) for other in alike)]
+        listed = ", ".join(point.describe() for point in sorted(front, key=lambda each: each.ms))
+        right = [point for point in front if point.cell.failure is None]
+        best = min(right, key=lambda each: each.ms, default=None)
+        told = f"{best.cell.target} is recommended" if best else "no precision keeps the thresholds"
+        yield f"{model}: {told}; no other cell beats in time, accuracy and size: {listed}"
+
+
+def _measure(cell: CellReport) -> Point | None:
+    result, agreement = cell.result, cell.accuracy
+    if result is None or agreement is None or cell.package_bytes is None:
+        return None
+    loss = agreement.rms if agreement.drop is None else agreement.drop
+    return None if loss is None else Point(cell, result.latency.median.value, cell.package_bytes, loss)
+
+
+def _name_machine(point: Point) -> tuple[str, int]:
+    result = point.cell.result
+    return (result.machine.name, result.threads) if result else ("", 0)
