@@ -51,7 +51,7 @@ typedef struct { /* a loop that a caller runs */
   Loop loop;
   void *data;
   Group group;
-  int priority;
+  atomic_int priority;                      /* workers look at it before they have a share, when it may change */
   _Alignas(64) _Atomic uint64_t claims;     /* upper half: the round; lower half: the number of untaken shares */
   _Alignas(64) _Atomic uint32_t unfinished; /* the caller waits for it */
   atomic_int failed, sleeping_caller;
@@ -148,10 +148,12 @@ static int work(Job *job) {
 /* Take shares of the most urgent loop; return whether there was one. */
 static int help(Team *team) {
   Job *best = NULL;
+  int most = 0;
   for (int i = 0; i < MAX_JOBS && atomic_load_explicit(&team->left[i], memory_order_relaxed) != 0; i++) {
     Job *job = &team->jobs[i];
     if ((uint32_t)atomic_load(&job->claims) == 0) continue;
-    if (best == NULL || job->priority > best->priority) best = job;
+    int priority = atomic_load_explicit(&job->priority, memory_order_relaxed);
+    if (best == NULL || priority > most) best = job, most = priority;
   }
   return best != NULL && work(best);
 }
@@ -312,7 +314,7 @@ EXPORTED int tvmbuild_pool_run(void *group, Loop loop, void *data, int tasks, in
   job->loop = loop;
   job->data = data;
   job->group = (Group){NULL, tasks};
-  job->priority = priority;
+  atomic_store_explicit(&job->priority, priority, memory_order_relaxed);
   atomic_store(&job->failed, 0);
   atomic_store(&job->unfinished, (uint32_t)tasks);
   uint64_t round = (atomic_load(&job->claims) >> 32) + 1;
