@@ -22,6 +22,8 @@ SHAPES: dict[str, list[list[int]]] = {
     "yolov8": [[1, 7, 200]],
     "yolox": [[1, CELLS, 8]],
     "end2end": [[1, 30, 6]],
+    "separate": [[1, 30], [1, 30, 4], [1, 30]],
+    "ppyolo": [[1, 30, 6]],
     "rtdetr": [[1, 30, 7]],
     "detr": [[1, 30, 4], [1, 30, 4]],
     "dfine": [[1, 30, 3], [1, 30, 4]],

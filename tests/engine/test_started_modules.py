@@ -52,6 +52,10 @@ FILES = "build check completion config explain init schema worker"
 FOLDERS = "bench bundle compile debug device doctor plan records report run target"
 IMPORTS = {
     "tvmbuild": {"tvmbuild.package.runtime.choice", "tvmbuild.package.runtime.session"},
+    "tvmbuild.package.runtime.host": {
+        "tvmbuild.package.runtime.cuda.plugin",
+        "tvmbuild.package.runtime.vulkan.plugin",
+    },
     "tvmbuild.cli": {
         *(f"tvmbuild.cli.{name}" for name in FILES.split()),
         *(f"tvmbuild.cli.{name}.command" for name in FOLDERS.split()),

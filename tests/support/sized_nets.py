@@ -43,7 +43,9 @@ class SizedProject:
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run doit with words such as `compile`, without a search."""
         command = [sys.executable, "-W", "ignore", "-m", "tvmbuild", *words, "tune=never"]
-        environment = dict(os.environ, XDG_RUNTIME_DIR=str(self.root), TVM_NUM_THREADS="2")
+        runtime = self.root / "runtime"  # not the project: a folder `tvmbuild` in it would hide the installed package
+        runtime.mkdir(exist_ok=True)
+        environment = dict(os.environ, XDG_RUNTIME_DIR=str(runtime), TVM_NUM_THREADS="2")
         return subprocess.run(
             command, cwd=self.root, env=environment, capture_output=True, text=True, check=False, timeout=400
         )

@@ -20,7 +20,7 @@ from tvmbuild.package.runtime.thread_pool import HOST_NAME, SOURCE
 
 # Every Linux process has these functions in its libc. libm and compiler-rt may be missing, so they are linked.
 _CALLED_BY_CODE = {"memcpy", "memmove", "memset", "memcmp", "malloc", "free", "abort", "strlen"}
-_CALLED_BY_POOL = {"clock_gettime", "getpid", "sigdelset", "sigfillset", "syscall"}
+_CALLED_BY_POOL = {"bcmp", "clock_gettime", "getpid", "sigdelset", "sigfillset", "syscall"}
 _IN_EVERY_LIBC = _CALLED_BY_CODE | _CALLED_BY_POOL | {"pthread_create", "pthread_join", "pthread_sigmask"}
 _OF_THE_RUNTIME = ("TVMFFI", "TVMBackend")
 _RISCV_CALLS = "lp64d"

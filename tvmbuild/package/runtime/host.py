@@ -21,6 +21,10 @@ from tvmbuild.package.runtime.library import call, has_function, load_library, l
 from tvmbuild.package.runtime.native_build import CUDA
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
+_PLUGINS = {
+    "cuda": "tvmbuild.package.runtime.cuda.plugin",
+    "vulkan": "tvmbuild.package.runtime.vulkan.plugin",
+}
 _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
 """The numbers of device attributes in TVM's function `runtime.GetDeviceAttr`."""
 
@@ -150,7 +154,7 @@ def try_backend(kind: str) -> str:
 
 def _plugin(kind: str) -> Any:
     """Return the module that loads tvmbuild's runtime for a kind of GPU. Packages for CPUs do not need it."""
-    return importlib.import_module(f"tvmbuild.package.runtime.{kind}.plugin")
+    return importlib.import_module(_PLUGINS[kind])
 
 
 def _load_plugins() -> None:

@@ -93,7 +93,7 @@ def encode(
         drawn.nodes.append(helper.make_node("ReduceMax", [scores], ["top"], keepdims=0, axes=[0, 1, 2, 3]))
     out = drawn.add("MatMul", drawn.add("Softmax", scores, axis=-1), value)
     out = drawn.reshape(drawn.add("Transpose", out, perm=[0, 2, 1, 3]), 1, tokens, WIDTH)
-    drawn.outputs[0] = drawn.add("Add", out, "top") if seen else out
+    drawn.outputs = [drawn.add("Add", out, "top") if seen else out]
     return drawn
 
 
