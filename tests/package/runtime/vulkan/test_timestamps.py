@@ -137,11 +137,11 @@ def test_a_profile_has_every_kernel_of_the_package_once(tmp_path: Path, told: li
     assert profile.clock == "device"
     assert all(names == told[0] for names in told)
     kernels = [each.partition("_kernel")[0] for each in told[0]]
-    assert kernels == ["matmul", "matmul", "softmax", "softmax", *["scatter_elements"] * 2, "topk_chunks"]
+    assert kernels == ["matmul", "matmul", "softmax", "softmax", *["scatter"] * 2, "topk_chunks"]
     assert {(row.function, row.calls, row.us) for row in profile.rows} == {
         ("matmul", 2, 1 + 2),
         ("softmax", 2, 4 + 8),
-        ("scatter_elements", 1, 16 + 32),
+        ("scatter", 1, 16 + 32),
         ("topk_chunks", 1, 64),
     }
 
