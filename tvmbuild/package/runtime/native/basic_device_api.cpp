@@ -1,5 +1,8 @@
 #include "basic_device_api.h"
 
+#include "ffi.h"
+#include "runtime.h"
+
 // TVM's own functions, which end in the virtual functions of the runtime.
 extern "C" size_t tvm_data_size(tvmbuild::DeviceApi *, const DLTensor &, const void *) __asm__(
     "_ZN3tvm7runtime9DeviceAPI11GetDataSizeERK8DLTensorNS_3ffi8OptionalINS5_6StringEvEE");
@@ -10,9 +13,24 @@ extern "C" void tvm_copy(tvmbuild::DeviceApi *, DLTensor *, DLTensor *,
 
 namespace tvmbuild {
 
+// The beginning of libstdc++'s std::string.
+struct StandardString {
+  const char *data;
+  size_t size;
+};
+
 static thread_local int device_of_thread;
 
 void BasicDeviceApi::SetDevice(DLDevice device) { device_of_thread = device.device_id; }
+
+void BasicDeviceApi::GetAttr(DLDevice device, int kind, TVMFFIAny *result) {
+  if (!read_attribute(device.device_id, kind, *result)) throw_failure();
+}
+
+void BasicDeviceApi::GetTargetProperty(DLDevice device, const void *name, TVMFFIAny *result) {
+  const StandardString *text = static_cast<const StandardString *>(name);
+  if (!read_target_property(device.device_id, text->data, text->size, *result)) throw_failure();
+}
 
 size_t BasicDeviceApi::GetDataSize(const DLTensor &tensor, const void *scope) {
   return tvm_data_size(this, tensor, scope);
@@ -24,6 +42,12 @@ void *BasicDeviceApi::AllocDataSpace(DLDevice device, int dimensions, const int6
 }
 
 void BasicDeviceApi::CopyDataFromTo(DLTensor *from, DLTensor *to, void *stream) { tvm_copy(this, from, to, stream); }
+
+void BasicDeviceApi::CopyDataFromTo(const void *from, size_t from_offset, void *to, size_t to_offset, size_t size,
+                                    DLDevice source, DLDevice target, DLDataType, void *) {
+  const char *begin = static_cast<const char *>(from) + from_offset;
+  if (!copy_data(begin, static_cast<char *>(to) + to_offset, size, source, target)) throw_failure();
+}
 
 void *BasicDeviceApi::AllocWorkspace(DLDevice device, size_t size, DLDataType hint) {
   constexpr size_t alignment = 64;

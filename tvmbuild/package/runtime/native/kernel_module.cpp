@@ -3,6 +3,7 @@
 #include "failure.h"
 #include "ffi.h"
 #include "name.h"
+#include "runtime.h"
 
 extern "C" void tvm_import_module(tvmbuild::ModuleObject *, const TVMFFIObjectHandle &) __asm__(
     "_ZN3tvm3ffi9ModuleObj12ImportModuleERKNS0_6ModuleE");
@@ -56,6 +57,16 @@ ValueResult KernelModule::InspectSource(const TVMFFIAny &) const {
 void KernelModule::ImportModule(const TVMFFIObjectHandle &other) { tvm_import_module(this, other); }
 
 void KernelModule::ClearImports() { tvm_clear_imports(this); }
+
+bool KernelModule::make(const void *bytes, size_t size, TVMFFIAny &result) {
+  KernelModule *module = new_module();
+  if (!module->fill(bytes, size)) {
+    module->destroy();
+    return false;
+  }
+  result = module->as_value();
+  return true;
+}
 
 bool KernelModule::fill(const void *bytes, size_t size) {
   memcpy(bytes_.grow(size), bytes, size);

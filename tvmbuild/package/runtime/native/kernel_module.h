@@ -1,5 +1,7 @@
 // A module of kernels as TVM sees it: everything but the kernels themselves.
 #pragma once
+#include <string.h>
+
 #include "list.h"
 #include "tvm_classes.h"
 
@@ -20,9 +22,8 @@ class KernelModule : public ModuleObject, public OnHeap {
   void ImportModule(const TVMFFIObjectHandle &other) final;
   void ClearImports() final;
 
-  // Keep a copy of the bytes and read the kernels in it. False with the failure set.
-  bool fill(const void *bytes, size_t size);
-  TVMFFIAny as_value();
+  // Make a module from its bytes, as TVM's value. False with the failure set.
+  static bool make(const void *bytes, size_t size, TVMFFIAny &result);
 
  protected:
   ~KernelModule() = default;
@@ -43,9 +44,20 @@ class KernelModule : public ModuleObject, public OnHeap {
   void *find(const TVMFFIAny &name);
   TVMFFIObjectHandle make_function(void *kernel);
   void remove(int flags);
+  // Keep a copy of the bytes and read the kernels in it. False with the failure set.
+  bool fill(const void *bytes, size_t size);
+  TVMFFIAny as_value();
 
   List<uint8_t> bytes_;
 };
+
+// The kernel of a name, which need not end with a zero; or null.
+template <typename Kernel>
+Kernel *find_named(List<Kernel> &kernels, const char *name, size_t size) {
+  for (Kernel &kernel : kernels)
+    if (strlen(kernel.name) == size && memcmp(kernel.name, name, size) == 0) return &kernel;
+  return nullptr;
+}
 
 // Find the functions of TVM's that make modules. False with the failure set.
 bool prepare_modules();

@@ -1,34 +1,15 @@
-#include "attributes.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "device.h"
+#include "device_attributes.h"
 #include "failure.h"
 #include "ffi.h"
 #include "memory.h"
+#include "runtime.h"
 
 namespace tvmbuild {
 namespace {
-
-// tvm::runtime::DeviceAttrKind.
-enum : int {
-  EXISTS = 0,
-  MAX_THREADS_PER_BLOCK = 1,
-  WARP_SIZE = 2,
-  MAX_SHARED_MEMORY_PER_BLOCK = 3,
-  COMPUTE_VERSION = 4,
-  DEVICE_NAME = 5,
-  MAX_CLOCK_RATE = 6,
-  MULTI_PROCESSOR_COUNT = 7,
-  MAX_THREAD_DIMENSIONS = 8,
-  MAX_REGISTERS_PER_BLOCK = 9,
-  API_VERSION = 11,
-  DRIVER_VERSION = 12,
-  L2_CACHE_SIZE_BYTES = 13,
-  TOTAL_GLOBAL_MEMORY = 14,
-  AVAILABLE_GLOBAL_MEMORY = 15,
-};
 
 struct Number {
   int kind;

@@ -1,32 +1,13 @@
-#include "device_api.h"
-
-#include "attributes.h"
 #include "basic_device_api.h"
 #include "failure.h"
 #include "ffi.h"
 #include "memory.h"
+#include "runtime.h"
 
 namespace tvmbuild {
 namespace {
 
 bool is_host(DLDevice device) { return device.device_type == kDLCPU || device.device_type == kDLCUDAHost; }
-
-bool copy(const char *from, char *to, size_t size, DLDevice source, DLDevice target) {
-  CUdeviceptr from_address = reinterpret_cast<CUdeviceptr>(from), to_address = reinterpret_cast<CUdeviceptr>(to);
-  if (is_host(source) && is_host(target)) {
-    memcpy(to, from, size);
-    return true;
-  }
-  if ((!is_host(source) && source.device_type != kDLCUDA) || (!is_host(target) && target.device_type != kDLCUDA))
-    return fail("CUDA: no copy between such devices");
-  Device *device = use_device(is_host(source) ? target.device_id : source.device_id);
-  if (device == nullptr) return false;
-  if (is_host(source)) return copy_to_device(*device, from, to_address, size);
-  if (is_host(target)) return copy_to_host(*device, from_address, to, size);
-  if (target.device_id == source.device_id) return copy_within(*device, from_address, to_address, size);
-  Device *other = use_device(target.device_id);
-  return other != nullptr && copy_between(*device, from_address, *other, to_address, size);
-}
 
 // Let the work that follows on one stream wait for the work that is on the other now.
 bool sync_streams(Device &device, CUstream source, CUstream target) {
@@ -42,16 +23,6 @@ bool sync_streams(Device &device, CUstream source, CUstream target) {
 class CudaApi final : public BasicDeviceApi {
  public:
   using BasicDeviceApi::AllocDataSpace;
-  using BasicDeviceApi::CopyDataFromTo;
-
-  void GetAttr(DLDevice device, int kind, TVMFFIAny *result) override {
-    if (!read_attribute(device.device_id, kind, *result)) throw_failure();
-  }
-
-  void GetTargetProperty(DLDevice device, const void *name, TVMFFIAny *result) override {
-    const StandardString *text = static_cast<const StandardString *>(name);
-    if (!read_target_property(device.device_id, text->data, text->size, *result)) throw_failure();
-  }
 
   void *AllocDataSpace(DLDevice device, size_t size, size_t, DLDataType) override {
     void *address = nullptr;
@@ -110,17 +81,28 @@ class CudaApi final : public BasicDeviceApi {
     if (used != nullptr && !sync_streams(*used, static_cast<CUstream>(source), static_cast<CUstream>(target)))
       throw_failure();
   }
-
-  void CopyDataFromTo(const void *from, size_t from_offset, void *to, size_t to_offset, size_t size, DLDevice source,
-                      DLDevice target, DLDataType, void *) override {
-    if (!copy(static_cast<const char *>(from) + from_offset, static_cast<char *>(to) + to_offset, size, source, target))
-      throw_failure();
-  }
 };
 
 CudaApi api;
 
 }  // namespace
+
+bool copy_data(const char *from, char *to, size_t size, DLDevice source, DLDevice target) {
+  CUdeviceptr from_address = reinterpret_cast<CUdeviceptr>(from), to_address = reinterpret_cast<CUdeviceptr>(to);
+  if (is_host(source) && is_host(target)) {
+    memcpy(to, from, size);
+    return true;
+  }
+  if ((!is_host(source) && source.device_type != kDLCUDA) || (!is_host(target) && target.device_type != kDLCUDA))
+    return fail("CUDA: no copy between such devices");
+  Device *device = use_device(is_host(source) ? target.device_id : source.device_id);
+  if (device == nullptr) return false;
+  if (is_host(source)) return copy_to_device(*device, from, to_address, size);
+  if (is_host(target)) return copy_to_host(*device, from_address, to, size);
+  if (target.device_id == source.device_id) return copy_within(*device, from_address, to_address, size);
+  Device *other = use_device(target.device_id);
+  return other != nullptr && copy_between(*device, from_address, *other, to_address, size);
+}
 
 void *device_api() { return static_cast<DeviceApi *>(&api); }
 

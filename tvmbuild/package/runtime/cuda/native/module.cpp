@@ -1,10 +1,9 @@
-#include "module.h"
-
 #include "basic_device_api.h"
 #include "blob.h"
 #include "failure.h"
 #include "ffi.h"
 #include "kernel_module.h"
+#include "runtime.h"
 
 namespace tvmbuild {
 namespace {
@@ -13,11 +12,7 @@ class Module final : public KernelModule {
  protected:
   bool parse(const uint8_t *bytes, size_t size) override { return parse_blob(bytes, size, image_, kernels_); }
 
-  void *find_kernel(const char *name, size_t size) override {
-    for (Kernel &kernel : kernels_)
-      if (strlen(kernel.name) == size && memcmp(kernel.name, name, size) == 0) return &kernel;
-    return nullptr;
-  }
+  void *find_kernel(const char *name, size_t size) override { return find_named(kernels_, name, size); }
 
   bool run(void *kernel, const TVMFFIAny *arguments, int32_t count) override;
 
@@ -77,14 +72,6 @@ bool Module::run(void *found, const TVMFFIAny *arguments, int32_t count) {
 
 }  // namespace
 
-bool make_module(const void *bytes, size_t size, TVMFFIAny &result) {
-  Module *module = new Module();
-  if (!module->fill(bytes, size)) {
-    delete module;
-    return false;
-  }
-  result = module->as_value();
-  return true;
-}
+KernelModule *new_module() { return new Module(); }
 
 }  // namespace tvmbuild

@@ -1,29 +1,12 @@
-#include "device_api.h"
-
-#include "attributes.h"
 #include "basic_device_api.h"
 #include "copies.h"
 #include "failure.h"
 #include "ffi.h"
 #include "lock.h"
+#include "runtime.h"
 
 namespace tvmbuild {
 namespace {
-
-bool copy(const char *from, char *to, size_t size, DLDevice source, DLDevice target) {
-  if (source.device_type == kDLCPU && target.device_type == kDLVulkan) {
-    Device *device = use_device(target.device_id);
-    return device != nullptr && copy_to_device(*device, from, reinterpret_cast<uint64_t>(to), size);
-  }
-  Device *device = source.device_type == kDLVulkan ? use_device(source.device_id) : nullptr;
-  if (device == nullptr) return source.device_type == kDLVulkan ? false : fail("Vulkan: no copy between such devices");
-  uint64_t address = reinterpret_cast<uint64_t>(from);
-  if (target.device_type == kDLCPU) return copy_to_host(*device, address, to, size);
-  if (target.device_type != kDLVulkan) return fail("Vulkan: no copy between such devices");
-  if (target.device_id == source.device_id) return copy_within(*device, address, reinterpret_cast<uint64_t>(to), size);
-  Device *other = use_device(target.device_id);
-  return other != nullptr && copy_between(*device, address, *other, reinterpret_cast<uint64_t>(to), size);
-}
 
 bool sync_streams(Device &device, void *source) {
   Lock lock(device.lock);
@@ -35,16 +18,6 @@ bool sync_streams(Device &device, void *source) {
 class VulkanApi final : public BasicDeviceApi {
  public:
   using BasicDeviceApi::AllocDataSpace;
-  using BasicDeviceApi::CopyDataFromTo;
-
-  void GetAttr(DLDevice device, int kind, TVMFFIAny *result) override {
-    if (!read_attribute(device.device_id, kind, *result)) throw_failure();
-  }
-
-  void GetTargetProperty(DLDevice device, const void *name, TVMFFIAny *result) override {
-    const StandardString *text = static_cast<const StandardString *>(name);
-    if (!read_target_property(device.device_id, text->data, text->size, *result)) throw_failure();
-  }
 
   void *AllocDataSpace(DLDevice device, size_t size, size_t, DLDataType) override {
     void *address = nullptr;
@@ -91,17 +64,26 @@ class VulkanApi final : public BasicDeviceApi {
     Device *used = started_device(device.device_id);
     if (used != nullptr && !sync_streams(*used, source)) throw_failure();
   }
-
-  void CopyDataFromTo(const void *from, size_t from_offset, void *to, size_t to_offset, size_t size, DLDevice source,
-                      DLDevice target, DLDataType, void *) override {
-    if (!copy(static_cast<const char *>(from) + from_offset, static_cast<char *>(to) + to_offset, size, source, target))
-      throw_failure();
-  }
 };
 
 VulkanApi api;
 
 }  // namespace
+
+bool copy_data(const char *from, char *to, size_t size, DLDevice source, DLDevice target) {
+  if (source.device_type == kDLCPU && target.device_type == kDLVulkan) {
+    Device *device = use_device(target.device_id);
+    return device != nullptr && copy_to_device(*device, from, reinterpret_cast<uint64_t>(to), size);
+  }
+  Device *device = source.device_type == kDLVulkan ? use_device(source.device_id) : nullptr;
+  if (device == nullptr) return source.device_type == kDLVulkan ? false : fail("Vulkan: no copy between such devices");
+  uint64_t address = reinterpret_cast<uint64_t>(from);
+  if (target.device_type == kDLCPU) return copy_to_host(*device, address, to, size);
+  if (target.device_type != kDLVulkan) return fail("Vulkan: no copy between such devices");
+  if (target.device_id == source.device_id) return copy_within(*device, address, reinterpret_cast<uint64_t>(to), size);
+  Device *other = use_device(target.device_id);
+  return other != nullptr && copy_between(*device, address, *other, reinterpret_cast<uint64_t>(to), size);
+}
 
 void *device_api() { return static_cast<DeviceApi *>(&api); }
 

@@ -1,5 +1,3 @@
-#include "module.h"
-
 #include "basic_device_api.h"
 #include "blob.h"
 #include "device.h"
@@ -7,6 +5,7 @@
 #include "ffi.h"
 #include "kernel_module.h"
 #include "lock.h"
+#include "runtime.h"
 
 namespace tvmbuild {
 namespace {
@@ -15,11 +14,7 @@ class Module final : public KernelModule {
  protected:
   bool parse(const uint8_t *bytes, size_t size) override { return parse_blob(bytes, size, kernels_); }
 
-  void *find_kernel(const char *name, size_t size) override {
-    for (Kernel &kernel : kernels_)
-      if (strlen(kernel.name) == size && memcmp(kernel.name, name, size) == 0) return &kernel;
-    return nullptr;
-  }
+  void *find_kernel(const char *name, size_t size) override { return find_named(kernels_, name, size); }
 
   bool run(void *kernel, const TVMFFIAny *arguments, int32_t count) override;
 
@@ -86,14 +81,6 @@ bool Module::run(void *found, const TVMFFIAny *arguments, int32_t count) {
 
 }  // namespace
 
-bool make_module(const void *bytes, size_t size, TVMFFIAny &result) {
-  Module *module = new Module();
-  if (!module->fill(bytes, size)) {
-    delete module;
-    return false;
-  }
-  result = module->as_value();
-  return true;
-}
+KernelModule *new_module() { return new Module(); }
 
 }  // namespace tvmbuild

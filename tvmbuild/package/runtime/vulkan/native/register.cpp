@@ -1,36 +1,15 @@
 // The exported functions of this library: for plugin.py and, registered through them, for TVM.
-#include "attributes.h"
 #include "copies.h"
-#include "device_api.h"
 #include "failure.h"
 #include "ffi.h"
-#include "kernel_module.h"
-#include "module.h"
 #include "pipeline_cache.h"
 #include "profile.h"
-#include "tvm_classes.h"
+#include "registration.h"
 
 #define TVMBUILD_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace tvmbuild {
 namespace {
-
-int give_api(void *, const TVMFFIAny *, int32_t, TVMFFIAny *result) {
-  *result = make_pointer(device_api());
-  return 0;
-}
-
-int load_module(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
-  size_t size = 0;
-  const char *bytes = count == 1 ? read_text(arguments[0], size) : nullptr;
-  if (bytes == nullptr) fail("Vulkan: a module is made of bytes");
-  return bytes != nullptr && make_module(bytes, size, *result) ? 0 : raise_failure();
-}
-
-int give_devices(void *, const TVMFFIAny *, int32_t, TVMFFIAny *result) {
-  Text json;
-  return describe_devices(json) && make_string(json.data(), json.size(), *result) ? 0 : raise_failure();
-}
 
 // Arguments: pairs of a tensor and the host address that gets its bytes.
 int copy_tensors(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
@@ -87,11 +66,7 @@ int end_profile(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *re
 // Register the kind "vulkan" with TVM. -1 if the library was made for another TVM, or if this TVM has the kind already.
 TVMBUILD_EXPORT int tvmbuild_vulkan_register() {
   using namespace tvmbuild;
-  bool is_done = check_version() && check_vtables() && prepare_modules() &&
-                 register_function("device_api.vulkan", give_api) &&
-                 register_function("ffi.Module.load_from_bytes.vulkan", load_module) &&
-                 register_function("tvmbuild_vulkan.devices", give_devices) &&
-                 register_function("tvmbuild_vulkan.copy_to_host", copy_tensors) &&
+  bool is_done = register_runtime() && register_function("tvmbuild_vulkan.copy_to_host", copy_tensors) &&
                  register_function("tvmbuild_vulkan.profile_start", begin_profile) &&
                  register_function("tvmbuild_vulkan.profile_count", count_profile) &&
                  register_function("tvmbuild_vulkan.profile_stop", end_profile);

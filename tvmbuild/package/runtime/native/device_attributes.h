@@ -1,0 +1,24 @@
+// tvm::runtime::DeviceAttrKind.
+#pragma once
+
+namespace tvmbuild {
+
+enum : int {
+  EXISTS = 0,
+  MAX_THREADS_PER_BLOCK = 1,
+  WARP_SIZE = 2,
+  MAX_SHARED_MEMORY_PER_BLOCK = 3,
+  COMPUTE_VERSION = 4,
+  DEVICE_NAME = 5,
+  MAX_CLOCK_RATE = 6,
+  MULTI_PROCESSOR_COUNT = 7,
+  MAX_THREAD_DIMENSIONS = 8,
+  MAX_REGISTERS_PER_BLOCK = 9,
+  API_VERSION = 11,
+  DRIVER_VERSION = 12,
+  L2_CACHE_SIZE_BYTES = 13,
+  TOTAL_GLOBAL_MEMORY = 14,
+  AVAILABLE_GLOBAL_MEMORY = 15,
+};
+
+}  // namespace tvmbuild
