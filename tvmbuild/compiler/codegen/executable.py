@@ -63,9 +63,8 @@ def compile_module(mod: tvm.ir.IRModule, target: tvm.target.Target) -> Executabl
     with target, use_generators(target), context, name_culprit(mod, alone):
         passes = as_tvms(VIRTUAL_MACHINE, Lowering(target))
         if is_gpu(target) and any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
-            named = shorten_names(mod) if target.kind.name == "vulkan" else mod
-            built = relax.build(named, target=target, relax_pipeline=passes)
-            return Executable(built, find_workspace(passes(named)))
+            lowered = passes(shorten_names(mod) if target.kind.name == "vulkan" else mod)
+            return Executable(relax.build(lowered, target=target, relax_pipeline=None), find_workspace(lowered))
         lowered = passes(mod)
         # Without any kernel, TVM would write a GPU's library in C, and the user may have no C compiler.
         built = _build_twice(lowered, target.host if is_gpu(target) else target)
