@@ -61,7 +61,9 @@ def _publish(step: Step[TuneStep], tuned: Sequence[Tuned]) -> None:
         write_tasks(step.output(f"tasks {size}"), name_tasks(each.extracted.tasks), each.extracted.graph)
     write_tasks(step.output("tasks"), name_tasks(tuple(tasks.values())), largest.extracted.graph)
     searched = largest.searched
-    quarantined = {row["key"]: row for each in tuned for row in each.elected.quarantined}
+    # A Task may have several faults, and sizes may share it.
+    quarantined = {tuple(row.items()): row for each in tuned for row in each.elected.quarantined}
+    notes = dict.fromkeys(note for each in reversed(tuned) for note in each.extracted.lowered.notes)
     write_json(
         step.output("info"),
         {
@@ -72,7 +74,7 @@ def _publish(step: Step[TuneStep], tuned: Sequence[Tuned]) -> None:
             "quarantined": list(quarantined.values()),
             "layout": largest.extracted.lowered.layout,
             "algorithms": schedule.algorithms,
-            "notes": list(largest.extracted.lowered.notes),
+            "notes": list(notes),
             "measured_now": searched.measured,
             "phases_now": dict(searched.phases),
             "searched_now": [task.name for task in searched.tasks],
