@@ -156,7 +156,7 @@ _PROGRAM = r"""
 // frames PACKAGE FILE CALLS WIDTH OTHER: takes two frames of rgb8 of the same bytes and of these widths. It writes both
 // results to FILE.results, and prints how many results differ between aligned and other addresses of the bytes, how
 // often lower thresholds give more boxes, and how often this program, not TVM, allocated after the first frames.
-#include <tvmbuild.h>
+#include <tvmbuild.hpp>
 
 #include <cstdio>
 #include <cstdlib>
