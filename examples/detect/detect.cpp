@@ -1,7 +1,7 @@
 // The objects in pictures whose size the package takes as a frame, as detect.py prints them: detect PACKAGE.tar PICTURE
 // …
 #include <read_picture.h>
-#include <tvmbuild.h>
+#include <tvmbuild.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -48,7 +48,7 @@ def build(model: Path, mcpu: str, folder: Path) -> None:
     )
     text = pretty_json(info.to_json())
     value = f'{{"{PREFIX}", R"json({text})json"}}'
-    header = f"#include <tvmbuild.h>\n\nstatic const tvmbuild::LinkedModel kLinkedModel = {value};\n"
+    header = f"#include <tvmbuild.hpp>\n\nstatic const tvmbuild::LinkedModel kLinkedModel = {value};\n"
     (folder / "linked_model.h").write_text(header, encoding="utf-8")
 
 

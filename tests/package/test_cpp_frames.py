@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from c_programs import build_c_program
 from cpp_programs import SOURCES, install_programs, run_program
 from detector_nets import add_factor, make_detector
 from device_kinds import KINDS, attributes_of
@@ -156,7 +157,7 @@ _PROGRAM = r"""
 // frames PACKAGE FILE CALLS WIDTH OTHER: takes two frames of rgb8 of the same bytes and of these widths. It writes both
 // results to FILE.results, and prints how many results differ between aligned and other addresses of the bytes, how
 // often lower thresholds give more boxes, and how often this program, not TVM, allocated after the first frames.
-#include <tvmbuild.h>
+#include <tvmbuild.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -431,9 +432,9 @@ def test_without_a_postprocess_the_outputs_are_the_networks(packages: Path, tmp_
     assert int(lines[1].split()[0]) == int(scores["out0"].argmax())
 
 
-@pytest.fixture(scope="module")
-def program() -> Path:
-    """The program of this file, which counts."""
+@pytest.fixture(scope="module", params=["c++", "c"])
+def program(request: pytest.FixtureRequest) -> Path:
+    """The program of this file, which counts, or its twin in C."""
 
     def build(folder: Path) -> None:
         (folder / "frames.cpp").write_text(_PROGRAM.replace("FACTOR", str(_FACTOR)))
@@ -444,6 +445,8 @@ def program() -> Path:
         command += [f"-Wl,-rpath,{Path(each).parent}" for each in libraries]
         subprocess.run([*command, "-lpthread", "-ldl", "-o", str(folder / "frames")], check=True)
 
+    if request.param == "c":
+        return build_c_program("frames", f"-DFACTOR={_FACTOR}")
     return make_once("C++ frames", build) / "frames"
 
 

@@ -1,6 +1,6 @@
 // Runs a package on files of inputs, and writes each output with its shape: outputs whose length depends on data are
 // cut.
-#include <tvmbuild.h>
+#include <tvmbuild.hpp>
 
 #include <cstdio>
 #include <fstream>

@@ -1,7 +1,7 @@
 // devices PACKAGE FOLDER CALLS: runs on FOLDER/<n>.in, writes FOLDER/<n>.out, and does the same CALLS times with arrays
 // that stay on the device, handed over by DLPack. Prints how many outputs differed, and what was refused.
 #include <dlpack/dlpack.h>
-#include <tvmbuild.h>
+#include <tvmbuild.hpp>
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // threads PACKAGE.tar RUNS: eight threads with a session each, RUNS runs in each, sessions made anew ten times.
 // Prints how many outputs differed from their thread's first, and resident kB after the first and the last round.
-#include <tvmbuild.h>
+#include <tvmbuild.hpp>
 
 #include <atomic>
 #include <cstdio>

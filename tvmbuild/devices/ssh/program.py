@@ -85,7 +85,7 @@ def _download_libraries(machine: str, folder: Path) -> None:
 
 def _find_program(machine: str, libraries: tuple[Path, ...]) -> Path:
     target = zig_target(machine, DEFAULT_GLIBC)
-    read = [path for path in sorted(_CPP.rglob("*")) if path.suffix in {".cpp", ".h"}]
+    read = [path for path in sorted(_CPP.rglob("*")) if path.suffix in {".cpp", ".h", ".hpp"}]
     contents = [path.read_bytes() for path in (*read, _JSON)]
     identity = [target, version("ziglang"), tvm_versions(), *_FLAGS]
     program = cache_dir() / "boards" / f"{PROGRAM}-{machine}-{_digest(' '.join(identity).encode(), *contents)}"

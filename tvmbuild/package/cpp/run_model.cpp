@@ -10,7 +10,7 @@
 
 #include "program.h"
 #include "read_picture.h"
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "third_party/nlohmann/json.hpp"
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 namespace {
 

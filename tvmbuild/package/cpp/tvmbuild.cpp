@@ -1,4 +1,4 @@
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "../tvmbuild.h"
+#include "../tvmbuild.hpp"
 
 namespace tvmbuild::detail {
 

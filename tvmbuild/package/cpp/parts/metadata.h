@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "../third_party/nlohmann/json.hpp"
-#include "../tvmbuild.h"
+#include "../tvmbuild.hpp"
 #include "archive.h"
 
 namespace tvmbuild::detail {
