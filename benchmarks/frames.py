@@ -29,7 +29,7 @@ from turns import time_in_turns
 from tvmbuild.base.frame_specs import Encoding, Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Boxes
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.benchmarking.frames.agreement import describe_boxes
 from tvmbuild.benchmarking.frames.opencv import OpenCvWay, Setup

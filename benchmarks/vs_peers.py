@@ -29,13 +29,14 @@ from network_files import ATTENTION, FOLDER, MODERN, UNSEEN, find_inputs, find_n
 from peers_table import PEERS, Row, make_table, to_json
 from tuner_contestants import read_attributes
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import write_json, write_text
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout, layout_of_records
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.base.source_specs import Source
-from tvmbuild.base.specs import Attributes, BenchmarkOptions, SimplifyOptions, Tolerance, TuneOptions
+from tvmbuild.base.specs import BenchmarkOptions, SimplifyOptions, Tolerance, TuneOptions
 from tvmbuild.base.steps import AnyStep, CompileStep, Settings, SimplifyStep, Step, TuneStep
 from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.results import Result

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tvmbuild.base.lazy_modules import paused_collector
 from tvmbuild.base.tvm_ffi_import import import_if_shadowed, import_tvm_ffi
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def load(
     the fastest as there are threads. Raises TvmbuildError if the package is damaged or this machine cannot run it.
     NumPy, Pillow and TVM's runtime (not its compiler) are imported only at the first call.
     """
-    import_tvm_ffi()
-    make: type[Session] = importlib.import_module("tvmbuild.package.runtime.session").Session
+    with paused_collector():
+        import_tvm_ffi()
+        make: type[Session] = importlib.import_module("tvmbuild.package.runtime.session").Session
     if isinstance(path, (str, Path)):
         return make(path, threads, cores=cores, priority=priority)
     choose = importlib.import_module("tvmbuild.package.runtime.choice").load_first

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.files import pretty_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.building.scheduling import schedule_model
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget

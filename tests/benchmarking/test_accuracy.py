@@ -19,7 +19,8 @@ from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Preprocess, Tolerance
+from tvmbuild.base.preprocess_specs import Preprocess
+from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.benchmarking.accuracy import Arrays, Run, compare_samples, make_judge
 from tvmbuild.benchmarking.agreement import Agreement, check_agreement, read_agreement

@@ -21,7 +21,7 @@ from tvmbuild.base.postprocess_specs import (
     Classes,
     Segmentation,
 )
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.benchmarking.frames import unknown
 from tvmbuild.benchmarking.frames.box_check import check_boxes
 from tvmbuild.benchmarking.frames.class_check import check_classes

@@ -13,7 +13,7 @@ from result_cases import CASES, make_case
 
 from tvmbuild.base.frame_specs import ENCODINGS, Crop, Frame
 from tvmbuild.base.postprocess_specs import Boxes, Classes, Postprocess, kind_of
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.benchmarking.frames.agreement import DESCRIBERS
 from tvmbuild.benchmarking.frames.drawing import draw_frame
 from tvmbuild.building.package import BuildOptions, build_package

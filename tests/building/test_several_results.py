@@ -12,7 +12,7 @@ from detector_nets import add_factor, make_detector
 from frame_packages import DEVICES, FRAMES, RULES, SIZE, build, draw_frame
 
 from tvmbuild.base.postprocess_specs import Boxes, Classes, Masks, Postprocess, Segmentation, Vector
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.session import Session

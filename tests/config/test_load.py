@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import NoDevice, QemuDevice, RpcDevice
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import (
-    Attributes,
     BenchmarkOptions,
     InputSpec,
     ModelSpec,
-    Preprocess,
     Project,
     SimplifyOptions,
     TargetSpec,

@@ -10,7 +10,8 @@ import jsonschema
 import pytest
 
 from tvmbuild.base.device_specs import LocalDevice, RpcDevice
-from tvmbuild.base.specs import BenchmarkOptions, Preprocess, SimplifyOptions, Tolerance, TuneOptions
+from tvmbuild.base.preprocess_specs import Preprocess
+from tvmbuild.base.specs import BenchmarkOptions, SimplifyOptions, Tolerance, TuneOptions
 from tvmbuild.config import load_project
 from tvmbuild.config.schema import load_schema
 from tvmbuild.config.targets import attribute_names

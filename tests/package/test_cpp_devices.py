@@ -18,8 +18,9 @@ from PIL import Image
 from small_package import ANY_X86, build_package, change_package
 from vulkan_devices import HOST
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.vulkan_driver import ask_driver, explain_driver
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata

@@ -28,6 +28,7 @@ from made_once import make_once
 from small_package import build_package
 from vulkan_devices import HOST
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import (
@@ -46,7 +47,7 @@ from tvmbuild.base.postprocess_specs import (
     kind_of,
     postprocess_to_json,
 )
-from tvmbuild.base.specs import Attributes, Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.results import Box, Class, Map, Point, Results
 from tvmbuild.package.results import Text as TextFound
@@ -144,7 +145,7 @@ from pathlib import Path
 from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import *
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget

@@ -4,10 +4,10 @@ import platform
 
 import pytest
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.cpu_features import X86_FEATURES, X86_LEVELS
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import cpu_flags
-from tvmbuild.base.specs import AttributeValue
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.host import check_cpu, load_backend, required_features, runs_on_card

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import AttributeValue, BenchmarkOptions, TargetSpec, TuneOptions
+from tvmbuild.base.specs import BenchmarkOptions, TargetSpec, TuneOptions
 from tvmbuild.base.steps import TuneStep
 from tvmbuild.planning.availability import explain_unavailable
 from tvmbuild.planning.device_use import explain_device, may_measure

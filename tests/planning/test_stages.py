@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.source_specs import Export, ExportFile, Source
-from tvmbuild.base.specs import Accuracy, Attributes, BenchmarkOptions, Metric, ModelSpec, Preprocess, TargetSpec
+from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Metric, ModelSpec, TargetSpec
 from tvmbuild.base.steps import (
     BenchmarkStep,
     CompileStep,

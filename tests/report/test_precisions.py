@@ -9,10 +9,10 @@ import pytest
 from benchmark_results import make_result
 from report_cells import cell_steps, only, shown, write_built_for, write_result
 
+from tvmbuild.base.attributes import AttributeValue, Precision
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import AttributeValue, Precision
 from tvmbuild.base.steps import AnyStep, Step
 from tvmbuild.benchmarking.agreement import Agreement
 from tvmbuild.benchmarking.validated import Validated

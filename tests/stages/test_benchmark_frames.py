@@ -20,7 +20,7 @@ from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, RpcDevice, SshDe
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.postprocess_specs import Boxes, Classes
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.benchmarking.emulated import run_emulated
 from tvmbuild.benchmarking.frames import contest, references
 from tvmbuild.benchmarking.frames.results import FrameResult

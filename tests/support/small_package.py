@@ -13,9 +13,9 @@ from typing import Any
 
 from made_once import make_once
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.files import sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.package.archive import read_package, write_package
 
 TAR_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.source_specs import Source
-from tvmbuild.base.specs import Attributes, ModelSpec, Project, TargetSpec
+from tvmbuild.base.specs import ModelSpec, Project, TargetSpec
 from tvmbuild.base.steps import Settings
 from tvmbuild.cluster.needs import list_needs, list_resources
 from tvmbuild.config.schema import load_schema

@@ -6,22 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeGuard, TypeVar
 
+from tvmbuild.base.attributes import Attributes, Precision
 from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.field_marks import NOT_FINGERPRINTED, OMIT_WHEN_DEFAULT
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Postprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.size_specs import Sizes
 from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import (
     Accuracy,
-    Attributes,
     BenchmarkOptions,
     CacheSpec,
     InputSpec,
-    Precision,
-    Preprocess,
     SimplifyOptions,
     Tolerance,
     TuneOptions,

@@ -9,8 +9,8 @@ from typing import Literal
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Postprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import Preprocess
 from tvmbuild.building.scheduling import Model, ScheduledModel, schedule_model
 from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.codegen.executable import compile_module, name_profiled

@@ -8,11 +8,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
+from tvmbuild.base.attributes import Precision
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.size_specs import Sizes
-from tvmbuild.base.specs import Accuracy, InputSpec, ModelSpec, Precision, Preprocess, SimplifyOptions, Tolerance
+from tvmbuild.base.specs import Accuracy, InputSpec, ModelSpec, SimplifyOptions, Tolerance
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
 from tvmbuild.config.metric import check_metric, make_metric

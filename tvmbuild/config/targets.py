@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.attributes import Attributes, AttributeValue
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Attributes, AttributeValue, BenchmarkOptions, TargetSpec, TuneOptions
+from tvmbuild.base.specs import BenchmarkOptions, TargetSpec, TuneOptions
 from tvmbuild.config.cache import read_size
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document

@@ -12,10 +12,10 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from tvmbuild.base.attributes import Attributes, Precision
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.progress import progress_shown_by
-from tvmbuild.base.specs import Attributes, Precision
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.pass_manager import PassRun, observe_passes, skip_passes

@@ -5,19 +5,28 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tvmbuild.base.file_kinds import recognise_wrapping
-from tvmbuild.base.files import pretty_json, write_bytes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.source_specs import MODEL_SUFFIXES
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.mapped_file import MappedFile, map_file
 from tvmbuild.package.metadata import FileEntry, PackageInfo
-from tvmbuild.package.size_functions import is_library
+
+if TYPE_CHECKING:
+    import tarfile
+
+    from tvmbuild.base import file_kinds, files, source_specs
+    from tvmbuild.package import size_functions
+else:  # for writing packages, for those with sizes, and for messages
+    tarfile = import_lazily("tarfile")
+    file_kinds = import_lazily("tvmbuild.base.file_kinds")
+    files = import_lazily("tvmbuild.base.files")
+    source_specs = import_lazily("tvmbuild.base.source_specs")
+    size_functions = import_lazily("tvmbuild.package.size_functions")
 
 LIBRARY = "mod.so"
 PARAMS = "mod.params"
@@ -50,8 +59,8 @@ def write_package(path: Path, package: Package) -> None:
     """
     contents = {LIBRARY: package.library, PARAMS: bytes(package.params), **package.others}
     entries = tuple(FileEntry(name, _digest(data), len(data)) for name, data in sorted(contents.items()))
-    metadata = pretty_json(replace(package.info, files=entries).to_json()).encode()
-    write_bytes(path, _archive({**contents, METADATA: metadata}))
+    metadata = files.pretty_json(replace(package.info, files=entries).to_json()).encode()
+    files.write_bytes(path, _archive({**contents, METADATA: metadata}))
 
 
 def read_package(path: Path) -> Package:
@@ -102,7 +111,7 @@ def extract_package(path: Path, folder: Path) -> PackageInfo:
     (folder / PARAMS).write_bytes(package.params)
     for name, library in package.others.items():
         (folder / name).write_bytes(library)
-    (folder / METADATA).write_text(pretty_json(package.info.to_json()), encoding="utf-8")
+    (folder / METADATA).write_text(files.pretty_json(package.info.to_json()), encoding="utf-8")
     return package.info
 
 
@@ -145,10 +154,10 @@ def _digest(data: bytes | memoryview) -> str:
 
 
 def _damaged(path: Path, reason: str) -> TvmbuildError:
-    kind = recognise_wrapping(path)
+    kind = file_kinds.recognise_wrapping(path)
     if kind is not None:
         return TvmbuildError(f"{path.name} is no package: it is {kind.name}", kind.remedy)
-    if path.suffix in MODEL_SUFFIXES:
+    if path.suffix in source_specs.MODEL_SUFFIXES:
         return TvmbuildError(f"{path.name} is a model, not a package", "`tvmbuild compile` makes a package of it.")
     return TvmbuildError(f"{path.name} is damaged: {reason}", _REMEDY)
 
@@ -178,7 +187,7 @@ def read_members(data: bytes | memoryview) -> dict[str, memoryview]:
         header = bytes(view[position : position + _BLOCK])
         name, size = _read_header(header)
         # Only expected plain names are accepted, so that no member can leave the folder.
-        if not (name in _NAMES or is_library(name)) or name in members or header[156] not in _REGULAR:
+        if not (name in _NAMES or size_functions.is_library(name)) or name in members or header[156] not in _REGULAR:
             raise DamagedArchiveError(f"unexpected member {name!r}")
         position += _BLOCK
         if position + size > len(data):

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
-from tvmbuild.base.frame_specs import Frame, frame_from_json
+from tvmbuild.base.attributes import Attributes, Precision, freeze_attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.postprocess_specs import Postprocess, postprocess_from_json, postprocess_to_json
-from tvmbuild.base.specs import Attributes, Precision, Preprocess, freeze_attributes
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata_check import check_metadata
-from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
+
+if TYPE_CHECKING:
+    from tvmbuild.base import frame_specs, postprocess_specs, preprocess_specs
+    from tvmbuild.base.frame_specs import Frame
+    from tvmbuild.base.postprocess_specs import Postprocess
+    from tvmbuild.base.preprocess_specs import Preprocess
+    from tvmbuild.package import size_functions
+    from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
+else:  # most packages need none of them, and a session starts in half the time
+    frame_specs = import_lazily("tvmbuild.base.frame_specs")
+    postprocess_specs = import_lazily("tvmbuild.base.postprocess_specs")
+    preprocess_specs = import_lazily("tvmbuild.base.preprocess_specs")
+    size_functions = import_lazily("tvmbuild.package.size_functions")
 
 FORMAT = 1
 
@@ -230,7 +241,7 @@ class PackageInfo:
         if not self.postprocess:
             del value["postprocess"]
         else:
-            value["postprocess"] = postprocess_to_json(self.postprocess)
+            value["postprocess"] = postprocess_specs.postprocess_to_json(self.postprocess)
         return value
 
     @classmethod
@@ -265,10 +276,10 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         params=value["params"],
         coverage=PackageCoverage(coverage["tasks"], coverage["covered"], tuple(coverage["uncovered"])),
         layout=str(value["layout"]),
-        preprocess=None if preprocess is None else Preprocess(**{k: _frozen(v) for k, v in preprocess.items()}),
-        frames=tuple(map(frame_from_json, value.get("frames") or ())),
-        postprocess=postprocess_from_json(value.get("postprocess") or {}),
-        sizes=SizeFunctions.from_json(value["sizes"]) if value.get("sizes") else None,
+        preprocess=None if preprocess is None else _read_preprocess(preprocess),
+        frames=tuple(frame_specs.frame_from_json(each) for each in value.get("frames") or ()),
+        postprocess=_read_postprocess(value.get("postprocess")),
+        sizes=size_functions.SizeFunctions.from_json(value["sizes"]) if value.get("sizes") else None,
         labels=None if labels is None else tuple(labels),
         digests=FrozenMap(sorted(value["digests"].items())),
         tools=FrozenMap(sorted(value["tools"].items())),
@@ -279,6 +290,14 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         profiled=str(value.get("profiled") or value["entry"]),
         workspace=value.get("workspace"),
     )
+
+
+def _read_preprocess(value: Mapping[str, Any]) -> Preprocess:
+    return preprocess_specs.Preprocess(**{key: _frozen(each) for key, each in value.items()})
+
+
+def _read_postprocess(value: Mapping[str, Any] | None) -> tuple[Postprocess, ...]:
+    return postprocess_specs.postprocess_from_json(value) if value else ()
 
 
 def _read_precision(target: Mapping[str, Any]) -> Precision:

@@ -9,10 +9,10 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.finding import Finding
-from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.targets.gpu import Gpu
 from tvmbuild.targets.kind import Problem

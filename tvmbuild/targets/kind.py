@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from tvmbuild.base.attributes import Attributes, AttributeValue
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
-from tvmbuild.base.specs import Attributes, AttributeValue, TargetSpec
+from tvmbuild.base.specs import TargetSpec
 
 Mistake = tuple[str, str, str]
 """A mistake in a target: (key, fault, expected value)."""

@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.base.vulkan_driver import PLUGIN_REMEDY, VulkanDriver, ask_driver, explain_driver, explain_runtime
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 from tvmbuild.targets.gpu import Gpu

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvmbuild.base.attributes import Precision
 from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Precision, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import TuneMode
 from tvmbuild.records.task_file import FIRST_RULES, ResolvedTarget
 

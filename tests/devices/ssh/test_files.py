@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import DeviceSpec, QemuDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.devices.kind import Code
 from tvmbuild.devices.ssh import program

@@ -10,7 +10,7 @@ import numpy as np
 
 from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.postprocess_specs import Postprocess
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.package.frames import find_frame_geometry
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import Fit, find_fit, find_rules, find_sizes

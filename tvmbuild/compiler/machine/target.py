@@ -7,9 +7,9 @@ from typing import Any
 import tvm
 from tvm.target import codegen
 
+from tvmbuild.base.attributes import Attributes, AttributeValue
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.errors import TvmbuildError
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})

@@ -18,7 +18,7 @@ from ml_dtypes import bfloat16
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.base.specs import Precision
+from tvmbuild.base.attributes import Precision
 from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.ir.modules import replace_main

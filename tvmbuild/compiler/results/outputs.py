@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.compiler.interface import Interface
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import ModelInputs, TensorInfo

@@ -8,7 +8,7 @@ from typing import Any
 
 import tvm_ffi
 
-from tvmbuild.base.processes import check_loadable
+from tvmbuild.base.loadable import check_loadable
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.elf_header import find_damage
 from tvmbuild.package.runtime.thread_pool import Share, use_own_pool

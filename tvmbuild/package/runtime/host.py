@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import platform
 import re
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tvm_ffi
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.cpu_features import X86_FEATURES, X86_LEVELS
 from tvmbuild.base.host_cpu import cpu_flags, machine_of
-from tvmbuild.base.specs import Attributes
-from tvmbuild.base.vulkan_driver import ask_driver, explain_runtime
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import CannotRunError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
-from tvmbuild.package.runtime.native_build import CUDA
 from tvmbuild.package.tvm_files import has_vulkan_runtime
+
+if TYPE_CHECKING:
+    from importlib import metadata
+
+    from tvmbuild.base import vulkan_driver
+    from tvmbuild.package.runtime import native_build
+else:  # for GPUs
+    metadata = import_lazily("importlib.metadata")
+    native_build = import_lazily("tvmbuild.package.runtime.native_build")
+    vulkan_driver = import_lazily("tvmbuild.base.vulkan_driver")
 
 _PLUGINS = {
     "cuda": "tvmbuild.package.runtime.cuda.plugin",
@@ -75,7 +83,7 @@ def find_device(kind: str) -> Any:
         return tvm_ffi.device("cpu", 0)
     if kind == "vulkan":
         _check_vulkan()
-    elif kind == "cuda" and _plugin(kind).is_wanted() and has_function(CUDA.api):
+    elif kind == "cuda" and _plugin(kind).is_wanted() and has_function(native_build.CUDA.api):
         _plugin(kind).load_plugin()  # it refuses if the process has TVM's
     load_backend(kind)
     device = tvm_ffi.device(kind, 0)
@@ -145,7 +153,7 @@ def try_backend(kind: str) -> str:
         load_library(f"tvm_runtime_{kind}")
     except (OSError, RuntimeError) as error:
         _load_plugins()
-        if kind == "cuda" and not has_function(CUDA.api) and _plugin(kind).is_available():
+        if kind == "cuda" and not has_function(native_build.CUDA.api) and _plugin(kind).is_available():
             _plugin(kind).load_plugin()
             return ""
         return f": {str(error).splitlines()[0]}"
@@ -159,7 +167,7 @@ def _plugin(kind: str) -> Any:
 
 def _load_plugins() -> None:
     """Load the backends that other Python distributions bring (entry points `tvm.backends`), as `import tvm` does."""
-    for plugin in importlib.metadata.entry_points(group="tvm.backends"):
+    for plugin in metadata.entry_points(group="tvm.backends"):
         try:
             plugin.load()()
         except Exception as error:  # noqa: BLE001, PERF203 - another plugin may bring the backend
@@ -168,9 +176,11 @@ def _load_plugins() -> None:
 
 def _check_vulkan() -> None:
     """Raise CannotRunError if the Vulkan driver or the Vulkan runtime is missing. Without a driver TVM would crash."""
-    missing = ask_driver().missing
+    missing = vulkan_driver.ask_driver().missing
     try_backend("vulkan")
     has_runtime = has_function("device_api.vulkan") or (missing == "loader" and has_vulkan_runtime())
-    problem = explain_runtime(missing, has_runtime=has_runtime, left_out=_plugin("vulkan").explain_left_out())
+    problem = vulkan_driver.explain_runtime(
+        missing, has_runtime=has_runtime, left_out=_plugin("vulkan").explain_left_out()
+    )
     if problem is not None:
         raise CannotRunError("the package runs on a Vulkan device, and this machine cannot run it", problem)

@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tvm_ffi
 
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import map_package
 from tvmbuild.package.counts import cut_outputs
-from tvmbuild.package.frames import POSTPROCESS, frame_entry, prepare_entry
 from tvmbuild.package.inputs import check_inputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.package.preprocess import Picture, open_picture, preprocess_picture
-from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results, require_postprocess
-from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.call_queue import CallQueue
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
-from tvmbuild.package.runtime.fitting import Fitted, fit
-from tvmbuild.package.runtime.frame_calls import (
-    place_picture,
-    prefix,
-    read_frame,
-    read_geometry,
-    read_others,
-    read_outputs,
-)
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
 from tvmbuild.package.runtime.machine import Machine, describe_devices
@@ -48,8 +35,25 @@ from tvmbuild.package.runtime.tensors import (
 )
 from tvmbuild.package.runtime.thread_pool import Wish, choose_share, run_on_cores
 from tvmbuild.package.runtime.weights import load_weights
-from tvmbuild.package.size_functions import SizeFunction
-from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from tvmbuild.package import frames as entries
+    from tvmbuild.package import preprocess, result_arrays, timing
+    from tvmbuild.package.preprocess import Picture
+    from tvmbuild.package.results import Results
+    from tvmbuild.package.runtime import fitting, frame_calls
+    from tvmbuild.package.runtime.fitting import Fitted
+    from tvmbuild.package.size_functions import SizeFunction
+    from tvmbuild.package.timing import Latency
+else:  # a session that only calls `run` starts without them
+    entries = import_lazily("tvmbuild.package.frames")
+    preprocess = import_lazily("tvmbuild.package.preprocess")
+    result_arrays = import_lazily("tvmbuild.package.result_arrays")
+    timing = import_lazily("tvmbuild.package.timing")
+    fitting = import_lazily("tvmbuild.package.runtime.fitting")
+    frame_calls = import_lazily("tvmbuild.package.runtime.frame_calls")
 
 
 class Session:
@@ -140,7 +144,7 @@ class Session:
         """
         with EXPLAINED_ERRORS:
             if self.info.sizes is not None:
-                fitted = fit(self.info, self.info.sizes, inputs)
+                fitted = fitting.fit(self.info, self.info.sizes, inputs)
                 return fitted.cut(self._open_size(fitted).run(fitted.inputs))
             return cut_outputs(self.outputs, to_arrays(self._compute(inputs)))
 
@@ -162,7 +166,7 @@ class Session:
         """
         with EXPLAINED_ERRORS:
             if self.info.sizes is not None:
-                fitted = fit(self.info, self.info.sizes, inputs)
+                fitted = fitting.fit(self.info, self.info.sizes, inputs)
                 return self._open_size(fitted).run_on_device(fitted.inputs)
             values = self._compute(inputs)
             self.wait()
@@ -221,7 +225,7 @@ class Session:
         ``picture`` is an image of Pillow, a uint8 array or a file's path. ``name`` may be None, or the input's name.
         Raises TvmbuildError if the package has no rules for this input, or if the picture cannot be read.
         """
-        return preprocess_picture(self.info, picture, name)
+        return preprocess.preprocess_picture(self.info, picture, name)
 
     def run_frame(
         self,
@@ -240,13 +244,18 @@ class Session:
         the model's outputs by name, as ``run`` does. Raises TvmbuildError if a frame or input does not fit.
         """
         with EXPLAINED_ERRORS:
-            number, value = read_frame(self.info, frame, encoding)
-            values = {"frame": value, **prefix("thresholds", make_thresholds(self.info.postprocess, score, overlap))}
-            values |= prefix("input", read_others(self.info, inputs))
-            arrays = self._call_entry(frame_entry(number), values)
+            number, value = frame_calls.read_frame(self.info, frame, encoding)
+            values = {
+                "frame": value,
+                **frame_calls.prefix(
+                    "thresholds", result_arrays.make_thresholds(self.info.postprocess, score, overlap)
+                ),
+            }
+            values |= frame_calls.prefix("input", frame_calls.read_others(self.info, inputs))
+            arrays = self._call_entry(entries.frame_entry(number), values)
         if not self.info.postprocess:
             return cut_outputs(self.outputs, arrays)
-        return read_results(self.info, Placed(arrays))
+        return result_arrays.read_results(self.info, result_arrays.Placed(arrays))
 
     def run_picture(
         self,
@@ -262,11 +271,11 @@ class Session:
         in the size of the network's input, and each pixel of the picture has the value of the nearest one. Raises
         TvmbuildError if the package has no `postprocess`.
         """
-        require_postprocess(self.info)
-        image = open_picture(picture)
-        name, geometry = place_picture(self.info, image)
+        result_arrays.require_postprocess(self.info)
+        image = preprocess.open_picture(picture)
+        name, geometry = frame_calls.place_picture(self.info, image)
         with EXPLAINED_ERRORS:
-            values = self._compute({name: self.preprocess(image), **read_others(self.info, inputs)})
+            values = self._compute({name: self.preprocess(image), **frame_calls.read_others(self.info, inputs)})
         outputs = {info.name: value for info, value in zip(self.outputs, values, strict=False)}
         return self.make_results(outputs, geometry, score=score, overlap=overlap)
 
@@ -283,19 +292,22 @@ class Session:
         ``geometry`` maps places to a frame (`package.frames.find_geometry`); with None they are in the input's pixels.
         Raises TvmbuildError if the package has no `postprocess`.
         """
-        asked = require_postprocess(self.info)
-        place = read_geometry(geometry)
-        values = prefix("output", read_outputs(self.info, outputs))
-        values |= {**prefix("thresholds", make_thresholds(asked, score, overlap)), "geometry": place}
+        asked = result_arrays.require_postprocess(self.info)
+        place = frame_calls.read_geometry(geometry)
+        values = frame_calls.prefix("output", frame_calls.read_outputs(self.info, outputs))
+        values |= {
+            **frame_calls.prefix("thresholds", result_arrays.make_thresholds(asked, score, overlap)),
+            "geometry": place,
+        }
         with EXPLAINED_ERRORS:
-            arrays = self._call_entry(POSTPROCESS, values)
-        return read_results(self.info, Placed(arrays, None if geometry is None else place))
+            arrays = self._call_entry(entries.POSTPROCESS, values)
+        return result_arrays.read_results(self.info, result_arrays.Placed(arrays, None if geometry is None else place))
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
         """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""
         with EXPLAINED_ERRORS:
-            number, value = read_frame(self.info, frame, encoding)
-            return self._call_entry(prepare_entry(number), {"frame": value})[0]
+            number, value = frame_calls.read_frame(self.info, frame, encoding)
+            return self._call_entry(entries.prepare_entry(number), {"frame": value})[0]
 
     def _call_entry(self, name: str, values: Mapping[str, Any]) -> list[np.ndarray]:
         """Call a function of the package beside ``main``, and return its outputs as new arrays."""
@@ -318,8 +330,10 @@ class Session:
         `tvmbuild run --print-time`, this method does not take the device's lock.
         """
         function = self.bind(make_inputs(self.inputs, "random") if inputs is None else inputs)
-        call_ms = warm_up(function, WARM_UP_S)
-        return summarize(time_calls(function, number, repeat or count_samples(call_ms * number)), number)
+        call_ms = timing.warm_up(function, timing.WARM_UP_S)
+        return timing.summarize(
+            timing.time_calls(function, number, repeat or timing.count_samples(call_ms * number)), number
+        )
 
     def close(self) -> None:
         """Release library, threads and weights as soon as all running calls have ended. Cancel submitted ones."""
@@ -345,7 +359,7 @@ class Session:
         """
         with EXPLAINED_ERRORS:
             if self.info.sizes is not None:
-                fitted = fit(self.info, self.info.sizes, inputs)
+                fitted = fitting.fit(self.info, self.info.sizes, inputs)
                 return self._open_size(fitted).bind(fitted.inputs)
             machine = self._make_machine()
             arguments = self._arguments(self._check(inputs), {})
@@ -368,7 +382,7 @@ class Session:
         Before and after each call, the machine calls ``instrument(function, name, before, result, *arguments)``.
         """
         if self.info.sizes is not None:
-            fitted = fit(self.info, self.info.sizes, inputs)
+            fitted = fitting.fit(self.info, self.info.sizes, inputs)
             return self._open_size(fitted).bind_instrumented(fitted.inputs, instrument)
         machine = self._make_machine()
         machine["set_instrument"](instrument)

@@ -11,8 +11,8 @@ from cuda_shim import shim_environment
 from onnx import TensorProto, helper, numpy_helper, save
 from small_package import build_package
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 
 pytestmark = pytest.mark.compiler
 
