@@ -21,6 +21,7 @@ from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.base.wording import count
 from tvmbuild.compiler.importing.expand.scope import find_opset
+from tvmbuild.compiler.importing.reading import name_nodes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.samples import Samples
 from tvmbuild.preparing.compare import compare, find_error
@@ -264,22 +265,8 @@ def modernise(proto: Any, name: str) -> Any:
     proto.ir_version = max(proto.ir_version, _IR_VERSION)
     if find_opset(proto) < OPSET:
         proto = _convert(proto, name)
-    _name_nodes(proto)
+    name_nodes(proto)
     return proto
-
-
-def _name_nodes(proto: Any) -> None:
-    """Give every node a unique name: the first node with a name keeps it."""
-    taken = {node.name for node in proto.graph.node}
-    seen = {""}
-    for index, node in enumerate(proto.graph.node):
-        if node.name in seen:
-            name = f"{node.op_type}_{index}"
-            while name in taken:
-                name += "_"
-            node.name = name
-            taken.add(name)
-        seen.add(node.name)
 
 
 def _convert(proto: Any, name: str) -> Any:
