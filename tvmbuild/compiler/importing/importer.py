@@ -56,8 +56,8 @@ def import_onnx(
     """Read an ONNX file with its external data, or a file's content, and import it as `import_model` does.
 
     ``keep`` are the names of nodes around which `kept.mark_kept` puts marks; nodes without a name have the one of
-    `name_nodes`. Messages call the model ``name``, by default the file's name. Raises TvmbuildError if the model cannot be read or
-    imported.
+    `name_nodes`. Messages call the model ``name``, by default the file's name. Raises TvmbuildError if the model cannot
+    be read or imported.
     """
     said = name or (model.name if isinstance(model, Path) else "model")
     try:

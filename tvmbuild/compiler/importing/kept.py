@@ -51,7 +51,7 @@ def _mark(node: onnx.NodeProto, scope: Scope) -> Nodes:
 
 
 def _is_float(name: str, scope: Scope) -> bool:
-    return scope.element_type(name) == TensorProto.FLOAT
+    return bool(scope.element_type(name) == TensorProto.FLOAT)
 
 
 def _cast(name: str, to: str, mark: str) -> onnx.NodeProto:
