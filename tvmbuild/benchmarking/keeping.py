@@ -74,6 +74,7 @@ def _describe(found: Agreement, asked: Accuracy) -> str:
         parts.append(f"{asked.metric.function} {found.metric:.4g} (the original's {found.metric_original:.4g})")
     parts += [f"top1 {found.top1:.4g}"] if asked.top1 is not None else []
     parts += [f"rms {found.rms:.3g}"] if asked.rms is not None and found.rms is not None else []
+    parts += [f"NaN or infinity in {found.unlike} of {found.samples} samples"] if found.unlike else []
     known = asked.of_largest is not None and found.of_largest is not None
     return ", ".join([*parts, *([f"of_largest {found.of_largest:.3g}"] if known else [])])
 

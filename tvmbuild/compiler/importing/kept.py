@@ -17,7 +17,7 @@ from tvm import relax
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, list_read, rename_node
 
-BEGIN, END = "tvmbuild.float32.begin", "tvmbuild.float32.end"
+BEGIN, END = "float32 begins", "float32 ends"
 """The functions that a kept node's operands come from, and through which its results go. They exist only until
 precision is reduced."""
 
