@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.cli.debug.text import describe_finding, list_places
-from tvmbuild.debugging.finding import Finding, PlaceError, Request, Suspect, TaskFacts, Tried
+from tvmbuild.debugging.finding import IN_FLOAT32_THERE, Finding, PlaceError, Request, Suspect, TaskFacts, Tried
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.report.debug_page import write_debug_page
 
@@ -16,6 +16,7 @@ RIGHT = PlaceError("conv1", "Conv", "c<1>", 3e-7, 1e-7)
 WRONG = PlaceError("relu1", "Relu", "r1", 0.25, 1e-7)
 SUSPECT = Suspect(
     place=WRONG,
+    nodes=("conv1", "relu1"),
     inputs=(RIGHT,),
     alone=0.5,
     fused=("Conv conv1",),
@@ -61,6 +62,12 @@ def test_the_text_names_the_place_the_record_and_what_mends_it() -> None:
         "  found with 9 builds of 12 nodes or fewer",
         "  smallest model that fails, 2 nodes: build/debug/net@cpu/reduced.onnx, with its inputs in reduced.npz",
     ]
+
+
+def test_what_stays_in_float32_is_told_as_a_line_of_yaml() -> None:
+    alone = replace(SUSPECT, tried=(Tried(IN_FLOAT32_THERE, 0.5, mends=True),), mended=IN_FLOAT32_THERE)
+    lines = describe_finding(replace(FINDING, suspect=alone), REQUEST)
+    assert "  to build it so: `keep: [conv1, relu1]` of the model in models.yaml" in lines
 
 
 def test_nodes_that_no_model_tells_apart_are_named_together() -> None:

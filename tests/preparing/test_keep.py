@@ -11,7 +11,8 @@ from uneven_net import SAMPLES, make_net
 
 from tvmbuild.preparing.keep.choose import JudgeRun, KeepSearch, Run
 from tvmbuild.preparing.keep.errors import OutputError
-from tvmbuild.preparing.keep.groups import Group, list_groups
+from tvmbuild.preparing.keep.groups import Group
+from tvmbuild.preparing.keep.reduced import QuantisedModel
 from tvmbuild.preparing.keep.restore import restore
 from tvmbuild.preparing.keep.search import Judged, find_kept
 from tvmbuild.preparing.quantisers.by_onnxruntime import quantise
@@ -26,7 +27,7 @@ def nets() -> tuple[onnx.ModelProto, onnx.ModelProto]:
 
 
 def test_a_group_is_a_product_with_what_follows(nets: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:
-    groups = {group.name: group for group in list_groups(*nets)}
+    groups = {group.name: group for group in QuantisedModel(*nets).groups}
     assert [set(groups[name].nodes) & {"uneven", "second_sigmoid", "first", "third"} for name in groups] == [
         {"first"},
         {"uneven", "second_sigmoid"},
@@ -37,7 +38,7 @@ def test_a_group_is_a_product_with_what_follows(nets: tuple[onnx.ModelProto, onn
 
 def test_operators_are_computed_from_unrounded_values(nets: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:
     quantised, original = nets
-    every = {name for group in list_groups(*nets) for name in group.nodes}
+    every = {name for group in QuantisedModel(*nets).groups for name in group.nodes}
     before = quantised.SerializeToString()
     restored = restore(quantised, original, every)
     assert quantised.SerializeToString() == before
@@ -70,7 +71,7 @@ def judge_by(limit: float) -> JudgeRun:
 
 
 def test_the_operators_that_harm_are_found(nets: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:
-    search = KeepSearch(*nets, SAMPLES, judge_by(2e-3))
+    search = KeepSearch(QuantisedModel(*nets), SAMPLES, judge_by(2e-3))
     choice = search.find()
     assert choice is not None
     assert [group.name for group in choice.groups] == ["second"]  # one channel's range is 20 000 times another's

@@ -132,6 +132,16 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class Keep:
+    """The operators that stay in float32 where a target has a precision of 16 bits."""
+
+    words: tuple[str, ...] = ()
+    """Globs of node names, and operator types."""
+    search: bool = False
+    """Whether further operators are searched for, until the model's accuracy is kept."""
+
+
+@dataclass(frozen=True)
 class SimplifyOptions:
     """The options of the simplify stage.
 
@@ -173,6 +183,7 @@ class ModelSpec:
     """The fields of a Tolerance that the model sets for each reduced precision."""
     accuracy: Accuracy | None = None
     quantize: Quantize | None = None
+    keep: Keep | None = None
 
     def includes(self, target: str) -> bool:
         """Return whether the model is built for the target of that name."""

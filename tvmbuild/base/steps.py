@@ -21,6 +21,7 @@ from tvmbuild.base.specs import (
     BenchmarkOptions,
     CacheSpec,
     InputSpec,
+    Keep,
     SimplifyOptions,
     Tolerance,
     TuneOptions,
@@ -52,6 +53,19 @@ class QuantizeStep:
     """The conversion of pictures into the input, or None if the samples are arrays."""
     accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """The accuracy that a search for operators in floats must keep, or None if there is no search."""
+
+
+@dataclass(frozen=True)
+class KeepStep:
+    """The options of the step `keep:MODEL@TARGET`."""
+
+    model: str
+    precision: Precision
+    keep: Keep
+    preprocess: Preprocess | None = None
+    """The conversion of pictures into the input, or None if no pictures judge a search."""
+    accuracy: Accuracy | None = None
+    """The accuracy that a search must keep, or None if there is no search."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +148,7 @@ class BenchmarkStep:
     """The device class that the target states. In a cluster, a worker with this CPU times the package."""
 
 
-StepOptions = SimplifyStep | QuantizeStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
+StepOptions = SimplifyStep | QuantizeStep | KeepStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
 O_co = TypeVar("O_co", bound=StepOptions, covariant=True)
 Other = TypeVar("Other", bound=StepOptions)
 TuneMode = Literal["missing", "never", "full"]

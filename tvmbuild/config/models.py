@@ -17,11 +17,12 @@ from tvmbuild.base.size_specs import Sizes
 from tvmbuild.base.specs import Accuracy, InputSpec, ModelSpec, SimplifyOptions, Tolerance
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
+from tvmbuild.config.keep import check_search, make_keep
 from tvmbuild.config.metric import check_metric, make_metric
 from tvmbuild.config.mistakes import KeyPath, show_value
 from tvmbuild.config.named_files import check_file, relative_path
 from tvmbuild.config.postprocess import check_frames, check_postprocess, make_frames, make_postprocess
-from tvmbuild.config.quantize import check_keep, make_quantize
+from tvmbuild.config.quantize import make_quantize
 from tvmbuild.config.samples import check_samples, find_samples
 from tvmbuild.config.sizes import check_sizes, make_sizes
 from tvmbuild.config.sources import check_source, make_source
@@ -51,7 +52,8 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
             check_frames(document, path, own)
             check_postprocess(document, path, own)
             check_samples(document, root, (*path, "accuracy"), with_enabled)
-            check_keep(document, path, with_enabled)
+            check_search(document, path, with_enabled, ("quantize", "keep"))
+            check_search(document, path, with_enabled, ("keep",))
             check_metric(document, root, (*path, "accuracy"), with_enabled)
             check_samples(document, root, (*path, "quantize", "calibration"), with_enabled)
             _check_globs(document, path, own, targets)
@@ -117,6 +119,7 @@ def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
         reduced_tolerance=_make_reduced(tolerance),
         accuracy=_make_accuracy(root, data),
         quantize=make_quantize(root, data),
+        keep=make_keep(data),
         preprocess=None if preprocess is None else _make_preprocess(preprocess),
         frames=() if preprocess is None else make_frames(preprocess),
         postprocess=make_postprocess(data.get("postprocess", {})),

@@ -10,10 +10,7 @@ from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.sequences import take_evenly
 from tvmbuild.base.specs import ModelSpec, TargetSpec
 from tvmbuild.config.document import Document
-from tvmbuild.config.mistakes import KeyPath
 from tvmbuild.config.samples import find_samples
-
-_THRESHOLDS = frozenset({"top1", "rms", "of_largest", "drop", "at_least"})
 
 
 def make_quantize(root: Path, model: dict[str, Any]) -> Quantize | None:
@@ -29,21 +26,6 @@ def make_quantize(root: Path, model: dict[str, Any]) -> Quantize | None:
         exclude=tuple(data.get("exclude", Quantize.exclude)),
         keep=data.get("keep"),
     )
-
-
-def check_keep(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
-    """Report a search for operators in floats without a threshold.
-
-    ``path`` leads to the model, whose map is ``own``.
-    """
-    quantize, here = own.get("quantize"), (*path, "quantize")
-    wanted = isinstance(quantize, dict) and "keep" in quantize
-    if not wanted or not document.is_sound(here) or not document.is_sound((*path, "accuracy")):
-        return
-    accuracy = own.get("accuracy")
-    if not isinstance(accuracy, dict) or not _THRESHOLDS & accuracy.keys():
-        what = "the model's `accuracy:` has no threshold that the search could keep"
-        document.report_key((*here, "keep"), what, "top1, rms, of_largest, drop or at_least in `accuracy`")
 
 
 def check_quantised(document: Document, models: Iterable[ModelSpec], targets: Iterable[TargetSpec]) -> None:

@@ -17,6 +17,7 @@ import onnx
 from tvmbuild.base.files import write_json
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.processes import die_with_parent
+from tvmbuild.compiler.importing.reading import name_nodes
 from tvmbuild.debugging.builds import Bench, Build, make_host_target
 from tvmbuild.debugging.examine import examine
 from tvmbuild.debugging.finding import PLACES, Request
@@ -50,6 +51,7 @@ def main(path: str) -> None:
 
 def _make_case(request: Request) -> Case:
     model, schedule = onnx.load(request.model), read_schedule(request.schedule)
+    name_nodes(model)  # as the build does, so that a node that stays in float32 has the same name in a part
     reference = read_reference(request.reference)
     if request.inputs is not None:
         inputs = read_arrays(request.inputs)
@@ -57,7 +59,7 @@ def _make_case(request: Request) -> Case:
         reference = Reference(inputs, wanted, reference.precision, spread=reference.spread)
     if request.device is None:
         target, schedule = (
-            make_host_target(request.target.precision),
+            make_host_target(request.target.precision, request.target.keep),
             Schedule(layout=schedule.layout, algorithms=schedule.algorithms),
         )
         bench, package = Bench(LOCAL, available_cores()), None

@@ -90,10 +90,10 @@ class Bench:
             return Computed(self.run(path, inputs), package.info)
 
 
-def make_host_target(precision: Precision) -> PackageTarget:
-    """Return this machine's CPU as a target that computes in a precision."""
+def make_host_target(precision: Precision, keep: tuple[str, ...] = ()) -> PackageTarget:
+    """Return this machine's CPU as a target that computes in a precision, and the nodes ``keep`` in float32."""
     attributes: Attributes = FrozenMap({"mcpu": str(host_target().attrs["mcpu"]), "num-cores": available_cores()})
-    return PackageTarget("here", "llvm", attributes, precision=precision)
+    return PackageTarget("here", "llvm", attributes, precision=precision, keep=keep)
 
 
 @contextmanager

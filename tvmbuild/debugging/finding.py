@@ -17,6 +17,9 @@ PLACES = "places.json"
 REDUCED = "reduced.onnx"
 """The file with the smallest model that fails. ``reduced.npz`` has its inputs and the right outputs."""
 
+IN_FLOAT32_THERE = "in float32 there alone"
+"""The variant that `keep:` of a model makes permanent."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -93,6 +96,8 @@ class Suspect:
     """The first wrong place, and the facts about the code that computes it."""
 
     place: PlaceError
+    nodes: tuple[str, ...]
+    """The names of the nodes that stay in float32 in `IN_FLOAT32_THERE`."""
     inputs: tuple[PlaceError, ...]
     """The places that the node reads."""
     alone: float | None
@@ -147,6 +152,7 @@ def _read_suspect(value: Mapping[str, Any]) -> Suspect:
         "inputs": _read_places(value["inputs"]),
         "tasks": tuple(TaskFacts(**each) for each in value["tasks"]),
         "tried": tuple(Tried(**each) for each in value["tried"]),
+        "nodes": tuple(value["nodes"]),
         "fused": tuple(value["fused"]),
         "range": tuple(value["range"]),
     }

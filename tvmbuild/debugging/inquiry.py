@@ -82,12 +82,13 @@ class Inquiry:
             _write_part(wish.folder, part, probe)
         with list_passes() as passes:
             layout = self.case.build.make(part.model, "part").info.layout
-        keys = frozenset(key for key, _ in tasks)
-        variants = list(list_variants(Context(self.case.build, keys, layout, tuple(passes))))
+        keys, nodes = frozenset(key for key, _ in tasks), self._list_nodes(fused)
+        variants = list(list_variants(Context(self.case.build, keys, nodes, layout, tuple(passes))))
         tried = tuple(self._try(variant, part) for variant in variants)
         build = self.case.build
         return Suspect(
             place=max(self._list_wrong(), key=get_ratio),
+            nodes=nodes,
             inputs=tuple(probe.describe(name, error) for name, error in self._list_inputs().items()),
             alone=self.origin.alone,
             fused=tuple(self._name(number) for number in fused if number != last),
@@ -103,6 +104,11 @@ class Inquiry:
     def _name(self, number: int) -> str:
         node = self.probe.places.nodes[number]
         return f"{node.op_type} {node.name or node.output[0]}"
+
+    def _list_nodes(self, fused: list[int]) -> tuple[str, ...]:
+        """Return the names of the nodes between the last right place and the wrong one, and of those of its kernel."""
+        numbers = sorted({*fused, *range(self.origin.first, self.origin.last + 1)})
+        return tuple(self.probe.places.nodes[number].name for number in numbers)
 
     def _list_wrong(self) -> list[PlaceError]:
         """Return the node's own places, or all ends if those are right: a node may make what runs beside it wrong."""

@@ -100,6 +100,8 @@ class PackageTarget:
     """The oldest version of glibc that the library supports, for example 2.28. None means the linker's default."""
     precision: Precision = "fp32"
     """The precision of the package's computations. mod.json contains it only if it is not fp32."""
+    keep: tuple[str, ...] = ()
+    """The ONNX nodes that stay in float32 in a precision of 16 bits. mod.json contains them only if there are any."""
 
     @property
     def on_gpu(self) -> bool:
@@ -116,6 +118,10 @@ class PackageTarget:
         value: dict[str, object] = asdict(self)
         if self.precision == "fp32":
             del value["precision"]
+        if self.keep:
+            value["keep"] = list(self.keep)
+        else:
+            del value["keep"]
         return value
 
     @classmethod
@@ -128,6 +134,7 @@ class PackageTarget:
             freeze_attributes(value["host"]),
             value["glibc"],
             _read_precision(value),
+            tuple(map(str, value.get("keep", ()))),
         )
 
 

@@ -50,6 +50,7 @@ def make_plan(
     subjects = {
         "model": [Subject(model) for model in models],
         "quantised model": [Subject(model) for model in models if model.name in quantised],
+        "kept cell": [each for each in in_cells if each.keeps],
         "cell": in_cells,
     }
     machines = workers or (capabilities,)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
@@ -15,17 +13,19 @@ import onnx
 import onnx.version_converter
 from onnx.shape_inference import InferenceError
 
-from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.base.wording import count
 from tvmbuild.compiler.importing.expand.scope import find_opset
+from tvmbuild.compiler.importing.reading import name_nodes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.samples import Samples
 from tvmbuild.preparing.compare import compare, find_error
 from tvmbuild.preparing.interface import explain_changed_interface
 from tvmbuild.preparing.keep.choose import Choice
+from tvmbuild.preparing.keep.reduced import QuantisedModel, Reduced
+from tvmbuild.preparing.node_words import find_nodes
 from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
 from tvmbuild.preparing.quantisers.counted import CountedSamples
 from tvmbuild.preparing.quantisers.quantiser import Work
@@ -115,8 +115,8 @@ class FloatModel:
     """The name in messages."""
 
 
-Choose = Callable[[Any, Any], tuple[Any, Choice]]
-"""A function that returns a QDQ model with some operators in floats, given the QDQ model and the float model."""
+Choose = Callable[[Reduced], Choice]
+"""A function that chooses the operators of a quantised model that stay in floats."""
 
 
 def quantise(given: FloatModel, options: Quantize, samples: Samples, choose: Choose | None = None) -> Quantised:
@@ -136,14 +136,16 @@ def quantise(given: FloatModel, options: Quantize, samples: Samples, choose: Cho
             "give the float32 model, or take `quantize:` away",
         )
     modern = _modernise(model, reference, name)
-    excluded = find_excluded(modern, options.exclude, name)
+    excluded = find_nodes(modern, options.exclude, name, "`exclude:` of its `quantize:`")
     report_progress(f"quantising by {options.method}")
     original = onnx.ModelProto.FromString(modern.SerializeToString())  # a library may change its model
     quantised = _call_library(Work(modern, CountedSamples(samples, options.method), excluded), options.method, name)
     make_unsigned(quantised)
     choice = None
     if choose is not None:
-        quantised, choice = choose(quantised, original)
+        reduced = QuantisedModel(quantised, original)
+        choice = choose(reduced)
+        quantised = reduced.build(choice.nodes)
     set_output_shapes(quantised, dict(reference.outputs))
     _check(quantised, proto, options.method, name)
     report_progress("running the quantised model")
@@ -223,30 +225,6 @@ def _is_of_integers(name: str, makers: Mapping[str, Any]) -> bool:
     return bool(makers[name].op_type == "DequantizeLinear")
 
 
-# The key `exclude:` of `quantize:` selects nodes.
-
-
-def find_excluded(proto: Any, words: Sequence[str], name: str) -> tuple[str, ...]:
-    """Return the names of the nodes that a word matches: a glob of names, or the type of operators.
-
-    Names and types are those of the simplified model. TvmbuildError for a word that matches none.
-    """
-    nodes = proto.graph.node
-    excluded: dict[str, None] = {}
-    for word in words:
-        found = [node.name for node in nodes if word in (node.op_type, node.name) or fnmatchcase(node.name, word)]
-        if not found:
-            types = Counter(node.op_type for node in nodes)
-            near = find_nearest(word, {*types, *(node.name for node in nodes)})
-            raise TvmbuildError(
-                f"{name}: `exclude:` of its `quantize:` in models.yaml names {word!r}, "
-                "which is no node and no operator of the simplified model",
-                f"{suggest(near)}Its operators are {', '.join(sorted(types))}; nodes have the names of the ONNX file.",
-            )
-        excluded |= dict.fromkeys(found)
-    return tuple(excluded)
-
-
 # The form that quantisers need: an opset with scales for each channel, and a name for every node.
 
 OPSET = 13
@@ -264,22 +242,8 @@ def modernise(proto: Any, name: str) -> Any:
     proto.ir_version = max(proto.ir_version, _IR_VERSION)
     if find_opset(proto) < OPSET:
         proto = _convert(proto, name)
-    _name_nodes(proto)
+    name_nodes(proto)
     return proto
-
-
-def _name_nodes(proto: Any) -> None:
-    """Give every node a unique name: the first node with a name keeps it."""
-    taken = {node.name for node in proto.graph.node}
-    seen = {""}
-    for index, node in enumerate(proto.graph.node):
-        if node.name in seen:
-            name = f"{node.op_type}_{index}"
-            while name in taken:
-                name += "_"
-            node.name = name
-            taken.add(name)
-        seen.add(node.name)
 
 
 def _convert(proto: Any, name: str) -> Any:

@@ -165,6 +165,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
         reason = f"{reason}; {validated.describe()}"
     prepared = ["simplify.json", *(["quantised/quantize.json"] if "quantize" in ids else [])]
     prepared_notes = [note for name in prepared for note in _read_json(layout.model_file(model, name)).get("notes", ())]
+    prepared_notes += _read_json(layout.cell_file(model, target, "kept.json")).get("notes", ()) if "keep" in ids else ()
     uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))
     return CellReport(
         model=model,
@@ -195,11 +196,13 @@ def _is_current(failure: Failure | None, step: str) -> bool:
 
 
 def _list_ids(steps: Mapping[str, AnyStep], model: str, cell: str) -> dict[str, str]:
-    """Return stage → id of the cell's step. `quantize` is included only if the cell is built from its output."""
-    ids = {stage.name: f"{stage.name}:{cell if stage.scope == 'cell' else model}" for stage in STAGES}
+    """Return stage → id of the cell's step. `quantize` and `keep` are included only if the cell is built with them."""
+    ids = {stage.name: f"{stage.name}:{cell if stage.is_of_cells else model}" for stage in STAGES}
     quantize, compile_ = steps.get(ids["quantize"]), steps.get(ids["compile"])
     if quantize is None or compile_ is None or compile_.inputs.get("model") != quantize.outputs.get("model"):
         del ids["quantize"]
+    if ids["keep"] not in steps:
+        del ids["keep"]
     return ids
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import canonical_json, sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.kept_nodes import list_kept
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.size_specs import SIZES, Size, Sizes
@@ -43,7 +44,13 @@ def _build(step: Step[CompileStep], model: Path, schedule: Path) -> Package:
     """Return the package of a model, which is the step's model or one size of it."""
     options = step.options
     target = PackageTarget(
-        options.target, options.kind, options.attributes, options.host, options.glibc, options.precision
+        options.target,
+        options.kind,
+        options.attributes,
+        options.host,
+        options.glibc,
+        options.precision,
+        list_kept(step),
     )
     tools = FrozenMap(sorted(step.tools.items()))
     built = BuildOptions(
@@ -81,7 +88,7 @@ def _read_part(path: Path) -> Package | None:
 def _digest(step: Step[CompileStep], *inputs: Path) -> str:
     """Return the digest of all that determines the package of one size."""
     options = replace(step.options, sizes=None, memory=None)
-    told = [repr(options), sorted(step.tools.items()), sorted(step.environment.items()), step.version]
+    told = [repr(options), *list_kept(step), sorted(step.tools.items()), sorted(step.environment.items()), step.version]
     return hashlib.sha256(canonical_json([*told, *map(sha256_file, inputs)]).encode()).hexdigest()[:16]
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
-from tvmbuild.base.files import canonical_json, sha256_file, write_bytes, write_json
+from tvmbuild.base.files import write_bytes, write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import CALIBRATION, QuantizeStep, Step, find_original, list_sample_files
 from tvmbuild.benchmarking.accuracy import make_judge
-from tvmbuild.benchmarking.keeping import Keeping
+from tvmbuild.benchmarking.keeping import Keeping, digest_step
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.package.samples import Samples, open_samples
@@ -40,12 +38,5 @@ def _make_keeping(step: Step[QuantizeStep], takes: ModelInputs, samples: Samples
     if accuracy is None:
         return None
     judge = make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
-    known = Layout(step.root).kept("int8", _digest(step))
+    known = Layout(step.root).kept("int8", digest_step(step))
     return Keeping(model, accuracy, judge, samples, known)
-
-
-def _digest(step: Step[QuantizeStep]) -> str:
-    """Return a short digest of all that the step declares: files, options, and the versions of tools."""
-    files = {role: sha256_file(path) for role, path in step.inputs.items() if role != "reference"}
-    told = canonical_json([files, repr(step.options), sorted(step.tools.items()), step.version])
-    return hashlib.sha256(told.encode()).hexdigest()[:16]

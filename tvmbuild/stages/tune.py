@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from tvmbuild.base.files import write_json
+from tvmbuild.base.kept_nodes import list_kept
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import Step, TuneStep, find_model, list_sizes
 from tvmbuild.errors import TvmbuildError
@@ -38,6 +39,7 @@ def make_job(step: Step[TuneStep]) -> Job:
         layout=Layout(step.root),
         measured_on=options.measured_on,
         precision=options.precision,
+        keep=list_kept(step),
         threads=options.threads,
         mode=step.settings.tune,
         rules=options.rules,

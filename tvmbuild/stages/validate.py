@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tvmbuild.base.files import sha256_file, write_json
+from tvmbuild.base.kept_nodes import list_kept
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import BenchmarkOptions
@@ -64,7 +65,14 @@ def _compute(step: Step[ValidateStep]) -> Validated:
 def _compute_one(step: Step[ValidateStep], path: Path, schedule: str, role: str) -> Validated:
     """Compute a model with the schedule and the reference of these roles. Only the largest size has real inputs."""
     options, is_largest = step.options, role == "reference"
-    target = PackageTarget(options.target, options.kind, options.attributes, options.host, precision=options.precision)
+    target = PackageTarget(
+        options.target,
+        options.kind,
+        options.attributes,
+        options.host,
+        precision=options.precision,
+        keep=list_kept(step),
+    )
     with device_lock("local", exclusive=False):
         model = lower_model(path, target, read_schedule(step.input(schedule)), step.model)
         reference = step.input(role)

@@ -33,6 +33,8 @@ class Job:
     alphabetical order is used.
     """
     precision: Precision = "fp32"
+    keep: tuple[str, ...] = ()
+    """The ONNX nodes that stay in float32 in a precision of 16 bits."""
     threads: int = 1
     """The number of threads with which a candidate is timed."""
     mode: TuneMode = "missing"

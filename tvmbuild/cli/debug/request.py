@@ -49,7 +49,7 @@ def make_request(plan: Plan, step: Step[CompileStep]) -> Request:
         package=step.output("package"),
         schedule=step.input("schedule"),
         reference=chosen[0].input("reference"),
-        target=describe_target(step.options),
+        target=describe_target(step),
         tolerance=how.tolerance,
         folder=Layout(plan.root).debug(cell),
         device=how.device,

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tvmbuild.base.wording import count, name_some
-from tvmbuild.debugging.finding import REDUCED, Finding, PlaceError, Request, Suspect, TaskFacts, Tried
+from tvmbuild.debugging.finding import (
+    IN_FLOAT32_THERE,
+    REDUCED,
+    Finding,
+    PlaceError,
+    Request,
+    Suspect,
+    TaskFacts,
+    Tried,
+)
 
 _COLUMNS = ("error", "rounding", "ratio", "operator", "place")
 
@@ -57,6 +66,8 @@ def _describe_variants(suspect: Suspect) -> Iterator[str]:
     mending = [each.variant for each in suspect.tried if each.mends]
     if suspect.mended:
         yield f"mends it: {suspect.mended}; the whole package passes with it"
+        if suspect.mended == IN_FLOAT32_THERE:
+            yield f"  to build it so: `keep: [{', '.join(suspect.nodes)}]` of the model in models.yaml"
     elif mending:
         yield "no variant mends the whole package"
     else:

@@ -1,9 +1,9 @@
-"""Groups of quantised operators: a product, and the operators behind it up to the next product."""
+"""Groups of operators in a reduced precision: a product, and the operators behind it up to the next product."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,18 +22,17 @@ class Group:
     name: str
     """The name of the product, or of an operator without a product before it."""
     nodes: tuple[str, ...]
-    """The names of the operators that have quantised inputs."""
+    """The names of its operators that are computed in the reduced precision."""
     cost: float
     """The operations, with the movement of results: how much longer the network takes if they stay in floats."""
 
 
-def list_groups(quantised: Any, original: Any) -> tuple[Group, ...]:
+def list_groups(original: Any, rounded: Collection[str]) -> tuple[Group, ...]:
     """Return the groups in the order of the graph.
 
-    ``quantised`` is a QDQ model of the float model ``original``, whose nodes have unique names and stand in both.
+    ``original`` is the float model, whose nodes have unique names; ``rounded`` are the names of those that are computed
+    in the reduced precision.
     """
-    rounders = _find_makers(quantised)
-    rounded = {node.name for node in quantised.graph.node if _reads_rounded(node, rounders)}
     makers, constants = _find_makers(original), {tensor.name for tensor in original.graph.initializer}
     shapes = find_shapes(original)
     owners: dict[str, str] = {}
@@ -48,6 +47,12 @@ def list_groups(quantised: Any, original: Any) -> tuple[Group, ...]:
         Group(owner, tuple(node.name for node in nodes), sum(_count_operations(node, shapes) for node in nodes))
         for owner, nodes in members.items()
     )
+
+
+def find_dequantised(quantised: Any) -> frozenset[str]:
+    """Return the names of the nodes of a QDQ model that have quantised inputs."""
+    rounders = _find_makers(quantised)
+    return frozenset(node.name for node in quantised.graph.node if _reads_rounded(node, rounders))
 
 
 def find_shapes(proto: Any) -> dict[str, tuple[int, ...]]:
