@@ -22,6 +22,7 @@ import onnx
 import pytest
 from cpp_programs import SOURCES, install_programs, run_program
 from detector_nets import add_factor, make_detector
+from detector_tails import detect, torchvision
 from device_kinds import KINDS, attributes_of
 from made_once import make_once
 from small_package import build_package
@@ -74,7 +75,7 @@ class Net:
     """A network of this file, and the result that its package makes."""
 
     shapes: tuple[tuple[int, ...], ...]
-    """The shapes of its outputs."""
+    """The shapes of its outputs. Empty: it ends with its own suppression."""
     asked: Postprocess | tuple[Postprocess, ...]
     labels: tuple[str, ...] | None = None
     resize: Any = "letterbox"
@@ -85,6 +86,8 @@ class Net:
     @property
     def model(self) -> onnx.ModelProto:
         """The network."""
+        if not self.shapes:
+            return detect(torchvision(), SIZE)
         model = make_detector(self.shapes, SIZE, spread=self.spread)
         return model if self.factor is None else add_factor(model)
 
@@ -123,6 +126,7 @@ NETS = {
     "last": Net(((30, 1, 9),), Text(blank="last")),
     "vector": Net(((1, 300),), Vector()),
     "heatmaps": Net(((1, 5, 16, 20),), Heatmaps(), LABELS),
+    "counted": Net((), Boxes("separate", ("end1", "end0", "end2"), score=0.4), LABELS),
     "outputs": Net(((1, 7), (1, 3, 4)), ()),
     "another input": Net(((1, 9, 60),), Boxes("yolov8", score=0.6), LABELS, factor=_FACTOR),
     "several": Net(
