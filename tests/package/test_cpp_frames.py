@@ -390,17 +390,24 @@ def as_bytes(found: Results | dict[str, np.ndarray]) -> bytes:
     return data + point_bytes(found.points)
 
 
+def list_files(net: Net, folder: Path) -> list[object]:
+    """Write the inputs beside the picture, and return the options of run_model that name them."""
+    for name, value in net.inputs.items():
+        np.save(folder / f"{name}.npy", value)
+    return [each for name in net.inputs for each in ("--input", f"{name}={folder / name}.npy")]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_printed_results_are_pythons(packages: Path, tmp_path: Path) -> None:
     different: dict[str, set[tuple[str, ...]]] = {}
     for name, net in NETS.items():
-        if not net.results or net.inputs:
+        if not net.results:
             continue
-        frames = list(draw_frames())
+        frames, others = list(draw_frames()), list_files(net, tmp_path)
         with Session(packages / f"{name}.tar") as session:
             for frame, value in frames if name in ("boxes", "classes") else frames[:2]:
-                want = list_lines(session.run_frame(value, frame.encoding))
-                assert ask(packages / f"{name}.tar", frame, value, tmp_path) == want, name
+                want = list_lines(session.run_frame(value, frame.encoding, inputs=net.inputs))
+                assert ask(packages / f"{name}.tar", frame, value, tmp_path, *others) == want, name
                 different.setdefault(name, set()).add(tuple(want))
     assert {len(each) for each in different["classes"]} == {7}
     assert {len(each) for each in different["few"]} == {3}
@@ -547,6 +554,49 @@ def test_arguments_that_make_no_sense(cpu_packages: Path, tmp_path: Path) -> Non
         assert (done.returncode, done.stderr) == (1, f"error: {path} cannot be read\n")
     done = run_program(run_model, package, "--frame", tmp_path / "absent", "--score", "high")
     assert (done.returncode, done.stderr) == (1, "error: --score: high is no number\n")
+
+
+def test_inputs_beside_the_picture_that_make_no_sense(cpu_packages: Path, tmp_path: Path) -> None:
+    run_model, package = install_programs() / "bin" / "run_model", cpu_packages / "another input.tar"
+    frame, value = next(draw_frames())
+    (tmp_path / "frame.raw").write_bytes(value.tobytes())
+    np.save(tmp_path / "right.npy", np.ones(1, np.float32))
+    np.save(tmp_path / "long.npy", np.ones((2, 3), np.float32))
+    np.save(tmp_path / "wide.npy", np.ones(1, np.float64))
+    np.save(tmp_path / "text.npy", np.array(["a"]))
+    np.save(tmp_path / "turned.npy", np.asfortranarray(np.ones((2, 3), np.float32)))
+    whole = (tmp_path / "right.npy").read_bytes()
+    (tmp_path / "cut.npy").write_bytes(whole[:-1])
+    (tmp_path / "begun.npy").write_bytes(whole[:40])
+    (tmp_path / "bare.npy").write_bytes(b"1.0")
+    unreadable = "cannot be read as .npy: "
+    files = {
+        "long": "the input factor of net is float32 1, got float32 2x3",
+        "wide": "the input factor of net is float32 1, got float64 1",
+        "text": f"{unreadable}its type is none of a package: '<U1'",
+        "turned": f"{unreadable}its columns lie together: save numpy.ascontiguousarray of it",
+        "cut": f"{unreadable}it has fewer elements than its header says",
+        "begun": f"{unreadable}it ends in its header",
+        "bare": f"{unreadable}numpy.save writes such a file",
+        "absent": "cannot be read",
+    }
+    cases = [([f"factor={tmp_path}/{name}.npy"], told) for name, told in files.items()]
+    cases += [
+        ([], "net needs --input for factor beside the picture"),
+        ([f"factor={tmp_path}/right.npy"] * 2, "--input factor is given twice"),
+        ([f"scale={tmp_path}/right.npy"], "net has no input scale beside the picture; its inputs are factor"),
+    ]
+    for given, told in cases:
+        named = [each for word in given for each in ("--input", word)]
+        done = run_program(run_model, package, "--frame", tmp_path / "frame.raw", "--encoding", frame.encoding, *named)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("error: ")
+        assert done.stderr.endswith(f"{told}\n")
+    done = run_program(run_model, package, "--frame", tmp_path / "frame.raw", "--input", "factor")
+    assert done.returncode == 2
+    (tmp_path / "p.ppm").write_bytes(b"P6 1 1 255 abc")
+    done = run_program(run_model, package, tmp_path / "p.ppm")
+    assert done.stderr == "error: net needs --input for factor beside the picture\n"
 
 
 def damage(package: Path, path: Path, alter: Callable[[dict[str, Any]], object]) -> Path:
