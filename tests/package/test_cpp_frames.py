@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,15 +25,15 @@ from detector_nets import add_factor, make_detector
 from detector_tails import detect, torchvision
 from device_kinds import KINDS, attributes_of
 from made_once import make_once
+from result_cases import CASES, make_case
 from small_package import build_package
 from vulkan_devices import HOST
 
 from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.grid_forms import GRID_FORMS
 from tvmbuild.base.postprocess_specs import (
-    KINDS as RESULT_KINDS,
-)
-from tvmbuild.base.postprocess_specs import (
+    BOX_FORMS,
     Boxes,
     Classes,
     Heatmaps,
@@ -45,6 +45,9 @@ from tvmbuild.base.postprocess_specs import (
     Vector,
     kind_of,
     postprocess_to_json,
+)
+from tvmbuild.base.postprocess_specs import (
+    KINDS as RESULT_KINDS,
 )
 from tvmbuild.base.specs import Attributes, Preprocess
 from tvmbuild.errors import TvmbuildError
@@ -141,6 +144,30 @@ NETS = {
     ),
 }
 """Name of a package → its network. There is one for every kind of result."""
+
+
+@dataclass(frozen=True)
+class CaseNet:
+    """A case of `result_cases`, as a network of this file."""
+
+    case: str
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The network."""
+        return make_case(self.case)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that its package is built with."""
+        return {
+            "preprocess": Preprocess(resize="letterbox"),
+            "frames": FRAMES[1:3],
+            "postprocess": (CASES[self.case][1],),
+            "labels": LABELS,
+        }
+
+
 _BUILD = """
 import sys
 from pathlib import Path
@@ -267,27 +294,32 @@ int main(int, char **words) {
 """
 
 
-def build_packages(kind: str, folder: Path) -> None:
-    """Build a package for each of NETS in a separate process."""
-    for name, net in NETS.items():
+def build_packages(kind: str, folder: Path, nets: Mapping[str, Net | CaseNet] = NETS) -> None:
+    """Build a package for each network in a separate process."""
+    for name, net in nets.items():
         onnx.save(net.model, folder / f"{name}.onnx")
     host: Attributes = FrozenMap() if kind == "llvm" else HOST
     target = f"PackageTarget('here', {kind!r}, {attributes_of(kind)!r}, {host!r})"
-    options = repr({name: net.options for name, net in NETS.items()})
+    options = repr({name: net.options for name, net in nets.items()})
     code = _BUILD.replace("TARGET", target).replace("OPTIONS", options)
     command = [sys.executable, "-W", "ignore", "-c", code, str(folder)]
-    subprocess.run(command, env=dict(os.environ, XDG_RUNTIME_DIR=str(folder)), check=True, timeout=300)
+    subprocess.run(command, env=dict(os.environ, XDG_RUNTIME_DIR=str(folder)), check=True, timeout=1200)
 
 
 @pytest.fixture
-def packages(kind: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the packages for this kind of target."""
+def runtime(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let C++ programs load the runtime of this kind of target that Python loads."""
     if kind == "vulkan":
         find_device("vulkan")
         found = re.search(r"/\S*libtvmbuild_vulkan\.so", Path("/proc/self/maps").read_text())
         if found is None:
             pytest.skip("the Vulkan runtime is another than libtvmbuild_vulkan.so")
         monkeypatch.setenv("TVMBUILD_VULKAN_LIBRARY", found[0])
+
+
+@pytest.fixture
+def packages(kind: str, runtime: None) -> Path:  # noqa: ARG001 - programs need it
+    """The folder of the packages for this kind of target."""
     return make_once(("packages of frames", kind), lambda folder: build_packages(kind, folder))
 
 
@@ -485,6 +517,28 @@ def test_same_bits_at_any_address_without_allocations(packages: Path, program: P
 
 def test_every_kind_of_result_has_a_package() -> None:
     assert {kind_of(each) for net in NETS.values() for each in net.results} == set(RESULT_KINDS)
+    assert {getattr(asked, "form", None) for _, asked in CASES.values()} >= {*BOX_FORMS, *GRID_FORMS}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("runtime")
+def test_every_form_has_the_same_bits(program: Path, tmp_path: Path, kind: str) -> None:
+    """Compare all cases of tests/support/result_cases.py: every kind, every form of boxes."""
+    nets = {f"case {number}": CaseNet(name) for number, name in enumerate(CASES)}
+    build_packages(kind, tmp_path, nets)
+    path = tmp_path / "frame.raw"
+    value = list(draw_frames())[1][1]
+    path.write_bytes(value.tobytes())
+    for name, net in nets.items():
+        with Session(tmp_path / f"{name}.tar") as session:
+            found = [session.run_frame(value.reshape(shape), "rgb8") for shape in ((90, 120, 3), (120, 90, 3))]
+        done = run_program(program, tmp_path / f"{name}.tar", path, 30, 120, 90)
+        assert (done.returncode, done.stderr) == (0, ""), net.case
+        assert re.fullmatch(r"different 0 more \d+ allocated 0, 1 at first\n", done.stdout), net.case
+        assert path.with_suffix(".raw.results").read_bytes() == b"".join(map(as_bytes, found)), net.case
+        assert all(found), net.case
 
 
 def test_texts_have_symbols_without_labels(cpu_packages: Path) -> None:
