@@ -63,6 +63,11 @@ class BoxForm:
         return self.split and self.ready
 
     @property
+    def own(self) -> int:
+        """The number of values of a ready box in the output with its score."""
+        return 1 if self.split else max(self.places[0] + 4, *(place + 1 for place in self.places[1:]))
+
+    @property
     def spare(self) -> int:
         """The number of scores that belong to no class."""
         return int(self.background != "none")
@@ -75,6 +80,7 @@ BOX_FORMS: dict[str, BoxForm] = {
     "end2end": BoxForm(corners=True, ready=True, suppress=False),
     "separate": BoxForm(corners=True, ready=True, split=True, suppress=False, places=(0, 0, 0)),
     "ppyolo": BoxForm(corners=True, ready=True, suppress=False, places=(2, 1, 0)),
+    "yolov7_nms": BoxForm(corners=True, ready=True, suppress=False, places=(1, 6, 5)),
     "rtdetr": BoxForm(normalised=True, suppress=False),
     "detr": BoxForm(split=True, activation="softmax", background="last", normalised=True, suppress=False),
     "dfine": BoxForm(split=True, activation="sigmoid", normalised=True, suppress=False),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from tvmbuild.base.progress import PREFIX
+from tvmbuild.base.progress import follow_output
 from tvmbuild.errors import TvmbuildError
 
 _PR_SET_PDEATHSIG = 1
@@ -57,16 +57,13 @@ def follow_module(module: str, *arguments: Path | str, show: Callable[[str], Non
 
     The finished process's output has the other lines.
     """
-    command, lines = [sys.executable, "-m", module, *map(str, arguments)], []
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     with neutral_folder() as folder, TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=complaints, text=True)
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=complaints)
         with process:
             try:
-                for line in process.stdout or ():
-                    if line.startswith(PREFIX):
-                        show(line.removeprefix(PREFIX).rstrip("\n"))
-                    else:
-                        lines.append(line)
+                output = follow_output(process.stdout or (), show)
+                lines = [f"{line}\n" for line, is_progress in output if not is_progress]
             except BaseException:
                 process.kill()
                 raise

@@ -83,7 +83,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=27,
+        version=28,
         scope="cell",
         inputs=("model", "kept", "schedule", "labels", "sizes"),
         outputs=FrozenMap({"package": "*.tar"}),
