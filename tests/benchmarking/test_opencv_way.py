@@ -79,6 +79,7 @@ OF_PIXELS = ("masks", "map", "map with one score", "heatmaps", "keypoints")
     ("case", "rules"),
     [*((case, PLAIN) for case in CASES), *((case, rules) for case in OF_PIXELS for rules in (RAW, SCALED))],
 )
+@pytest.mark.nightly
 def test_the_usual_code_of_every_kind_and_form(tmp_path: Path, case: str, rules: Preprocess) -> None:
     asked, frame = CASES[case][1], Frame(90, 146, "bgr8", "bilinear", crop=Crop(3, 8, 70, 120))
     options = BuildOptions("net", preprocess=rules, frames=(frame,), postprocess=(asked,), labels=("one", "two"))
