@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tvm_ffi
 
-from tvmbuild.base.size_specs import Size
+from tvmbuild.base.size_specs import Axis, Size
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.padding import cut, pad_inputs
@@ -21,33 +21,38 @@ from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
 class Fitted:
     """Inputs in the shapes of a function."""
 
-    sizes: SizeFunctions
-    function: SizeFunction
-    size: Size
+    inputs: Mapping[str, Any]
+    function: SizeFunction | None = None
+    """The function of a size, or None if the package has one shape."""
+    cuts: Mapping[str, tuple[Axis, ...]] = field(default_factory=dict)
+    """The shape of each output in letters, if the inputs were padded."""
+    size: Size | None = None
     """The size of the inputs before they were padded."""
-    inputs: dict[str, Any]
 
-    def cut(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def cut(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the function's outputs without what padding added."""
-        if self.size.values == self.function.values:
-            return dict(outputs)
-        return {name: cut(value, self.sizes.outputs[name], self.size.values) for name, value in outputs.items()}
+        if self.size is None:
+            return outputs
+        return {name: cut(value, self.cuts[name], self.size.values) for name, value in outputs.items()}
 
 
-def fit(info: PackageInfo, sizes: SizeFunctions, inputs: Mapping[str, Any]) -> Fitted:
+def fit(info: PackageInfo, inputs: Mapping[str, Any]) -> Fitted:
     """Return the smallest function that takes the inputs, and the inputs in its shapes.
 
     Raises TvmbuildError, which lists the sizes, if there is none.
     """
+    sizes = info.sizes
+    if sizes is None:
+        return Fitted(inputs)
     arrays = {name: read_array(name, value) for name, value in inputs.items()}
     missing = [name for name in sizes.inputs if name not in arrays]
     if missing:
         raise TvmbuildError(f"{info.model} needs the input {', '.join(missing)}", sizes.describe())
     function, size = sizes.choose({name: tuple(each.shape) for name, each in arrays.items()}, info.model)
     if size.values == function.values:
-        return Fitted(sizes, function, size, arrays)
+        return Fitted(arrays, function)
     shapes = {name: sizes.shape(name, function) or tuple(each.shape) for name, each in arrays.items()}
-    return Fitted(sizes, function, size, pad_inputs(_to_host(arrays, sizes), shapes, sizes.pad))
+    return Fitted(pad_inputs(_to_host(arrays, sizes), shapes, sizes.pad), function, sizes.outputs, size)
 
 
 def _to_host(arrays: Mapping[str, Any], sizes: SizeFunctions) -> dict[str, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from threading import Lock
@@ -13,27 +12,25 @@ import tvm_ffi
 
 from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.archive import map_package
+from tvmbuild.package.archive import LIBRARY, map_package
 from tvmbuild.package.counts import cut_outputs
-from tvmbuild.package.inputs import check_inputs, make_inputs
+from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.package.runtime.call_queue import CallQueue
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
-from tvmbuild.package.runtime.machine import Machine, describe_devices
+from tvmbuild.package.runtime.program import Program
 from tvmbuild.package.runtime.tensors import (
-    count_bytes,
     empty_array,
-    keep_apart,
     page_locked_array,
     place,
     read_array,
     to_array,
     to_arrays,
 )
-from tvmbuild.package.runtime.thread_pool import Wish, choose_share, run_on_cores
+from tvmbuild.package.runtime.thread_pool import Wish, choose_share
 from tvmbuild.package.runtime.weights import load_weights
 
 if TYPE_CHECKING:
@@ -81,22 +78,15 @@ class Session:
         self.passed_over: Mapping[str, str] = {}  # path → reason, of packages that `tvmbuild.load` tried before
         self._lock = Lock()
         self._calls = CallQueue()
-        self._idle: list[Machine] = []
-        self._sizes = count_bytes(self.info.inputs)
         self._share = choose_share(self.info, Wish(threads, cores, priority))
         self.threads = self._share.threads
-        self._library, has_pool = load_code(package.library, self._share)
-        if not has_pool:
-            self.threads = num_threads()
-        self._at_sizes: dict[str, Session] = {}
-        self._libraries = package.others
+        self._code = {LIBRARY: package.library, **package.others}
+        self._programs: dict[str, Program] = {}  # library → its program
+        self._closed = False
         with EXPLAINED_ERRORS:
             lifted = self.info.params == "lifted"
             self._pool = load_weights(memoryview(package.params), self._device) if lifted else []
-            self._params = self._pick_params(self.info.sizes.functions[-1]) if self.info.sizes else self._pool
-            machine = self._make_machine()
-            self._check_arity(machine)
-            self._idle.append(self._wrap(machine))
+            self._open()
 
     @property
     def device(self) -> Any:
@@ -143,10 +133,8 @@ class Session:
         for which the build has shown that this is harmless.
         """
         with EXPLAINED_ERRORS:
-            if self.info.sizes is not None:
-                fitted = fitting.fit(self.info, self.info.sizes, inputs)
-                return fitted.cut(self._open_size(fitted).run(fitted.inputs))
-            return cut_outputs(self.outputs, to_arrays(self._compute(inputs)))
+            program, fitted = self._fit(inputs)
+            return fitted.cut(cut_outputs(program.info.outputs, to_arrays(program.compute(fitted.inputs))))
 
     def submit(self, inputs: Mapping[str, Any], *, newest: bool = False) -> Future[dict[str, np.ndarray]]:
         """Return at once with the future of ``run``, which a thread of this session calls, in order.
@@ -165,12 +153,10 @@ class Session:
         ``run`` would return. Outputs for padded inputs have the shape of the larger size.
         """
         with EXPLAINED_ERRORS:
-            if self.info.sizes is not None:
-                fitted = fitting.fit(self.info, self.info.sizes, inputs)
-                return self._open_size(fitted).run_on_device(fitted.inputs)
-            values = self._compute(inputs)
+            program, fitted = self._fit(inputs)
+            values = program.compute(fitted.inputs)
             self.wait()
-        return {info.name: value for info, value in zip(self.outputs, values, strict=False)}
+        return {each.name: value for each, value in zip(program.info.outputs, values, strict=False)}
 
     def to_device(self, array: Any) -> tvm_ffi.Tensor:
         """Return an array as a tensor on the package's device, for an input that is used several times.
@@ -252,7 +238,7 @@ class Session:
                 ),
             }
             values |= frame_calls.prefix("input", frame_calls.read_others(self.info, inputs))
-            arrays = self._call_entry(entries.frame_entry(number), values)
+            arrays = self._open().call_entry(entries.frame_entry(number), values)
         if not self.info.postprocess:
             return cut_outputs(self.outputs, arrays)
         return result_arrays.read_results(self.info, result_arrays.Placed(arrays))
@@ -275,7 +261,7 @@ class Session:
         image = preprocess.open_picture(picture)
         name, geometry = frame_calls.place_picture(self.info, image)
         with EXPLAINED_ERRORS:
-            values = self._compute({name: self.preprocess(image), **frame_calls.read_others(self.info, inputs)})
+            values = self._open().compute({name: self.preprocess(image), **frame_calls.read_others(self.info, inputs)})
         outputs = {info.name: value for info, value in zip(self.outputs, values, strict=False)}
         return self.make_results(outputs, geometry, score=score, overlap=overlap)
 
@@ -300,25 +286,14 @@ class Session:
             "geometry": place,
         }
         with EXPLAINED_ERRORS:
-            arrays = self._call_entry(entries.POSTPROCESS, values)
+            arrays = self._open().call_entry(entries.POSTPROCESS, values)
         return result_arrays.read_results(self.info, result_arrays.Placed(arrays, None if geometry is None else place))
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
         """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""
         with EXPLAINED_ERRORS:
             number, value = frame_calls.read_frame(self.info, frame, encoding)
-            return self._call_entry(entries.prepare_entry(number), {"frame": value})[0]
-
-    def _call_entry(self, name: str, values: Mapping[str, Any]) -> list[np.ndarray]:
-        """Call a function of the package beside ``main``, and return its outputs as new arrays."""
-        machine = self._borrow_machine()
-        kept = machine.kept_by_entry.setdefault(name, {})
-        arguments = [place(each, value, self._device, kept) for each, value in values.items()]
-        result = run_on_cores(machine.machine[name], self._share)(*arguments, *self._params)
-        tensors = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
-        arrays = to_arrays(tensors)
-        self._give_back(machine)
-        return arrays
+            return self._open().call_entry(entries.prepare_entry(number), {"frame": value})[0]
 
     def benchmark(
         self, inputs: Mapping[str, Any] | None = None, *, repeat: int | None = None, number: int = 1
@@ -339,9 +314,9 @@ class Session:
         """Release library, threads and weights as soon as all running calls have ended. Cancel submitted ones."""
         self._calls.close()
         with self._lock:
-            self._library = None
-            self._idle, self._params, self._pool = [], [], []
-            opened, self._at_sizes = list(self._at_sizes.values()), {}
+            self._closed = True
+            self._pool = []
+            opened, self._programs = list(self._programs.values()), {}
         for each in opened:
             each.close()
 
@@ -358,13 +333,8 @@ class Session:
         Raises TvmbuildError if the inputs do not fit.
         """
         with EXPLAINED_ERRORS:
-            if self.info.sizes is not None:
-                fitted = fitting.fit(self.info, self.info.sizes, inputs)
-                return self._open_size(fitted).bind(fitted.inputs)
-            machine = self._make_machine()
-            arguments = self._arguments(self._check(inputs), {})
-            machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *arguments)
-        bound = run_on_cores(machine["tvmbuild_bound"], self._share)
+            program, fitted = self._fit(inputs)
+            bound = program.bind(fitted.inputs)
         if not self.info.target.on_gpu:
             return bound
 
@@ -381,15 +351,8 @@ class Session:
 
         Before and after each call, the machine calls ``instrument(function, name, before, result, *arguments)``.
         """
-        if self.info.sizes is not None:
-            fitted = fitting.fit(self.info, self.info.sizes, inputs)
-            return self._open_size(fitted).bind_instrumented(fitted.inputs, instrument)
-        machine = self._make_machine()
-        machine["set_instrument"](instrument)
-        arguments = self._arguments(self._check(inputs), {})
-        machine["save_function"](self.info.profiled, "tvmbuild_instrumented", 1, *arguments)
-        instrumented: Callable[[], object] = machine["tvmbuild_instrumented"]
-        return instrumented
+        program, fitted = self._fit(inputs)
+        return program.bind_instrumented(fitted.inputs, instrument)
 
     def wait(self) -> None:
         """Wait until the device has done all its work. On a CPU, there is nothing to wait for."""
@@ -397,33 +360,34 @@ class Session:
             with EXPLAINED_ERRORS:
                 call("runtime.Device_StreamSync", self._device, 0)
 
-    def _open_size(self, fitted: Fitted) -> Session:
-        """Return a session of one size, which shares the weights and threads. Its code is loaded when it is first used.
+    def _fit(self, inputs: Mapping[str, Any]) -> tuple[Program, Fitted]:
+        """Return the program of the size that fits the inputs, and the inputs as it takes them."""
+        fitted = fitting.fit(self.info, inputs)
+        return self._open(fitted.function), fitted
+
+    def _open(self, function: SizeFunction | None = None) -> Program:
+        """Return the program of a size, by default of the largest. Its code is loaded when it is first used.
 
         Raises TvmbuildError if the session is closed.
         """
-        library = fitted.function.library
+        if function is None and self.info.sizes is not None:
+            function = self.info.sizes.functions[-1]
+        library = function.library if function else LIBRARY
+        self._file.check()
         with self._lock:
-            if self._library is None:
+            if self._closed:
                 raise TvmbuildError(f"the session of {self.info.model} is closed")
-            if library not in self._at_sizes:
-                made = copy.copy(self)
-                made._become(fitted)  # noqa: SLF001 - a copy of this session
-                self._at_sizes[library] = made
-            return self._at_sizes[library]
+            if library not in self._programs:
+                self._programs[library] = self._load(library, function)
+            return self._programs[library]
 
-    def _become(self, fitted: Fitted) -> None:
-        """Make this copy of a session one of a single size."""
-        function = fitted.function
-        self.info = self.info.at_size(function)
-        self._lock, self._idle, self._at_sizes = Lock(), [], {}
-        self._sizes = count_bytes(self.info.inputs)
-        self._params = self._pick_params(function)
-        if function.library in self._libraries:
-            self._library, _ = load_code(self._libraries[function.library], self._share)
-        machine = self._make_machine()
-        self._check_arity(machine)
-        self._idle.append(self._wrap(machine))
+    def _load(self, library: str, function: SizeFunction | None) -> Program:
+        loaded, has_pool = load_code(self._code[library], self._share)
+        if not has_pool:
+            self.threads = num_threads()
+        info = self.info.at_size(function) if function else self.info
+        params = self._pick_params(function) if function else self._pool
+        return Program(info, loaded, params, self._device, self._share)
 
     def _pick_params(self, function: SizeFunction) -> list[Any]:
         """Return the weights of one size."""
@@ -432,59 +396,3 @@ class Session:
                 f"the package of {self.info.model} does not fit together: it lacks weights", "build it again"
             )
         return [self._pool[place] for place in function.params]
-
-    def _compute(self, inputs: Mapping[str, Any]) -> list[tvm_ffi.Tensor]:
-        """Return the outputs, and behind them their lengths if they depend on data."""
-        arrays = self._check(inputs)
-        machine = self._borrow_machine()
-        arguments = self._arguments(arrays, machine.kept)
-        result = machine.main(*arguments)
-        values = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
-        # Before the machine is given back: its next user writes into the inputs' memory.
-        values = keep_apart(values, arguments[: len(self._sizes)], self._sizes)
-        self._give_back(machine)  # not after an error: a machine that raised is not used again
-        return values
-
-    def _borrow_machine(self) -> Machine:
-        self._file.check()
-        with self._lock:
-            machine = self._idle.pop() if self._idle else None
-        return machine or self._wrap(self._make_machine())
-
-    def _wrap(self, machine: Any) -> Machine:
-        return Machine(machine, run_on_cores(machine[self.info.entry], self._share))
-
-    def _give_back(self, machine: Machine) -> None:
-        with self._lock:
-            if self._library is not None:
-                self._idle.append(machine)
-
-    def _make_machine(self) -> Any:
-        with self._lock:
-            if self._library is None:
-                raise TvmbuildError(f"the session of {self.info.model} is closed")
-            machine = self._library["vm_load_executable"]()
-            machine["vm_initialization"](*describe_devices(self._device))
-        return machine
-
-    def _check_arity(self, machine: Any) -> None:
-        try:
-            wanted = machine["get_function_arity"](self.info.entry)
-        except (RuntimeError, ValueError) as error:
-            name = self.info.entry
-            raise TvmbuildError(f"the package of {self.info.model} has no function {name}", "build it again") from error
-        given = len(self.inputs) + len(self._params)
-        if wanted != given:
-            raise TvmbuildError(
-                f"the package of {self.info.model} does not fit together: its code takes {wanted} arrays, and there "
-                f"are {len(self.inputs)} inputs and {len(self._params)} weights",
-                "build it again",
-            )
-
-    def _check(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        arrays = {name: read_array(name, value) for name, value in inputs.items()}
-        check_inputs(self.info, arrays)
-        return arrays
-
-    def _arguments(self, arrays: Mapping[str, Any], kept: dict[str, Any]) -> list[Any]:
-        return [place(info.name, arrays[info.name], self._device, kept) for info in self.inputs] + self._params

@@ -1,0 +1,127 @@
+"""The code of a package for one size, with its weights and the virtual machines that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.inputs import check_inputs
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.runtime.machine import Machine, describe_devices
+from tvmbuild.package.runtime.tensors import count_bytes, keep_apart, place, read_array, to_arrays
+from tvmbuild.package.runtime.thread_pool import Share, run_on_cores
+
+
+class Program:
+    """A library of a package, its weights, and virtual machines: each serves one call at a time, idle ones wait here.
+
+    A package whose shapes vary has a program for each size. Any number of threads may use one at once.
+    """
+
+    def __init__(self, info: PackageInfo, library: Any, params: Sequence[Any], device: Any, share: Share) -> None:
+        """Make the first machine. ``info`` describes this size alone.
+
+        Raises TvmbuildError if library and weights do not fit together.
+        """
+        self.info = info
+        self._library = library
+        self._params = list(params)
+        self._device, self._share = device, share
+        self._sizes = count_bytes(info.inputs)
+        self._lock = Lock()
+        machine = self._make_machine()
+        self._check_arity(machine)
+        self._idle = [self._wrap(machine)]
+
+    def compute(self, inputs: Mapping[str, Any]) -> list[tvm_ffi.Tensor]:
+        """Return the outputs on the device, and behind them their lengths if they depend on data."""
+        arrays = self._check(inputs)
+        machine = self._borrow()
+        arguments = self._arguments(arrays, machine.kept)
+        values = _list_tensors(machine.main(*arguments))
+        # Before the machine is given back: its next user writes into the inputs' memory.
+        values = keep_apart(values, arguments[: len(self._sizes)], self._sizes)
+        self._give_back(machine)  # not after an error: a machine that raised is not used again
+        return values
+
+    def call_entry(self, name: str, values: Mapping[str, Any]) -> list[np.ndarray]:
+        """Call a function of the package beside ``main``, and return its outputs as new arrays."""
+        machine = self._borrow()
+        kept = machine.kept_by_entry.setdefault(name, {})
+        arguments = [place(each, value, self._device, kept) for each, value in values.items()]
+        arrays = to_arrays(_list_tensors(run_on_cores(machine.machine[name], self._share)(*arguments, *self._params)))
+        self._give_back(machine)
+        return arrays
+
+    def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
+        """Return a function that runs ``main`` on these inputs, on a virtual machine of its own, without a wait."""
+        machine = self._make_machine()
+        machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(self._check(inputs), {}))
+        return run_on_cores(machine["tvmbuild_bound"], self._share)
+
+    def bind_instrumented(self, inputs: Mapping[str, Any], instrument: Callable[..., None]) -> Callable[[], object]:
+        """Return a function like that of ``bind``, whose virtual machine reports its calls to ``instrument``."""
+        machine = self._make_machine()
+        machine["set_instrument"](instrument)
+        arguments = self._arguments(self._check(inputs), {})
+        machine["save_function"](self.info.profiled, "tvmbuild_instrumented", 1, *arguments)
+        instrumented: Callable[[], object] = machine["tvmbuild_instrumented"]
+        return instrumented
+
+    def close(self) -> None:
+        """Release library and weights as soon as all running calls have ended."""
+        with self._lock:
+            self._library = None
+            self._idle, self._params = [], []
+
+    def _borrow(self) -> Machine:
+        with self._lock:
+            machine = self._idle.pop() if self._idle else None
+        return machine or self._wrap(self._make_machine())
+
+    def _wrap(self, machine: Any) -> Machine:
+        return Machine(machine, run_on_cores(machine[self.info.entry], self._share))
+
+    def _give_back(self, machine: Machine) -> None:
+        with self._lock:
+            if self._library is not None:
+                self._idle.append(machine)
+
+    def _make_machine(self) -> Any:
+        with self._lock:
+            if self._library is None:
+                raise TvmbuildError(f"the session of {self.info.model} is closed")
+            machine = self._library["vm_load_executable"]()
+            machine["vm_initialization"](*describe_devices(self._device))
+        return machine
+
+    def _check_arity(self, machine: Any) -> None:
+        try:
+            wanted = machine["get_function_arity"](self.info.entry)
+        except (RuntimeError, ValueError) as error:
+            name = self.info.entry
+            raise TvmbuildError(f"the package of {self.info.model} has no function {name}", "build it again") from error
+        given = len(self.info.inputs) + len(self._params)
+        if wanted != given:
+            raise TvmbuildError(
+                f"the package of {self.info.model} does not fit together: its code takes {wanted} arrays, and there "
+                f"are {len(self.info.inputs)} inputs and {len(self._params)} weights",
+                "build it again",
+            )
+
+    def _check(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        arrays = {name: read_array(name, value) for name, value in inputs.items()}
+        check_inputs(self.info, arrays)
+        return arrays
+
+    def _arguments(self, arrays: Mapping[str, Any], kept: dict[str, Any]) -> list[Any]:
+        return [place(each.name, arrays[each.name], self._device, kept) for each in self.info.inputs] + self._params
+
+
+def _list_tensors(result: Any) -> list[tvm_ffi.Tensor]:
+    return [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
