@@ -53,7 +53,9 @@ class QuantizeStep:
     preprocess: Preprocess | None
     """The conversion of pictures into the input, or None if the samples are arrays."""
     accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """The accuracy that a search for operators in floats must keep, or None if there is no search."""
+    """The real inputs with which those of the calibration are compared, or None if the model names none. For a search
+    for operators in floats also the thresholds that it must keep.
+    """
 
 
 @dataclass(frozen=True)
