@@ -219,6 +219,8 @@ AnyStep = Step[StepOptions]
 
 SAMPLE = "sample "
 """The beginning of the roles of real inputs: `sample 0`, `sample 1` …"""
+ORIGINAL = "named original"
+"""The role of the float model that `accuracy:` names."""
 METRIC, TRUTHS = "metric", "truths"
 """The roles of the Python file with the user's metric, and of the file with its truths."""
 CALIBRATION = "calibration "
@@ -248,9 +250,16 @@ def find_model(step: Step[Any], size: str) -> Path:
 def find_original(step: Step[Any]) -> Path:
     """Return the ONNX file of the model with which a package's accuracy is compared.
 
-    It is the file before quantisation, or the file from which the package is built if the model is not quantised.
+    It is the file that `accuracy:` names, else the file before quantisation, or the file from which the package is
+    built if the model is not quantised here.
     """
-    return step.inputs.get("original") or step.input("model")
+    return step.inputs.get(ORIGINAL) or step.inputs.get("original") or step.input("model")
+
+
+def find_file_beside(step: Step[Any]) -> Path | None:
+    """Return the ONNX file from which the package is built, or None if it is the original itself."""
+    model = step.input("model")
+    return None if find_original(step) == model else model
 
 
 def has_options(step: Step[Any], kind: type[Other]) -> TypeGuard[Step[Other]]:
