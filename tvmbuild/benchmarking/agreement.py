@@ -92,8 +92,8 @@ _UNKNOWN = asdict(Agreement(0, 0, 0.0, 0.0))
 def read_agreement(data: Mapping[str, Any]) -> Agreement:
     """Parse the output of `Agreement.to_json`, also of older versions with fewer fields. Raises like `read_fields`."""
     known = {name: value for name, value in _UNKNOWN.items() if name not in ("samples", "agreeing")}
-    of_file = data.get("of_file")
     agreement: Agreement = read_fields(Agreement, {**known, **data, "of_file": None})
+    of_file = data.get("of_file")
     return replace(agreement, of_file=None if of_file is None else read_agreement(of_file))
 
 
