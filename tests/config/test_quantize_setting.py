@@ -113,3 +113,14 @@ def test_a_model_that_is_quantised_for_nobody(load_mistakes: Callable[..., list[
 def test_files_of_a_model_that_is_off_may_be_absent(load: Load) -> None:
     text = "enabled: false, quantize: {calibration: {inputs: real.npz}}"
     assert load(models=f"{NET}{text}}}\n", targets=TARGETS).models[0].quantize is not None
+
+
+def test_the_float_model_of_a_quantised_one(load: Load, load_mistakes: Callable[..., list[str]]) -> None:
+    (model,) = load(models=NET + "accuracy: {inputs: models/net.onnx, original: models/net.onnx}}\n").models
+    assert model.accuracy is not None
+    assert model.accuracy.original == "models/net.onnx"
+    twice = "quantize: {calibration: {inputs: models/net.onnx}}, accuracy: {inputs: models/net.onnx, original: no.onnx}"
+    assert load_mistakes(models=f"{NET}{twice}}}\n", targets=TARGETS) == [
+        "models.yaml:2:130: models.net.accuracy.original: the model is quantised here, so its own file is the original; expected no `original`, or no `quantize`",
+        "models.yaml:2:140: models.net.accuracy.original: the file no.onnx does not exist; expected a path relative to the project's folder",
+    ]

@@ -224,8 +224,8 @@ def test_a_search_for_operators_in_floats_reads_what_judges_it() -> None:
     assert (told, step.options.accuracy, step.options.preprocess) == (files, accuracy, Preprocess())  # type: ignore[union-attr]
     plain = replace(model, quantize=replace(asked, keep=None))
     step = make_step(stage_of("quantize"), Subject(plain), ROOT, HERE)
-    assert [role for role in step.inputs if role not in SIMPLIFIED] == ["calibration 0"]
-    assert (step.options.accuracy, step.options.preprocess) == (None, None)  # type: ignore[union-attr]
+    assert [role for role in step.inputs if role not in SIMPLIFIED] == ["calibration 0", "sample 0"]
+    assert step.options.accuracy == Accuracy("images", ("a.png",))  # type: ignore[union-attr]
 
 
 def test_cells_of_16_bits_read_which_operators_stay_in_float32() -> None:

@@ -1,8 +1,10 @@
-"""The file `kept.json` of a cell: the ONNX nodes that stay in float32 in a precision of 16 bits."""
+"""The ONNX nodes that stay in floats in a reduced precision: a cell's file `kept.json`, and what a search tells."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,3 +22,26 @@ def list_kept(step: Step[Any]) -> tuple[str, ...]:
 def read_kept_nodes(path: Path) -> tuple[str, ...]:
     """Return the names of the nodes in the file."""
     return tuple(map(str, json.loads(path.read_text(encoding="utf-8"))["nodes"]))
+
+
+@dataclass(frozen=True)
+class KeptShare:
+    """A group of operators in floats that a search found. Figures are shares."""
+
+    name: str
+    nodes: tuple[str, ...]
+    harm: float
+    """The share of the errors that the groups cause, each alone in the reduced precision."""
+    cost: float
+    """The share of the operations."""
+
+
+def read_shares(value: Mapping[str, Any]) -> tuple[KeptShare, ...]:
+    """Return the groups in the JSON value of `quantize.json` or `kept.json`, or none if there was no search."""
+    try:
+        return tuple(
+            KeptShare(str(row["name"]), tuple(map(str, row["nodes"])), float(row["harm"]), float(row["cost"]))
+            for row in value["kept"]["groups"]
+        )
+    except (KeyError, TypeError, ValueError):
+        return ()

@@ -122,6 +122,11 @@ class Accuracy:
     of_largest: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """The largest accepted error, as a share of the largest magnitude of the original's output."""
     metric: Metric | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    original: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    """The ONNX file of the float model, relative to the project's root, to compare with if the model came quantised.
+
+    None stands for the model's own file before it is quantised here.
+    """
 
     @property
     def has_threshold(self) -> bool:

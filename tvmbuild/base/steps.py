@@ -52,7 +52,9 @@ class QuantizeStep:
     preprocess: Preprocess | None
     """The conversion of pictures into the input, or None if the samples are arrays."""
     accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """The accuracy that a search for operators in floats must keep, or None if there is no search."""
+    """The real inputs with which those of the calibration are compared, or None if the model names none. For a search
+    for operators in floats also the thresholds that it must keep.
+    """
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,8 @@ AnyStep = Step[StepOptions]
 
 SAMPLE = "sample "
 """The beginning of the roles of real inputs: `sample 0`, `sample 1` …"""
+ORIGINAL = "named original"
+"""The role of the float model that `accuracy:` names."""
 METRIC, TRUTHS = "metric", "truths"
 """The roles of the Python file with the user's metric, and of the file with its truths."""
 CALIBRATION = "calibration "
@@ -245,9 +249,16 @@ def find_model(step: Step[Any], size: str) -> Path:
 def find_original(step: Step[Any]) -> Path:
     """Return the ONNX file of the model with which a package's accuracy is compared.
 
-    It is the file before quantisation, or the file from which the package is built if the model is not quantised.
+    It is the file that `accuracy:` names, else the file before quantisation, or the file from which the package is
+    built if the model is not quantised here.
     """
-    return step.inputs.get("original") or step.input("model")
+    return step.inputs.get(ORIGINAL) or step.inputs.get("original") or step.input("model")
+
+
+def find_file_beside(step: Step[Any]) -> Path | None:
+    """Return the ONNX file from which the package is built, or None if it is the original itself."""
+    model = step.input("model")
+    return None if find_original(step) == model else model
 
 
 def has_options(step: Step[Any], kind: type[Other]) -> TypeGuard[Step[Other]]:

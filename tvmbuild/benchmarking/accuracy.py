@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import onnx
 
 from tvmbuild.base.pace import Pace
 from tvmbuild.base.specs import Accuracy
@@ -21,6 +22,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TakesInputs
 from tvmbuild.package.samples import list_samples
 from tvmbuild.preparing.compare import widen
+from tvmbuild.preparing.onnx_graph import graph_inputs
 from tvmbuild.preparing.reference import open_onnx
 
 Arrays = Mapping[str, np.ndarray]
@@ -59,6 +61,14 @@ def make_judge(
     return judge
 
 
+def judge_file_too(judge: Judge, file: Path | None) -> Judge:
+    """Return a judge that also compares ``file``, the quantised model from which a package is built; None: no file."""
+    if file is None:
+        return judge
+    data = file.read_bytes()
+    return lambda ours: replace(judge(ours), of_file=judge(open_onnx(data, "the quantised file")))
+
+
 REMEMBERED = 512 * 2**20
 """The most bytes of the original model's outputs that a judge keeps for its next call."""
 
@@ -68,6 +78,7 @@ class _Originals:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._inputs = [value.name for value in graph_inputs(onnx.load(path, load_external_data=False))]
         self._known: list[Arrays] = []
         self._bytes = self._next = 0
 
@@ -79,13 +90,19 @@ class _Originals:
             index, self._next = self._next, self._next + 1
             if index < len(self._known):
                 return self._known[index]
-            outputs = compute(inputs)
+            outputs = compute(self._name(inputs))
             self._bytes += sum(each.nbytes for each in outputs.values())
             if self._bytes <= REMEMBERED:
                 self._known.append(outputs)
             return outputs
 
         return run
+
+    def _name(self, inputs: Arrays) -> Arrays:
+        """Return the inputs under the original's names, by their order if it has other names."""
+        if inputs.keys() == set(self._inputs) or len(inputs) != len(self._inputs):
+            return inputs
+        return dict(zip(self._inputs, inputs.values(), strict=True))
 
 
 def name_samples(
@@ -114,13 +131,21 @@ def compare_samples(
     tally, pace = _Tally(), Pace("comparing with the original model on real inputs", total, "samples")
     for index, (name, inputs) in enumerate(samples):
         pace.report(index)
-        got, want = ours(inputs), theirs(inputs)
+        got = ours(inputs)
+        want = _align(theirs(inputs), got)
         tally.add(name, got, want, _count_batch(inputs, want))
         if keep:
             keep(name, got, want)
     if not tally.count:
         raise TvmbuildError("there is no sample to judge the accuracy by", "the model takes no inputs: leave it out")
     return tally.sum_up()
+
+
+def _align(want: Arrays, got: Arrays) -> Arrays:
+    """Return the original's outputs under the package's names, by their order if the original has other names."""
+    if want.keys() == got.keys() or len(want) != len(got):
+        return want
+    return dict(zip(got, want.values(), strict=True))
 
 
 def _count_batch(inputs: Arrays, want: Arrays) -> int:
@@ -193,7 +218,7 @@ class _Tally:
         if shapes != wanted:
             raise TvmbuildError(
                 f"the original model has the outputs {wanted}, and the package {shapes}",
-                "the package is of another model: delete it and run doit again",
+                "the package is of another model: delete it and run doit again; or correct `original:` of `accuracy:`",
             )
         first = next(iter(want))
         rows = (each[first].reshape(batch, -1) for each in (got, want))

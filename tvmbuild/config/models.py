@@ -55,6 +55,7 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
             check_search(document, path, with_enabled, ("quantize", "keep"))
             check_search(document, path, with_enabled, ("keep",))
             check_metric(document, root, (*path, "accuracy"), with_enabled)
+            _check_original(document, root, path, with_enabled)
             check_samples(document, root, (*path, "quantize", "calibration"), with_enabled)
             _check_globs(document, path, own, targets)
         if document.is_sound(path):
@@ -69,6 +70,18 @@ def _check_files(document: Document, root: Path, path: KeyPath, own: dict[str, A
     labels = document.part(path, "labels", None)
     if labels is not None:
         check_file(document, root, (*path, "labels"), labels, must_exist=required)
+
+
+def _check_original(document: Document, root: Path, path: KeyPath, own: dict[str, Any]) -> None:
+    """Report a missing file of the float model to compare with, and one for a model that is quantised here."""
+    here = (*path, "accuracy", "original")
+    accuracy = own.get("accuracy")
+    if not isinstance(accuracy, dict) or "original" not in accuracy or not document.is_sound((*path, "accuracy")):
+        return
+    check_file(document, root, here, accuracy["original"], must_exist=own.get("enabled", True) is not False)
+    if "quantize" in own:
+        what = "the model is quantised here, so its own file is the original"
+        document.report_key(here, what, "no `original`, or no `quantize`")
 
 
 def _check_inputs(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
@@ -174,7 +187,9 @@ def _make_accuracy(root: Path, data: dict[str, Any]) -> Accuracy | None:
         return None
     asked = {name: float(accuracy[name]) for name in ("top1", "rms", "of_largest") if name in accuracy}
     kind, paths = find_samples(root, accuracy)
-    return Accuracy(kind, paths, **asked, metric=make_metric(root, accuracy))
+    original = accuracy.get("original")
+    named = None if original is None else relative_path(root, original)
+    return Accuracy(kind, paths, **asked, metric=make_metric(root, accuracy), original=named)
 
 
 def _make_simplify(data: dict[str, Any]) -> SimplifyOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -21,9 +21,11 @@ from tvmbuild.compiler.importing.expand.scope import find_opset
 from tvmbuild.compiler.importing.reading import name_nodes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.samples import Samples
+from tvmbuild.preparing.calibration import find_doubts, list_rounded, measure_ranges
 from tvmbuild.preparing.compare import compare, find_error
 from tvmbuild.preparing.interface import explain_changed_interface
 from tvmbuild.preparing.keep.choose import Choice
+from tvmbuild.preparing.keep.errors import Arrays
 from tvmbuild.preparing.keep.reduced import QuantisedModel, Reduced
 from tvmbuild.preparing.node_words import find_nodes
 from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
@@ -68,11 +70,13 @@ class Quantised:
 
     choice: Choice | None = None
     """The operators in floats that a search found, or None if there was no search."""
+    doubts: tuple[str, ...] = ()
+    """The reasons to doubt the samples that calibrated the quantisation."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The report's notes about it."""
-        return (*self._list_notes(), *([] if self.choice is None else [self.choice.describe()]))
+        return (*self._list_notes(), *self.doubts, *([] if self.choice is None else [self.choice.describe()]))
 
     def _list_notes(self) -> tuple[str, ...]:
         if self.method is None:
@@ -98,6 +102,7 @@ class Quantised:
             "products": self.products,
             "in_floats": list(self.in_floats),
             "error": self.error,
+            "doubts": list(self.doubts),
             **({} if self.choice is None else {"kept": self.choice.to_json()}),
             "notes": list(self.notes),
         }
@@ -119,8 +124,16 @@ Choose = Callable[[Reduced], Choice]
 """A function that chooses the operators of a quantised model that stay in floats."""
 
 
-def quantise(given: FloatModel, options: Quantize, samples: Samples, choose: Choose | None = None) -> Quantised:
+def quantise(
+    given: FloatModel,
+    options: Quantize,
+    samples: Samples,
+    choose: Choose | None = None,
+    judged: Iterable[Arrays] | None = None,
+) -> Quantised:
     """Quantise the model ``given``. ``choose`` may return operators to floats, so that the accuracy is kept.
+
+    ``judged`` are inputs that the model will see, with which the calibration ``samples`` are compared.
 
     The result has the same inputs and outputs, and its own reference for the first sample. TvmbuildError for samples
     that do not fit, an exclusion that matches nothing, a failure of the library, and products that it left in floats.
@@ -140,6 +153,7 @@ def quantise(given: FloatModel, options: Quantize, samples: Samples, choose: Cho
     report_progress(f"quantising by {options.method}")
     original = onnx.ModelProto.FromString(modern.SerializeToString())  # a library may change its model
     quantised = _call_library(Work(modern, CountedSamples(samples, options.method), excluded), options.method, name)
+    doubts = _find_doubts(quantised, original, samples, judged)
     make_unsigned(quantised)
     choice = None
     if choose is not None:
@@ -149,7 +163,18 @@ def quantise(given: FloatModel, options: Quantize, samples: Samples, choose: Cho
     set_output_shapes(quantised, dict(reference.outputs))
     _check(quantised, proto, options.method, name)
     report_progress("running the quantised model")
-    return replace(_describe(quantised, model, samples, options.method), choice=choice)
+    return replace(_describe(quantised, model, samples, options.method), choice=choice, doubts=doubts)
+
+
+def _find_doubts(quantised: Any, original: Any, samples: Samples, judged: Iterable[Arrays] | None) -> tuple[str, ...]:
+    names = list_rounded(quantised, original)
+    if not names:
+        return ()
+    seen = measure_ranges(original, names, samples, "looking at the calibration samples")
+    others = None
+    if judged is not None:
+        others = measure_ranges(original, names, judged, "looking at the samples of accuracy")
+    return find_doubts(seen, others)
 
 
 def _modernise(model: bytes, reference: Reference, name: str) -> Any:

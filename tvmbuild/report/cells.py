@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tvmbuild.base.kept_nodes import KeptShare, read_shares
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.benchmarking.agreement import Agreement
@@ -70,6 +71,8 @@ class CellReport:
     built_for: PackageTarget | None = None
     """The target as the package records it."""
     notes: tuple[str, ...] = ()
+    kept: tuple[KeptShare, ...] = ()
+    """The operators in floats that a search found for the cell's reduced precision."""
     peak: Peak | None = None
     """The peak rates of the machine that timed the cell, if they were measured."""
     tuning: Tuning = UNTUNED
@@ -164,8 +167,10 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
     if status == "built" and validated is not None:
         reason = f"{reason}; {validated.describe()}"
     prepared = ["simplify.json", *(["quantised/quantize.json"] if "quantize" in ids else [])]
-    prepared_notes = [note for name in prepared for note in _read_json(layout.model_file(model, name)).get("notes", ())]
-    prepared_notes += _read_json(layout.cell_file(model, target, "kept.json")).get("notes", ()) if "keep" in ids else ()
+    files = [layout.model_file(model, name) for name in prepared]
+    files += [layout.cell_file(model, target, "kept.json")] if "keep" in ids else []
+    told = [_read_json(path) for path in files]
+    prepared_notes = [note for each in told for note in each.get("notes", ())]
     uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))
     return CellReport(
         model=model,
@@ -182,6 +187,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
         takes_frames=info is not None and bool(info.frames or info.postprocess),
         built_for=info.target if info else None,
         package_bytes=package.stat().st_size if info else None,
+        kept=tuple(share for each in told for share in read_shares(each)),
         notes=(*prepared_notes, *(_list_notes(info) if info else ())),
         quarantined=tuple(f"{row['name']} ({row['key']}): {row['reason']}" for row in tune.get("quarantined", ())),
     )

@@ -53,7 +53,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="quantize",
-        version=2,
+        version=3,
         scope="quantised model",
         inputs=("model", "reference"),
         outputs=FrozenMap(
