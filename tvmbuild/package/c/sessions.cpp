@@ -75,16 +75,19 @@ std::string show(const std::vector<int64_t> &shape) {
 // Return the form of an array, which a package could have room for.
 TensorInfo read_form(const Info &info, size_t at, const tvmbuild_array &given) {
   const TensorInfo &wanted = info.inputs[at];
-  expect(given.dtype, "inputs->dtype");
-  if (given.rank != 0) expect(given.shape, "inputs->shape");
-  bool fits = given.rank == wanted.shape.size() && given.dtype == wanted.dtype;
-  std::vector<int64_t> shape(given.shape, given.shape + std::min<size_t>(given.rank, 64));
   bool may_vary = !info.sizes.functions.empty();
-  for (size_t i = 0; fits && i < shape.size(); i++)
-    fits = may_vary ? shape[i] >= 0 && shape[i] <= wanted.shape[i] : shape[i] == wanted.shape[i];
-  if (!fits)
+  auto refuse = [&](const std::string &got) {
     throw Error("the input " + wanted.name + " of " + info.model + " is " + wanted.dtype + " " + show(wanted.shape) +
-                (may_vary ? " or smaller, got " : ", got ") + given.dtype + " " + show(shape));
+                (may_vary ? " or smaller, got " : ", got ") + given.dtype + " " + got);
+  };
+  expect(given.dtype, "inputs->dtype");
+  if (given.rank != wanted.shape.size()) refuse("with " + std::to_string(given.rank) + " axes");
+  if (given.rank != 0) expect(given.shape, "inputs->shape");
+  std::vector<int64_t> shape(given.shape, given.shape + given.rank);
+  bool fits = given.dtype == wanted.dtype;
+  for (size_t i = 0; i < shape.size(); i++)
+    fits = fits && (may_vary ? shape[i] >= 0 && shape[i] <= wanted.shape[i] : shape[i] == wanted.shape[i]);
+  if (!fits) refuse(show(shape));
   return {wanted.name, std::move(shape), wanted.dtype, {}};
 }
 

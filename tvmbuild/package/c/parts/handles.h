@@ -20,23 +20,29 @@ namespace tvmbuild::c {
 struct SessionState;
 struct PackageView;
 
-// The kinds of handles: the object behind it, and its name in messages.
+enum class Kind { SESSION, PACKAGE, TENSOR };
+
+inline const char *name_of(Kind kind) {
+  return kind == Kind::SESSION ? "a session" : kind == Kind::PACKAGE ? "a package" : "a tensor";
+}
+
+// What is behind each kind of handle.
 template <typename Handle>
 struct Behind;
 template <>
 struct Behind<tvmbuild_session> {
   using Object = SessionState;
-  static constexpr const char *NAME = "a session";
+  static constexpr Kind KIND = Kind::SESSION;
 };
 template <>
 struct Behind<tvmbuild_package> {
   using Object = const PackageView;
-  static constexpr const char *NAME = "a package";
+  static constexpr Kind KIND = Kind::PACKAGE;
 };
 template <>
 struct Behind<tvmbuild_tensor> {
   using Object = const Tensor;
-  static constexpr const char *NAME = "a tensor";
+  static constexpr Kind KIND = Kind::TENSOR;
 };
 
 class Handles {
@@ -50,8 +56,8 @@ class Handles {
   Handle *add(std::shared_ptr<typename Behind<Handle>::Object> object) {
     std::lock_guard<std::shared_mutex> lock(mutex_);
     next_ += 2;
-    entries_.emplace(next_, Entry{Behind<Handle>::NAME, std::const_pointer_cast<void>(
-                                                            std::static_pointer_cast<const void>(std::move(object)))});
+    auto held = std::const_pointer_cast<void>(std::static_pointer_cast<const void>(std::move(object)));
+    entries_.emplace(next_, Entry{Behind<Handle>::KIND, std::move(held)});
     return reinterpret_cast<Handle *>(next_);
   }
 
@@ -61,9 +67,9 @@ class Handles {
     std::shared_lock<std::shared_mutex> lock(mutex_);
     auto found = entries_.find(reinterpret_cast<uintptr_t>(handle));
     if (found == entries_.end()) throw ArgumentError(std::string("`") + name + "` is closed, or was never opened");
-    if (found->second.kind != Behind<Handle>::NAME)
-      throw ArgumentError(std::string("`") + name + "` is the handle of " + found->second.kind + ", not of " +
-                          Behind<Handle>::NAME);
+    if (found->second.kind != Behind<Handle>::KIND)
+      throw ArgumentError(std::string("`") + name + "` is the handle of " + name_of(found->second.kind) + ", not of " +
+                          name_of(Behind<Handle>::KIND));
     return std::static_pointer_cast<typename Behind<Handle>::Object>(found->second.object);
   }
 
@@ -78,7 +84,7 @@ class Handles {
 
  private:
   struct Entry {
-    const char *kind;
+    Kind kind;
     std::shared_ptr<void> object;
   };
   mutable std::shared_mutex mutex_;

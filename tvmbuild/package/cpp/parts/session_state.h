@@ -106,6 +106,7 @@ struct Session::Impl {
   // Load the code of a library, whose loops run on the threads of the package.
   void load(std::string_view code) {
     check_library(code);
+    publish_runtime();
     LibraryFile file(code);
     std::string name = file.path();
     library = invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");

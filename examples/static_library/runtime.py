@@ -1,0 +1,54 @@
+"""The compilation of TVM's runtime to a static library: python runtime.py FOLDER.
+
+FOLDER gets `libtvm_static.a`, made of the sources in the installed wheels by tvmbuild's own compiler. It has the part
+that CPUs need: no GPUs, no RPC and no libraries of others. Compiled files are kept in FOLDER/objects.
+"""  # noqa: INP001 - a script
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tvmbuild.package.tvm_files import find_headers, find_runtime
+
+ZIG = [sys.executable, "-m", "ziglang"]
+FLAGS = ["-std=c++20", "-O2", "-w", "-fPIC", "-ffunction-sections", "-fdata-sections", "-DTVM_FFI_USE_LIBBACKTRACE=0"]
+RUNTIME = (
+    *("const_loader_module", "cpu_device_api", "device_api", "file_utils", "logging", "module", "static_library"),
+    *("tensor", "thread_pool", "threading_backend", "timer", "workspace_pool", "builtin_fp16"),
+    *("memory/memory_manager", "vm/attn_backend", "vm/builtin", "vm/bytecode", "vm/executable", "vm/vm"),
+)
+"""The files of tvm/src/runtime, without their suffix."""
+
+
+def compile_file(source: Path, made: Path, includes: list[str]) -> Path:
+    """Compile one file, unless its object is newer."""
+    if not made.is_file() or made.stat().st_mtime < source.stat().st_mtime:
+        command = [*ZIG, "c++", *FLAGS, *includes, "-c", str(source), "-o", str(made)]
+        subprocess.run(command, check=True)
+    return made
+
+
+def build(folder: Path) -> Path:
+    """Build the library; return its path."""
+    tvm, ffi = find_runtime()[0].parents[1], find_runtime()[1].parents[1]
+    sources = [tvm / "src" / "runtime" / f"{name}.cc" for name in RUNTIME]
+    sources += sorted(path for path in (ffi / "src" / "ffi").glob("*.cc") if not path.stem.endswith("_win"))
+    sources += sorted((ffi / "src" / "ffi" / "extra").glob("*.cc"))
+    includes = [f"-I{each}" for each in (tvm / "include", find_headers(), tvm / "src", ffi / "src")]
+    objects = folder / "objects"
+    objects.mkdir(parents=True, exist_ok=True)
+    made = [objects / f"{'ffi' if ffi in each.parents else 'tvm'}-{each.stem}.o" for each in sources]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        compiled = list(pool.map(lambda pair: compile_file(*pair, includes), zip(sources, made, strict=True)))
+    library = folder / "libtvm_static.a"
+    library.unlink(missing_ok=True)
+    subprocess.run([*ZIG, "ar", "rcs", str(library), *map(str, compiled)], check=True)
+    return library
+
+
+if __name__ == "__main__":
+    print(build(Path(sys.argv[1]).resolve()))
