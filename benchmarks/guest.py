@@ -2,8 +2,9 @@
 
 python benchmarks/guest.py PACKAGE.tar MODEL.onnx [PACKAGE.tar MODEL.onnx …]
 
-Each figure is of fresh processes, which take turns. The first pair is used for times, all pairs for memory. The models'
-shapes must be fixed. The CPU time is the process's own, in per cent of a core.
+Each figure is of fresh processes, which take turns. The row of C++ is the same package in a program without Python,
+beside ONNX Runtime in Python: its wheel has no library for C++. The first pair is used for times, all pairs for memory.
+The models' shapes must be fixed. The CPU time is the process's own, in per cent of a core.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.table import Table
@@ -79,12 +82,8 @@ def main() -> int:
     contenders = {OURS: files[::2], "ONNX Runtime": files[1::2]}
     threads = str(default_threads(read_metadata(Path(files[0])), len(os.sched_getaffinity(0))))
     table = Table("", *contenders, "ratio")
-    first = {name: [measure_first(name, paths[0], threads) for _ in range(1)] for name, paths in contenders.items()}
-    for _ in range(TURNS):
-        for name, paths in contenders.items():
-            first[name].append(measure_first(name, paths[0], threads))
-    for row, index in (("first result, wall ms", 0), ("first result, CPU ms", 1)):
-        add(table, row, {name: statistics.median(each[index] for each in found[1:]) for name, found in first.items()})
+    with TemporaryDirectory() as folder:
+        add_first(table, contenders, threads, build_program(Path(folder)))
     busy = {name: ask(name, BUSY, paths[0], threads, str(SECONDS), str(RATE)) for name, paths in contenders.items()}
     for row, index in (("idle, % of a core", 0), (f"{RATE} Hz, % of a core", 1)):
         add(table, row, {name: found[index] for name, found in busy.items()})
@@ -97,32 +96,61 @@ def main() -> int:
     return 0
 
 
+def add_first(table: Table, contenders: dict[str, list[str]], threads: str, program: Path) -> None:
+    """Add the rows of the first result, in Python and in C++."""
+    commands = {name: [*command(name, FIRST), paths[0], threads] for name, paths in contenders.items()}
+    ours, other = commands
+    commands["C++"] = [str(program), contenders[OURS][0], threads]
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+    for _ in range(TURNS + 1):
+        for name, words in commands.items():
+            found[name].append(measure_first(words))
+    for kind, index in (("wall", 0), ("CPU", 1)):
+        medians = {name: statistics.median(each[index] for each in times[1:]) for name, times in found.items()}
+        for name, who in ((ours, "Python"), ("C++", "C++")):
+            add(table, f"first result in {who}, {kind} ms", {ours: medians[name], other: medians[other]})
+
+
+def build_program(folder: Path) -> Path:
+    """Compile first_result.cpp with tvmbuild's C++ library and return the program."""
+    tvmbuild = [sys.executable, "-m", "tvmbuild", "config"]
+    flags, libraries, sources = (
+        shlex.split(subprocess.check_output([*tvmbuild, word], text=True))
+        for word in ("--cflags", "--libs", "--cmake-dir")
+    )
+    files = [Path(__file__).with_name("first_result.cpp"), Path(sources[0], "tvmbuild.cpp")]
+    compiler = [sys.executable, "-m", "ziglang", "c++", "-O2"]
+    program = folder / "first_result"
+    subprocess.run([*compiler, *flags, *files, "-o", program, *libraries], check=True)
+    return program
+
+
 def add(table: Table, row: str, values: dict[str, float]) -> None:
     """Add a row with the ratio of the first value to the second."""
     ours, other = values.values()
     table.add_row(row, *(f"{value:.4g}" for value in values.values()), f"{ours / other:.2f}" if other else "-")
 
 
-def start(name: str, program: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start a fresh process with the contender's loader."""
-    command = [sys.executable, "-W", "ignore", "-c", f"import json, sys{LOADERS[name]}{program}", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def command(name: str, program: str) -> list[str]:
+    """Return the command of a Python program behind the contender's loader."""
+    return [sys.executable, "-W", "ignore", "-c", f"import json, sys{LOADERS[name]}{program}"]
 
 
-def measure_first(name: str, path: str, threads: str) -> tuple[float, float]:
+def measure_first(words: list[str]) -> tuple[float, float]:
     """Return the wall and CPU time in ms from the start of a process to its end behind the first result."""
     begun = time.perf_counter()
-    process = start(name, FIRST, path, threads)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - begun
     process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, f"{name} failed with {path}"
+    assert process.returncode == 0, f"{words} failed"
     return wall * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3
 
 
 def ask(name: str, program: str, *arguments: str) -> list[float]:
     """Run the program and return the numbers that it prints."""
-    output, _ = start(name, program, *arguments).communicate(timeout=300)
+    words = [*command(name, program), *arguments]
+    output = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=300, check=True).stdout
     numbers: list[float] = json.loads(output)
     return numbers
 
