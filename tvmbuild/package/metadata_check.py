@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, frame_from_json
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import ACTIVATIONS, BLANKS, BOX_FORMS, MAX_MASKS, MAX_RESULTS, find_clash
+from tvmbuild.base.postprocess_specs import ACTIVATIONS, BLANKS, BOX_FORMS, MAX_MASKS, MAX_RESULTS, REPEATED, find_clash
 from tvmbuild.base.postprocess_specs import INTERPOLATIONS as MAP_INTERPOLATIONS
 from tvmbuild.base.specs import MIN_CROP_PCT, Preprocess
 
@@ -143,8 +143,18 @@ def _postprocess(value: Any, where: str) -> None:
     if clash is not None:
         raise ValueError(f"{where} is impossible: {clash}")
     for kind, data in value.items():
-        required = [key for key in _RESULTS[kind] if key not in _OPTIONAL or (isinstance(data, dict) and key in data)]
-        _check_fields(data, f"{where}.{kind}", _RESULTS[kind], required)
+        if not isinstance(data, list):
+            _result(kind, data, f"{where}.{kind}")
+            continue
+        if kind not in REPEATED or not data:
+            raise ValueError(f"{where}.{kind} is no result")
+        for number, each in enumerate(data):
+            _result(kind, each, f"{where}.{kind}[{number}]")
+
+
+def _result(kind: str, data: Any, where: str) -> None:
+    required = [key for key in _RESULTS[kind] if key not in _OPTIONAL or (isinstance(data, dict) and key in data)]
+    _check_fields(data, where, _RESULTS[kind], required)
 
 
 def _check_fields(value: Any, where: str, checks: Mapping[str, Check], required: Iterable[str]) -> None:
