@@ -142,6 +142,19 @@ NETS = {
         LABELS,
         spread=20,
     ),
+    "repeated": Net(
+        ((1, 5, 16, 20), (1, 3, 8, 10), (1, 20), (1, 6), (1, 5, 16, 20), (1, 2, 16, 20)),
+        (
+            Classes(("out2",), most=3),
+            Classes(("out3",), most=9, labels=("first", "second")),
+            Segmentation(("out0",)),
+            Segmentation(("out1",), "nearest", labels=("ground", "ä")),
+            Heatmaps(("out4",)),
+            Heatmaps(("out5",), labels=("left", "right")),
+        ),
+        LABELS,
+        spread=1,
+    ),
 }
 """Name of a package → its network. There is one for every kind of result."""
 
@@ -235,7 +248,7 @@ static std::string describe(const tvmbuild::Results &results) {
     add_all(each.score, each.index);
     add_text(each.label);
   }
-  add_map(results.segmentation);
+  for (const tvmbuild::Map &each : results.segmentations) add_map(each);
   add_text(results.text.text);
   add_all(results.text.score);
   for (int symbol : results.text.symbols) add_all(symbol);
@@ -415,7 +428,7 @@ def as_bytes(found: Results | dict[str, np.ndarray]) -> bytes:
     )
     data += draw_masks(found)
     data += b"".join(struct.pack("<fi", each.score, each.index) + name_bytes(each.label) for each in found.classes)
-    data += b"" if found.segmentation is None else map_bytes(found.segmentation.classes)
+    data += b"".join(map_bytes(each.classes) for each in found.segmentations)
     text = found.text or TextFound("", 0)
     data += name_bytes(text.text) + struct.pack(f"<f{len(text.symbols)}i", text.score, *text.symbols)
     data += b"" if found.vector is None else found.vector.values.tobytes()
@@ -739,6 +752,19 @@ def expect_refused(
         assert (done.returncode, done.stderr) == (1, f"error: {path} is damaged: mod.json is damaged: {told}\n")
         with pytest.raises(TvmbuildError, match=re.split(r"\W", told)[0]):
             Session(path)
+
+
+def test_damaged_lists_of_results_are_refused(cpu_packages: Path, tmp_path: Path) -> None:
+    boxes, segmentation = (
+        json.loads(json.dumps(postprocess_to_json((each,)))) for each in (Boxes("yolov8"), Segmentation())
+    )
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"boxes": [boxes["boxes"]]}, ".boxes is no result"),
+        ({"segmentation": []}, ".segmentation is no result"),
+        ({"segmentation": [segmentation["segmentation"], 4]}, ".segmentation[1] is no map"),
+    ]
+    alterations = [(f"postprocess{told}", partial(replace_value, ["postprocess"], value)) for value, told in cases]
+    expect_refused(cpu_packages, tmp_path, alterations)
 
 
 _BOXES = postprocess_to_json((Boxes("yolov8"),)) | postprocess_to_json((Masks("yolov8"),))

@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, frame_from_json
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import ACTIVATIONS, BLANKS, BOX_FORMS, MAX_MASKS, MAX_RESULTS, find_clash
+from tvmbuild.base.postprocess_specs import ACTIVATIONS, BLANKS, BOX_FORMS, MAX_MASKS, MAX_RESULTS, REPEATED, find_clash
 from tvmbuild.base.postprocess_specs import INTERPOLATIONS as MAP_INTERPOLATIONS
 from tvmbuild.base.preprocess_specs import MIN_CROP_PCT, Preprocess
 from tvmbuild.package.json_checks import (
@@ -64,8 +64,18 @@ def check_postprocess(value: Any, where: str) -> None:
     if clash is not None:
         raise ValueError(f"{where} is impossible: {clash}")
     for kind, data in value.items():
-        required = [key for key in _RESULTS[kind] if key not in _OPTIONAL or (isinstance(data, dict) and key in data)]
-        check_fields(data, f"{where}.{kind}", _RESULTS[kind], required)
+        if not isinstance(data, list):
+            _check_result(kind, data, f"{where}.{kind}")
+            continue
+        if kind not in REPEATED or not data:
+            raise ValueError(f"{where}.{kind} is no result")
+        for position, result in enumerate(data):
+            _check_result(kind, result, f"{where}.{kind}[{position}]")
+
+
+def _check_result(kind: str, data: Any, where: str) -> None:
+    required = [key for key in _RESULTS[kind] if key not in _OPTIONAL or (isinstance(data, dict) and key in data)]
+    check_fields(data, where, _RESULTS[kind], required)
 
 
 _HINTS = get_type_hints(Preprocess)

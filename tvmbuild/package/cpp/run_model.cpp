@@ -193,8 +193,10 @@ void print_results(const tvmbuild::Results &results, const tvmbuild::Info &info)
   for (const tvmbuild::Class &each : results.classes)
     std::printf("%.9g %d %s\n", each.score, each.index, name_of(each.label).c_str());
   for (const tvmbuild::Point &each : results.points) print_point(each);
+  size_t maps = 0;
   for (const tvmbuild::Postprocess &each : info.postprocess) {
-    if (each.kind == "segmentation") print_map(results.segmentation, each.labels.empty() ? info.labels : each.labels);
+    if (each.kind == "segmentation")
+      print_map(results.segmentations[maps++], each.labels.empty() ? info.labels : each.labels);
     if (each.kind == "text") std::printf("%.9g %s\n", results.text.score, std::string(results.text.text).c_str());
   }
   for (const float &each : results.vector) std::printf("%.9g%s", each, &each + 1 < results.vector.end() ? " " : "\n");

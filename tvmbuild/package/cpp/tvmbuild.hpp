@@ -220,14 +220,15 @@ struct Text {
 
 // The results of a frame, the best first. Only the fields of the package's kinds are filled.
 struct Results {
-  std::vector<Box> boxes;       // of boxes, masks and keypoints
-  Map masks;                    // the object at each pixel, 1 + its place in `boxes`; 0: none
-  std::vector<Class> classes;   // of classes
-  Map segmentation;             // the class of each pixel; 255: the network has not seen it
-  Text text;                    // of text
-  View<float> vector;           // of vector
-  std::vector<Point> points;    // of heatmaps, a point for each
-  std::vector<Tensor> outputs;  // the network's, in the host's memory, of a package without `postprocess`
+  std::vector<Box> boxes;          // of boxes, masks and keypoints
+  Map masks;                       // the object at each pixel, 1 + its place in `boxes`; 0: none
+  std::vector<Class> classes;      // of classes, of all of them one after the other
+  Map segmentation;                // the class of each pixel; 255: the network has not seen it
+  std::vector<Map> segmentations;  // a map for each segmentation of the package; `segmentation` is the first
+  Text text;                       // of text
+  View<float> vector;              // of vector
+  std::vector<Point> points;       // of heatmaps, a point for each
+  std::vector<Tensor> outputs;     // the network's, in the host's memory, of a package without `postprocess`
 };
 
 // What is left out is found by the number of bytes, and in the package.

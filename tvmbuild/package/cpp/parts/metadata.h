@@ -42,6 +42,7 @@ class Part {
   bool is_null() const { return json_.is_null(); }
   bool is_number() const { return json_.is_number(); }
   bool is_text() const { return json_.is_string(); }
+  bool is_list() const { return json_.is_array(); }
   std::string text() const { return expect(is_text(), "text").get<std::string>(); }
   double number() const { return expect(is_number(), "number").get<double>(); }
   bool truth() const { return expect(json_.is_boolean(), "truth value").get<bool>(); }
@@ -297,12 +298,21 @@ inline Postprocess read_result(const std::string &kind, const Part &fields) {
 
 // Read the results in the order in which the package's functions return them: KINDS in base/postprocess_specs.py.
 inline std::vector<Postprocess> read_postprocess(const Part &part) {
-  std::set<std::string> kinds = part.keys();
+  const std::set<std::string> kinds = part.keys(), repeated = {"classes", "segmentation", "heatmaps"};
   std::vector<Postprocess> results;
+  size_t known = 0;
   for (const char *kind : {"boxes", "masks", "keypoints", "classes", "segmentation", "text", "vector", "heatmaps"}) {
-    if (kinds.count(kind)) results.push_back(read_result(kind, part[kind]));
+    if (!kinds.count(kind)) continue;
+    known++;
+    Part found = part[kind];
+    if (!found.is_list()) {
+      results.push_back(read_result(kind, found));
+      continue;
+    }
+    found.expect(repeated.count(kind) != 0 && !found.list().empty(), "result");
+    for (const Part &each : found.list()) results.push_back(read_result(kind, each));
   }
-  part.expect(!results.empty() && results.size() == kinds.size(), "map of kinds of results that are known");
+  part.expect(known != 0 && known == kinds.size(), "map of kinds of results that are known");
   part.expect(kinds.count("boxes") + kinds.count("masks") + kinds.count("keypoints") < 2, "map with one kind of boxes");
   return results;
 }
