@@ -289,7 +289,7 @@ def postprocess_from_json(value: Mapping[str, Any]) -> tuple[Postprocess, ...]:
 
 
 def list_results(value: Any) -> list[Any]:
-    """Return what a kind asks for, one result or a list of them, as a list."""
+    """Return the results of a kind, one or a list of them, as a list."""
     return value if isinstance(value, list) else [value]
 
 

@@ -87,7 +87,7 @@ class _Points(nn.Module):  # type: ignore[misc]
 
     def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return points [n, 2] as x and y, scores [n] and descriptors [n, 128]."""
-        x = image.mean(1, keepdim=True)
+        x = image[:1].mean(1, keepdim=True)
         for number, each in enumerate(self.convolutions):
             x = F.relu(each(x))
             x = F.max_pool2d(x, 2) if number < 3 else x

@@ -192,7 +192,6 @@ void print_results(const tvmbuild::Results &results, const tvmbuild::Info &info)
   print_boxes(results);
   for (const tvmbuild::Class &each : results.classes)
     std::printf("%.9g %d %s\n", each.score, each.index, name_of(each.label).c_str());
-  for (const tvmbuild::Point &each : results.points) print_point(each);
   size_t maps = 0;
   for (const tvmbuild::Postprocess &each : info.postprocess) {
     if (each.kind == "segmentation")
@@ -200,6 +199,7 @@ void print_results(const tvmbuild::Results &results, const tvmbuild::Info &info)
     if (each.kind == "text") std::printf("%.9g %s\n", results.text.score, std::string(results.text.text).c_str());
   }
   for (const float &each : results.vector) std::printf("%.9g%s", each, &each + 1 < results.vector.end() ? " " : "\n");
+  for (const tvmbuild::Point &each : results.points) print_point(each);
 }
 
 void run_frame(const tvmbuild::Arguments &arguments) {

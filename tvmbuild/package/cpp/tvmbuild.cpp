@@ -362,12 +362,22 @@ std::vector<Tensor> Session::run(const std::vector<Tensor> &inputs) {
   return outputs();
 }
 
-const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+void Session::prepare_frames() {
   if (!impl_->frames)
     impl_->frames = std::make_unique<FrameRunner>(impl_->info, impl_->machine, impl_->params, impl_->device);
   if (impl_->file) impl_->file->check();
+}
+
+const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+  prepare_frames();
   OnCores bound(impl_->share.cores);
   return impl_->frames->run(bytes, size, options);
+}
+
+Tensor Session::prepare_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+  prepare_frames();
+  OnCores bound(impl_->share.cores);
+  return impl_->frames->prepare_input(bytes, size, options);
 }
 
 Info read_info(const std::string &package) { return read_package(package).info; }

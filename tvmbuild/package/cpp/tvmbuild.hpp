@@ -229,6 +229,8 @@ struct Results {
   View<float> vector;              // of vector
   std::vector<Point> points;       // of heatmaps, a point for each
   std::vector<Tensor> outputs;     // the network's, in the host's memory, of a package without `postprocess`
+  // What all of the above was read from: Arrays of results in docs/reference/mod-json.md.
+  std::vector<Tensor> arrays;
 };
 
 // What is left out is found by the number of bytes, and in the package.
@@ -299,12 +301,16 @@ class Session {
   // the next run_frame() or the session's end. This is independent of bind() and call(). On a CPU, bytes at a multiple
   // of 64 are not copied. After the first frame of each kind, this library allocates nothing.
   const Results &run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options = {});
+  // Return the network's input that run_frame() makes of a frame, in the host's memory. Only `encoding` and `width` of
+  // the options are read.
+  Tensor prepare_frame(const uint8_t *bytes, size_t size, const FrameOptions &options = {});
 
  private:
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
   void bind_size(const std::vector<Tensor> &inputs);
   void copy_size_outputs(const std::vector<Tensor> &to) const;
+  void prepare_frames();
   std::unique_ptr<Impl> impl_;
 };
 

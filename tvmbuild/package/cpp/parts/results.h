@@ -107,11 +107,13 @@ class ResultReader {
     std::vector<Output> outputs;
     outputs.reserve(tensors.size());
     for (const Tensor &each : tensors) outputs.push_back({each, read_dtype(each.info().dtype), Value()});
+    if (!info_.postprocess.empty()) results_.arrays = tensors;
     return outputs;
   }
 
   const Results &read(const std::vector<Output> &outputs) {
     size_t place = 0;
+    for (size_t i = 0; i < results_.arrays.size(); i++) results_.arrays[i] = outputs[i].tensor;
     results_.classes.clear();
     results_.segmentations.clear();
     results_.points.clear();
