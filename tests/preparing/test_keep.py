@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 
 import numpy as np
@@ -9,12 +10,15 @@ import onnx
 import pytest
 from uneven_net import SAMPLES, make_net
 
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.keep.choose import JudgeRun, KeepSearch, Run
+from tvmbuild.preparing.keep.control import Control
 from tvmbuild.preparing.keep.errors import OutputError
 from tvmbuild.preparing.keep.groups import Group
 from tvmbuild.preparing.keep.reduced import QuantisedModel
 from tvmbuild.preparing.keep.restore import restore
 from tvmbuild.preparing.keep.search import Judged, find_kept
+from tvmbuild.preparing.quantisers.by_nncf import quantise as quantise_by_nncf
 from tvmbuild.preparing.quantisers.by_onnxruntime import quantise
 from tvmbuild.preparing.quantisers.quantiser import Work
 from tvmbuild.preparing.reference import run_onnx
@@ -75,7 +79,7 @@ def test_the_operators_that_harm_are_found(nets: tuple[onnx.ModelProto, onnx.Mod
     choice = search.find()
     assert choice is not None
     assert [group.name for group in choice.groups] == ["second"]  # one channel's range is 20 000 times another's
-    assert choice.groups[0].harm > 0.2
+    assert (choice.groups[0].harm or 0) > 0.2
     assert (choice.before.is_enough, choice.after.is_enough) == (False, True)
     assert choice.describe().startswith("`keep: auto` keeps 1 of 3 groups in floats, ")
     again = search.read(choice.to_json(), choice.after)
@@ -116,3 +120,28 @@ def test_small_columns_count_as_much_as_large_ones() -> None:
     lost[0, 0, 0] = np.nan
     assert errors.measure([{"y": lost}]) == float("inf")
     assert errors.measure([{"y": want}]) == 0.0
+
+
+def test_nncf_returns_operators_to_floats_until_it_is_enough() -> None:
+    pytest.importorskip("nncf")
+    errors = OutputError([run_onnx(make_net().SerializeToString(), each, "net") for each in SAMPLES])
+
+    def judge(run: Run) -> Judged:
+        error = errors.measure([run(each) for each in SAMPLES])
+        return Judged(error < 2e-3, f"error {error:.3g}", (), 2e-3 - error)
+
+    started, control = time.monotonic(), Control(judge, SAMPLES)
+    quantised = quantise_by_nncf(Work(make_net(), SAMPLES, (), control))
+    choice = control.describe(quantised, make_net(), started)
+    assert "second" in [group.name for group in choice.groups]
+    assert (choice.before.is_enough, choice.after.is_enough) == (False, True)
+    assert choice.describe().startswith("NNCF keeps ")
+    assert " of 3 groups in floats, " in choice.describe()
+    assert "of the harm" not in choice.describe()
+
+
+def test_a_float_model_that_misses_the_thresholds_is_not_quantised() -> None:
+    pytest.importorskip("nncf")
+    control = Control(lambda _: Judged(False, "rms 0", ("rms is 0, allowed is -1",), -1.0), SAMPLES)
+    with pytest.raises(TvmbuildError, match="the float model misses its own thresholds: rms is 0, allowed is -1"):
+        quantise_by_nncf(Work(make_net(), SAMPLES, (), control))
