@@ -63,4 +63,4 @@ class _Judged:
     takes: ModelInputs
 
     def __iter__(self) -> Iterator[Arrays]:
-        return (inputs for _, inputs in name_samples(self.accuracy, self.files, self.takes)[0])
+        return (inputs for _, inputs in name_samples(self.accuracy, self.files, self.takes))
