@@ -77,6 +77,22 @@ def test_nodes_that_no_model_tells_apart_are_named_together() -> None:
     assert f"  no model ends between it and the last right place, {told}" in lines
 
 
+def test_a_task_is_by_the_rule_that_schedules_it() -> None:
+    by_rule = replace(SUSPECT, tasks=(TaskFacts("0123456789abcdef", "conv2d", recorded=False, rule="cpu.convolution"),))
+    lines = describe_finding(replace(FINDING, suspect=by_rule), REQUEST)
+    assert "  Task conv2d (0123456789abcdef): by the rule cpu.convolution" in lines
+
+
+def test_wrong_frames_of_a_right_network_are_told() -> None:
+    wrong = "net@cpu: the package prepares a frame wrongly (NV12 [480, 640], linear): row 3; see `frame`"
+    framed = replace(FINDING, problem=None, suspect=None, frames=wrong, frames_are_wrong=True)
+    assert describe_finding(framed, REQUEST) == [
+        "net@cpu: the network is right: the largest error is 0.25",
+        f"  {wrong}",
+    ]
+    assert Finding.from_json(json.loads(json.dumps(framed.to_json()))) == framed
+
+
 def test_right_numbers_take_one_line() -> None:
     right = replace(FINDING, problem=None, suspect=None)
     assert describe_finding(right, REQUEST) == ["net@cpu: nothing is wrong: the largest error is 0.25"]

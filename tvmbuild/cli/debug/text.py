@@ -24,7 +24,10 @@ def describe_finding(finding: Finding, request: Request) -> list[str]:
     """Return the finding as lines: the verdict, the wrong place and the variants."""
     remark = [f"  {finding.remark}"] if finding.remark else []
     if finding.suspect is None:
-        return [f"{finding.cell}: {finding.problem or f'nothing is wrong: {finding.closeness}'}", *remark]
+        framed = [] if finding.frames is None else [f"  {finding.frames}"]
+        state = "the network is right" if finding.frames_are_wrong else "nothing is wrong"
+        right = f"{state}: {finding.closeness}"
+        return [f"{finding.cell}: {finding.problem or right}", *framed, *remark]
     first = f"{finding.cell}: {finding.problem or f'the gate passes, but {finding.closeness}'}"
     lines = [first, *_describe_suspect(finding.suspect, request), *remark]
     lines.append(f"  found with {count(finding.builds, 'build')} of {count(finding.nodes, 'node')} or fewer")
@@ -59,7 +62,9 @@ def _describe_error(place: PlaceError) -> str:
 
 
 def _name_origin(task: TaskFacts, request: Request) -> str:
-    return f"its record, records/{request.target.name}/{task.key}.json" if task.recorded else "rule"
+    if task.recorded:
+        return f"its record, records/{request.target.name}/{task.key}.json"
+    return f"the rule {task.rule}" if task.rule else "rule"
 
 
 def _describe_variants(suspect: Suspect) -> Iterator[str]:
