@@ -26,37 +26,6 @@ def top1(outputs: Sequence[Outputs], samples: Sequence[str], truths: Path) -> fl
     )
 
 
-def nearest(outputs: Sequence[Outputs], _samples: Sequence[str], truths: Path) -> float:
-    """Return the share of texts whose nearest other text is the right one."""
-    return float(np.mean(np.array(list_nearest(outputs)) == json.loads(truths.read_text())))
-
-
-def list_nearest(outputs: Sequence[Outputs]) -> list[int]:
-    """Return, for each text, the number of the other text whose embedding is nearest."""
-    rows = np.concatenate([each["embedding"] for each in outputs])
-    similar = rows @ rows.T
-    np.fill_diagonal(similar, -2)
-    return [int(each) for each in similar.argmax(1)]
-
-
-def same_text(outputs: Sequence[Outputs], _samples: Sequence[str], truths: Path) -> float:
-    """Return the share of lines that are read as they should be."""
-    pairs = zip(list_texts(outputs), json.loads(truths.read_text()), strict=True)
-    return float(np.mean([found == wanted for found, wanted in pairs]))
-
-
-def list_texts(outputs: Sequence[Outputs]) -> list[list[int]]:
-    """Return the numbers of the letters of each line, by the likeliest class of each step (CTC)."""
-    texts = []
-    for each in outputs:
-        (values,) = each.values()
-        steps = values[0].argmax(-1)
-        texts.append(
-            [int(step) for step, before in zip(steps, [0, *steps[:-1]], strict=True) if step and step != before]
-        )
-    return texts
-
-
 def map50_yolox(outputs: Sequence[Outputs], samples: Sequence[str], truths: Path) -> float:
     """Return YOLOX's mean average precision."""
     return mean_ap(outputs, samples, truths, decode_yolox)

