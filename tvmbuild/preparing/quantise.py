@@ -194,10 +194,13 @@ def _find_doubts(quantised: Any, original: Any, samples: Samples, judged: Iterab
     names = list_rounded(quantised, original)
     if not names:
         return ()
-    seen = measure_ranges(original, names, samples, "looking at the calibration samples")
     others = None
-    if judged is not None:
-        others = measure_ranges(original, names, judged, "looking at the samples of accuracy")
+    try:
+        seen = measure_ranges(original, names, samples, "looking at the calibration samples")
+        if judged is not None:
+            others = measure_ranges(original, names, judged, "looking at the samples of accuracy")
+    except TvmbuildError as error:  # an activation without elements has no range
+        return (f"whether the calibration samples suffice is not known: {error.message}",)
     return find_doubts(seen, others)
 
 
