@@ -94,7 +94,7 @@ def _list_remedies(suspect: Suspect, request: Request) -> Iterator[str]:
         "by rule instead of all records": "`tvmbuild records verify` finds records that replay wrongly",
         "without Winograd": "to build it so: `tune: {algorithms: [direct]}` of the target",
         IN_FLOAT32_THERE: f"to build it so: `keep: [{', '.join(suspect.nodes)}]` of the model in models.yaml",
-        "in float32": "to build it so: `precision: fp32` of the target; `keep: auto` of the model keeps some in 16 bits",
+        "in float32": "to build it so: `precision: fp32` of the target; `keep: auto` of the model may do",
         "LLVM -O0": "to build it so: `opt-level: 0` of the target, which is slow",
         "on this CPU": "is it the driver? `tvmbuild doctor` tells",
     }
