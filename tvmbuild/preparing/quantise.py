@@ -28,6 +28,7 @@ from tvmbuild.preparing.interface import explain_changed_interface
 from tvmbuild.preparing.keep.choose import Choice
 from tvmbuild.preparing.keep.control import Control
 from tvmbuild.preparing.keep.errors import Arrays
+from tvmbuild.preparing.keep.groups import MOVERS
 from tvmbuild.preparing.keep.reduced import QuantisedModel, Reduced
 from tvmbuild.preparing.node_words import find_nodes
 from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
@@ -43,8 +44,6 @@ UNCERTAIN = 0.25
 be twice as far off as a model's own numbers are uncertain.
 """
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-_MOVERS = frozenset({"Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators that only move bytes between a DequantizeLinear and a product."""
 _FAILURES = (*ORT_ERRORS, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """The errors that libraries raise over models they cannot quantise."""
 _SAME = Tolerance(rtol=1e-3, atol=1e-4)
@@ -268,7 +267,7 @@ def _list_float_products(proto: Any) -> tuple[tuple[str, ...], int]:
 
 
 def _is_of_integers(name: str, makers: Mapping[str, Any]) -> bool:
-    while name in makers and makers[name].op_type in _MOVERS:
+    while name in makers and makers[name].op_type in MOVERS - {"Concat"}:
         name = makers[name].input[0]
     if name not in makers:
         return False

@@ -78,7 +78,7 @@ def make_package_request(package: Path, model: Path, folder: Path) -> Request:
 
 
 def _list_doubts(info: PackageInfo, model: str) -> Iterator[str]:
-    """Yield what is not known about a package without its project; ``model`` is the digest of the simplified model."""
+    """Yield the reasons to doubt a finding without the project; ``model`` is the digest of the simplified model."""
     if info.digests.get("model") not in {model, None}:
         yield "the package was built from another file, or simplified by another version: its own numbers may differ"
     covered = info.coverage.covered
