@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.benchmarking.accuracy import Arrays, Run, compare_samples, judge_file_too, make_judge
 from tvmbuild.benchmarking.agreement import Agreement, check_agreement, read_agreement
+from tvmbuild.benchmarking.real_inputs import RememberedSamples, run_each
 from tvmbuild.benchmarking.results import read_result
 from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.package.archive import read_metadata
@@ -242,3 +244,23 @@ def test_an_original_with_other_names_is_compared_in_order(tmp_path: Path) -> No
     takes = ModelInputs("net", (TensorInfo("x", (1, 3, 16, 16), "float32"),))
     found = make_judge(NPZ, takes, tmp_path / "float.onnx", [path])(open_onnx(net.SerializeToString(), "net"))
     assert (found.samples, found.rms) == (4, 0.0)
+
+
+def test_samples_are_read_once_and_run_in_their_order() -> None:
+    reads = []
+
+    def read() -> Iterator[tuple[str, Arrays]]:
+        reads.append(1)
+        return ((f"s{index}", each) for index, each in enumerate(SAMPLES))
+
+    samples = RememberedSamples(read)
+    run = open_onnx(make_net().SerializeToString(), "net")
+    for _ in range(2):
+        found = list(run_each(samples, run))
+        assert [name for name, _, _ in found] == ["s0", "s1", "s2", "s3"]
+        for (_, inputs, outputs), sample in zip(found, SAMPLES, strict=True):
+            assert inputs is sample
+            assert np.array_equal(outputs["y"], run(sample)["y"])
+    assert len(reads) == 1
+    order = [name for name, _, _ in run_each(samples, lambda inputs: inputs)]
+    assert order == ["s0", "s1", "s2", "s3"]

@@ -90,9 +90,21 @@ MISTAKES = {
         "quantize: {calibration: {inputs: models/net.onnx}, keep: auto}, accuracy: {inputs: models/net.onnx}",
         "models.yaml:2:93: models.net.quantize.keep: the model's `accuracy:` has no threshold that the search could keep; expected top1, rms, of_largest, drop or at_least in `accuracy`",
     ),
+    "accuracy control by another library": (
+        "quantize: {calibration: {inputs: models/net.onnx}, method: onnxruntime, accuracy_control: true}, accuracy: {inputs: models/net.onnx, rms: 1}",
+        "models.yaml:2:114: models.net.quantize.accuracy_control: accuracy control is NNCF's; expected `method: nncf`, or `keep: auto`",
+    ),
+    "two searches": (
+        "quantize: {calibration: {inputs: models/net.onnx}, keep: auto, accuracy_control: true}, accuracy: {inputs: models/net.onnx, rms: 1}",
+        "models.yaml:2:105: models.net.quantize.accuracy_control: `keep: auto` searches for the same operators; expected one of both",
+    ),
+    "accuracy control without a threshold": (
+        "quantize: {calibration: {inputs: models/net.onnx}, accuracy_control: true}, accuracy: {inputs: models/net.onnx}",
+        "models.yaml:2:93: models.net.quantize.accuracy_control: the model's `accuracy:` has no threshold that the search could keep; expected top1, rms, of_largest, drop or at_least in `accuracy`",
+    ),
     "a misspelt key": (
         "quantize: {calibration: {inputs: models/net.onnx}, exlude: [Softmax]}",
-        'models.yaml:2:93: models.net.quantize.exlude: unknown key; expected calibration, method, exclude or keep; did you mean "exclude"?',
+        'models.yaml:2:93: models.net.quantize.exlude: unknown key; expected calibration, method, exclude, keep or accuracy_control; did you mean "exclude"?',
     ),
 }
 

@@ -30,8 +30,8 @@ class KeptShare:
 
     name: str
     nodes: tuple[str, ...]
-    harm: float
-    """The share of the errors that the groups cause, each alone in the reduced precision."""
+    harm: float | None
+    """The share of the errors that the groups cause, each alone in the reduced precision. None if it is not known."""
     cost: float
     """The share of the operations."""
 
@@ -39,9 +39,11 @@ class KeptShare:
 def read_shares(value: Mapping[str, Any]) -> tuple[KeptShare, ...]:
     """Return the groups in the JSON value of `quantize.json` or `kept.json`, or none if there was no search."""
     try:
-        return tuple(
-            KeptShare(str(row["name"]), tuple(map(str, row["nodes"])), float(row["harm"]), float(row["cost"]))
-            for row in value["kept"]["groups"]
-        )
+        return tuple(_read_share(row) for row in value["kept"]["groups"])
     except (KeyError, TypeError, ValueError):
         return ()
+
+
+def _read_share(row: Mapping[str, Any]) -> KeptShare:
+    harm = None if row["harm"] is None else float(row["harm"])
+    return KeptShare(str(row["name"]), tuple(map(str, row["nodes"])), harm, float(row["cost"]))

@@ -18,6 +18,7 @@ from tvmbuild.base.pace import Pace
 from tvmbuild.base.specs import Accuracy
 from tvmbuild.benchmarking.agreement import Agreement
 from tvmbuild.benchmarking.metric import MetricRun
+from tvmbuild.benchmarking.real_inputs import REMEMBERED, RememberedSamples, run_each
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TakesInputs
 from tvmbuild.package.samples import list_samples
@@ -40,10 +41,11 @@ def make_judge(
     """
     known: list[float] = []  # the metric of the original model, for the next call
     originals = _Originals(original)
+    named = RememberedSamples(lambda: name_samples(accuracy, paths, takes))
 
     def judge(ours: Run) -> Agreement:
         theirs = originals.begin()
-        named, total = name_samples(accuracy, paths, takes)
+        total = len(accuracy.paths) if accuracy.kind == "images" else None
         if accuracy.metric is None:
             return compare_samples(named, ours, theirs, total)
         with TemporaryDirectory(prefix="tvmbuild-metric-") as folder:
@@ -67,10 +69,6 @@ def judge_file_too(judge: Judge, file: Path | None) -> Judge:
         return judge
     data = file.read_bytes()
     return lambda ours: replace(judge(ours), of_file=judge(open_onnx(data, "the quantised file")))
-
-
-REMEMBERED = 512 * 2**20
-"""The most bytes of the original model's outputs that a judge keeps for its next call."""
 
 
 class _Originals:
@@ -105,14 +103,12 @@ class _Originals:
         return dict(zip(self._inputs, inputs.values(), strict=True))
 
 
-def name_samples(
-    accuracy: Accuracy, paths: Sequence[Path], takes: TakesInputs
-) -> tuple[Iterator[tuple[str, Arrays]], int | None]:
-    """Return (name, inputs) for each sample in the files ``paths``, and the number of samples if it is known."""
+def name_samples(accuracy: Accuracy, paths: Sequence[Path], takes: TakesInputs) -> Iterator[tuple[str, Arrays]]:
+    """Return (name, inputs) for each sample in the files ``paths``."""
     samples = list_samples(accuracy, paths, takes)
     if accuracy.kind == "images":
-        return zip(accuracy.paths, samples, strict=True), len(accuracy.paths)
-    return ((f"{accuracy.paths[0]}[{index}]", each) for index, each in enumerate(samples)), None
+        return zip(accuracy.paths, samples, strict=True)
+    return ((f"{accuracy.paths[0]}[{index}]", each) for index, each in enumerate(samples))
 
 
 def compare_samples(
@@ -129,9 +125,8 @@ def compare_samples(
     names or shapes, or if there are no samples.
     """
     tally, pace = _Tally(), Pace("comparing with the original model on real inputs", total, "samples")
-    for index, (name, inputs) in enumerate(samples):
+    for index, (name, inputs, got) in enumerate(run_each(samples, ours)):
         pace.report(index)
-        got = ours(inputs)
         want = _align(theirs(inputs), got)
         tally.add(name, got, want, _count_batch(inputs, want))
         if keep:

@@ -126,6 +126,22 @@ def list_shortfalls(found: Agreement, asked: Accuracy) -> tuple[str, ...]:
     return tuple(_describe_shortfalls(found, asked))
 
 
+def measure_margin(found: Agreement, asked: Accuracy) -> float:
+    """Return the distance of the figures from the nearest threshold, negative if one is missed.
+
+    Limits of errors count as shares of themselves, so that none hides behind another's unit.
+    """
+    margins = [found.top1 - asked.top1] if asked.top1 is not None else []
+    for limit, error in ((asked.rms, found.rms), (asked.of_largest, found.of_largest)):
+        margins += [(limit - error) / (limit or 1.0)] if limit is not None and error is not None else []
+    metric, drop = asked.metric, found.drop
+    if metric is not None and metric.drop is not None and drop is not None:
+        margins.append(metric.drop - drop)
+    if metric is not None and metric.at_least is not None and found.metric is not None:
+        margins.append(found.metric - metric.at_least)
+    return -1.0 if found.unlike else min(margins, default=0.0)
+
+
 def _describe_shortfalls(found: Agreement, asked: Accuracy) -> Iterator[str]:
     """Yield a phrase for each figure that misses its threshold: the figure, the threshold and the worst sample."""
     if asked.top1 is not None and found.top1 < asked.top1:

@@ -14,7 +14,7 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import Accuracy
 from tvmbuild.base.steps import Step
 from tvmbuild.benchmarking.accuracy import Judge
-from tvmbuild.benchmarking.agreement import Agreement, list_shortfalls
+from tvmbuild.benchmarking.agreement import Agreement, list_shortfalls, measure_margin
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.keep.choose import MEASURED, Choice, KeepSearch, Run
 from tvmbuild.preparing.keep.errors import Arrays
@@ -38,7 +38,7 @@ class Keeping:
     def choose(self, reduced: Reduced) -> Choice:
         """Return the choice of operators. Raises TvmbuildError if the accuracy is not enough with any in floats."""
         tried = list(islice(self.samples, MEASURED))
-        search = KeepSearch(reduced, tried, self._judge)
+        search = KeepSearch(reduced, tried, self.judge_run)
         choice = self._take_known(search) or search.find()
         if choice is None:
             raise TvmbuildError(
@@ -61,10 +61,11 @@ class Keeping:
         report_progress(f"the operators in {self.known} are not enough any more: {'; '.join(judged.shortfalls)}")
         return None
 
-    def _judge(self, run: Run) -> Judged:
+    def judge_run(self, run: Run) -> Judged:
+        """Judge a model, given the function that runs it, by the thresholds."""
         agreement = self.judge(run)
         short = list_shortfalls(agreement, self.accuracy)
-        return Judged(not short, _describe(agreement, self.accuracy), short)
+        return Judged(not short, _describe(agreement, self.accuracy), short, measure_margin(agreement, self.accuracy))
 
 
 def _describe(found: Agreement, asked: Accuracy) -> str:

@@ -32,7 +32,7 @@ def check_search(document: Document, path: KeyPath, own: dict[str, Any], key: tu
     value: Any = own
     for name in key:
         value = value.get(name) if isinstance(value, dict) else None
-    wanted = value == AUTO or (isinstance(value, list) and AUTO in value)
+    wanted = value in (AUTO, True) or (isinstance(value, list) and AUTO in value)
     if not wanted or not document.is_sound((*path, key[0])) or not document.is_sound((*path, "accuracy")):
         return
     accuracy = own.get("accuracy")

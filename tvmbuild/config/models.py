@@ -22,7 +22,7 @@ from tvmbuild.config.metric import check_metric, make_metric
 from tvmbuild.config.mistakes import KeyPath, show_value
 from tvmbuild.config.named_files import check_file, relative_path
 from tvmbuild.config.postprocess import check_frames, check_postprocess, make_frames, make_postprocess
-from tvmbuild.config.quantize import make_quantize
+from tvmbuild.config.quantize import check_control, make_quantize
 from tvmbuild.config.samples import check_samples, find_samples
 from tvmbuild.config.sizes import check_sizes, make_sizes
 from tvmbuild.config.sources import check_source, make_source
@@ -53,7 +53,9 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
             check_postprocess(document, path, own)
             check_samples(document, root, (*path, "accuracy"), with_enabled)
             check_search(document, path, with_enabled, ("quantize", "keep"))
+            check_search(document, path, with_enabled, ("quantize", "accuracy_control"))
             check_search(document, path, with_enabled, ("keep",))
+            check_control(document, path, with_enabled)
             check_metric(document, root, (*path, "accuracy"), with_enabled)
             _check_original(document, root, path, with_enabled)
             check_samples(document, root, (*path, "quantize", "calibration"), with_enabled)

@@ -10,6 +10,7 @@ from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.sequences import take_evenly
 from tvmbuild.base.specs import ModelSpec, TargetSpec
 from tvmbuild.config.document import Document
+from tvmbuild.config.mistakes import KeyPath
 from tvmbuild.config.samples import find_samples
 
 
@@ -25,7 +26,22 @@ def make_quantize(root: Path, model: dict[str, Any]) -> Quantize | None:
         method=data.get("method", Quantize.method),
         exclude=tuple(data.get("exclude", Quantize.exclude)),
         keep=data.get("keep"),
+        accuracy_control=bool(data.get("accuracy_control", False)),
     )
+
+
+def check_control(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
+    """Report an accuracy control by another library than NNCF, and beside a search.
+
+    ``path`` leads to the model, whose map is ``own``.
+    """
+    quantize, here = own.get("quantize"), (*path, "quantize", "accuracy_control")
+    if not isinstance(quantize, dict) or quantize.get("accuracy_control") is not True or not document.is_sound(here):
+        return
+    if quantize.get("method", Quantize.method) != "nncf":
+        document.report_key(here, "accuracy control is NNCF's", "`method: nncf`, or `keep: auto`")
+    if "keep" in quantize:
+        document.report_key(here, "`keep: auto` searches for the same operators", "one of both")
 
 
 def check_quantised(document: Document, models: Iterable[ModelSpec], targets: Iterable[TargetSpec]) -> None:

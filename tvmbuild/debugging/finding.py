@@ -29,7 +29,8 @@ class Request:
     model: Path
     """The ONNX file from which the package is built."""
     package: Path
-    schedule: Path
+    schedule: Path | None
+    """The cell's Schedule, or None for a package without its project: rules schedule everything."""
     reference: Path
     target: PackageTarget
     tolerance: Tolerance
@@ -45,6 +46,8 @@ class Request:
     """Whether the table of all places is made."""
     reduce: bool = False
     """Whether the smallest model that fails is written."""
+    remark: str | None = None
+    """A remark about the request, which stands below the finding."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class TaskFacts:
     name: str
     recorded: bool
     """Whether a record schedules it; else a rule does."""
+    rule: str = ""
+    """The rule that schedules it, or empty if a record does, or if no rule does."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,9 @@ class Finding:
     suspect: Suspect | None = None
     places: tuple[PlaceError, ...] = ()
     """The errors of all places in one build that returns all of them."""
+    frames: str | None = None
+    """The comparison of the package's frames and results in words. None: it has neither, or the network is wrong."""
+    frames_are_wrong: bool = False
 
     def to_json(self) -> dict[str, object]:
         """Return the finding as a JSON value. ``from_json`` is the inverse."""

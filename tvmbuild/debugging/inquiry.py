@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tvmbuild.debugging.search import OWN, Origin
 from tvmbuild.debugging.variants import Context, Variant, list_variants
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.reference import Reference, write_reference
+from tvmbuild.records.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Inquiry:
         probe, last = self.probe, self.origin.last
         report_progress("finding the kernel")
         tasks, fused = probe.list_fused(last)
+        rules = probe.name_rules(last)
         part = self._reduce(fused)
         if wish.reduce:
             _write_part(wish.folder, part, probe)
@@ -93,7 +95,7 @@ class Inquiry:
             alone=self.origin.alone,
             fused=tuple(self._name(number) for number in fused if number != last),
             range=tuple(self._name(number) for number in range(self.origin.first, last)),
-            tasks=tuple(TaskFacts(key, name, key in build.schedule.traces) for key, name in tasks),
+            tasks=tuple(_describe_task(key, name, build.schedule, rules) for key, name in tasks),
             layout=probe.layout,
             precision=build.target.precision,
             tried=tried,
@@ -159,6 +161,11 @@ class Inquiry:
                 except TvmbuildError:
                     continue
         return None
+
+
+def _describe_task(key: str, name: str, schedule: Schedule, rules: Mapping[str, str]) -> TaskFacts:
+    recorded = key in schedule.traces
+    return TaskFacts(key, name, recorded, "" if recorded else rules.get(key, ""))
 
 
 def _list_lengths(last: int) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -25,7 +26,9 @@ from tvmbuild.preparing.calibration import find_doubts, list_rounded, measure_ra
 from tvmbuild.preparing.compare import compare, find_error
 from tvmbuild.preparing.interface import explain_changed_interface
 from tvmbuild.preparing.keep.choose import Choice
+from tvmbuild.preparing.keep.control import Control
 from tvmbuild.preparing.keep.errors import Arrays
+from tvmbuild.preparing.keep.groups import MOVERS
 from tvmbuild.preparing.keep.reduced import QuantisedModel, Reduced
 from tvmbuild.preparing.node_words import find_nodes
 from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
@@ -41,8 +44,6 @@ UNCERTAIN = 0.25
 be twice as far off as a model's own numbers are uncertain.
 """
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-_MOVERS = frozenset({"Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators that only move bytes between a DequantizeLinear and a product."""
 _FAILURES = (*ORT_ERRORS, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """The errors that libraries raise over models they cannot quantise."""
 _SAME = Tolerance(rtol=1e-3, atol=1e-4)
@@ -124,16 +125,25 @@ Choose = Callable[[Reduced], Choice]
 """A function that chooses the operators of a quantised model that stay in floats."""
 
 
+@dataclass(frozen=True)
+class Guard:
+    """The inputs that a model will see, and the way to keep its accuracy on them."""
+
+    samples: Iterable[Arrays] | None = None
+    """The inputs, with which those of the calibration are compared, or None if there are none."""
+    choose: Choose | None = None
+    """A search for operators that stay in floats."""
+    control: Control | None = None
+    """The accuracy that the library itself is to keep."""
+
+
 def quantise(
     given: FloatModel,
     options: Quantize,
     samples: Samples,
-    choose: Choose | None = None,
-    judged: Iterable[Arrays] | None = None,
+    guard: Guard = Guard(),
 ) -> Quantised:
-    """Quantise the model ``given``. ``choose`` may return operators to floats, so that the accuracy is kept.
-
-    ``judged`` are inputs that the model will see, with which the calibration ``samples`` are compared.
+    """Quantise the model ``given``. The ``guard`` may leave operators in floats, so that the accuracy is kept.
 
     The result has the same inputs and outputs, and its own reference for the first sample. TvmbuildError for samples
     that do not fit, an exclusion that matches nothing, a failure of the library, and products that it left in floats.
@@ -152,13 +162,17 @@ def quantise(
     excluded = find_nodes(modern, options.exclude, name, "`exclude:` of its `quantize:`")
     report_progress(f"quantising by {options.method}")
     original = onnx.ModelProto.FromString(modern.SerializeToString())  # a library may change its model
-    quantised = _call_library(Work(modern, CountedSamples(samples, options.method), excluded), options.method, name)
-    doubts = _find_doubts(quantised, original, samples, judged)
+    started, counted = time.monotonic(), CountedSamples(samples, options.method)
+    quantised = _call_library(Work(modern, counted, excluded, guard.control), options.method, name)
+    doubts = _find_doubts(quantised, original, samples, guard.samples)
     make_unsigned(quantised)
     choice = None
-    if choose is not None:
+    if guard.control is not None:
+        choice = guard.control.describe(quantised, original, started)
+        _require_enough(choice, name)
+    if guard.choose is not None:
         reduced = QuantisedModel(quantised, original)
-        choice = choose(reduced)
+        choice = guard.choose(reduced)
         quantised = reduced.build(choice.nodes)
     set_output_shapes(quantised, dict(reference.outputs))
     _check(quantised, proto, options.method, name)
@@ -166,14 +180,26 @@ def quantise(
     return replace(_describe(quantised, model, samples, options.method), choice=choice, doubts=doubts)
 
 
+def _require_enough(choice: Choice, name: str) -> None:
+    if not choice.after.is_enough:
+        raise TvmbuildError(
+            f"{name} is not accurate enough with the operators that NNCF returned to floats: "
+            + "; ".join(choice.after.shortfalls),
+            "say `keep: auto` in place of `accuracy_control`, or correct the thresholds of its `accuracy:`.",
+        )
+
+
 def _find_doubts(quantised: Any, original: Any, samples: Samples, judged: Iterable[Arrays] | None) -> tuple[str, ...]:
     names = list_rounded(quantised, original)
     if not names:
         return ()
-    seen = measure_ranges(original, names, samples, "looking at the calibration samples")
     others = None
-    if judged is not None:
-        others = measure_ranges(original, names, judged, "looking at the samples of accuracy")
+    try:
+        seen = measure_ranges(original, names, samples, "looking at the calibration samples")
+        if judged is not None:
+            others = measure_ranges(original, names, judged, "looking at the samples of accuracy")
+    except TvmbuildError as error:  # an activation without elements has no range
+        return (f"whether the calibration samples suffice is not known: {error.message}",)
     return find_doubts(seen, others)
 
 
@@ -241,7 +267,7 @@ def _list_float_products(proto: Any) -> tuple[tuple[str, ...], int]:
 
 
 def _is_of_integers(name: str, makers: Mapping[str, Any]) -> bool:
-    while name in makers and makers[name].op_type in _MOVERS:
+    while name in makers and makers[name].op_type in MOVERS - {"Concat"}:
         name = makers[name].input[0]
     if name not in makers:
         return False

@@ -27,7 +27,8 @@ def _list_rows(cell: CellReport, beside: CellReport | None) -> Iterator[tuple[st
     gain = _estimate_gain(cell, beside)
     for each in sorted(cell.kept, key=lambda each: -each.cost):
         ms = UNKNOWN if gain is None else format_ms(gain * each.cost)
-        yield cell.name, each.name, name_some(each.nodes), f"{each.harm:.0%}", f"{each.cost:.0%}", ms
+        harm = UNKNOWN if each.harm is None else f"{each.harm:.0%}"
+        yield cell.name, each.name, name_some(each.nodes), harm, f"{each.cost:.0%}", ms
 
 
 def _estimate_gain(cell: CellReport, beside: CellReport | None) -> float | None:
@@ -45,6 +46,7 @@ def describe_kept(cells: Sequence[CellReport]) -> list[str]:
     for row in list_kept(cells):
         told = dict(zip(COLUMNS, row, strict=True))
         ms = "" if told["about ms"] == UNKNOWN else f", about {told['about ms']} ms"
-        share = f"{told['operations']} of the operations, {told['harm']} of the harm{ms}"
+        harm = "" if told["harm"] == UNKNOWN else f", {told['harm']} of the harm"
+        share = f"{told['operations']} of the operations{harm}{ms}"
         lines.append(f"{told['cell']}: {told['group']} ({told['operators']}): {share}")
     return lines

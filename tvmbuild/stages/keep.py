@@ -49,7 +49,7 @@ def _search(step: Step[KeepStep], rounded: RoundedModel, accuracy: Accuracy) -> 
     tensors = tuple(TensorInfo(name, value.shape, str(value.dtype)) for name, value in reference.inputs.items())
     takes, files = ModelInputs(options.model, tensors, options.preprocess), list_sample_files(step)
     judge = make_judge(accuracy, takes, find_original(step), files, step.root)
-    samples = (inputs for _, inputs in name_samples(accuracy, files, takes)[0])
+    samples = (inputs for _, inputs in name_samples(accuracy, files, takes))
     known = Layout(step.root).kept(options.precision, digest_step(step))
     with device_lock("local", exclusive=False):
         return Keeping(options.model, accuracy, judge, samples, known).choose(rounded)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from tvmbuild.base.files import write_bytes, write_json
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import Accuracy
 from tvmbuild.base.steps import CALIBRATION, QuantizeStep, Step, find_original, list_sample_files
 from tvmbuild.benchmarking.accuracy import Arrays, make_judge, name_samples
 from tvmbuild.benchmarking.keeping import Keeping, digest_step
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.package.samples import Samples, open_samples
-from tvmbuild.preparing.quantise import FloatModel, quantise
+from tvmbuild.preparing.keep.control import Control
+from tvmbuild.preparing.quantise import FloatModel, Guard, quantise
 from tvmbuild.preparing.reference import read_reference, write_reference
 
 
@@ -26,29 +30,37 @@ def run(step: Step[QuantizeStep]) -> None:
     takes = ModelInputs(options.model, tensors, options.preprocess)
     with device_lock("local", exclusive=False):
         samples = open_samples(options.quantize.calibration, list_sample_files(step, CALIBRATION), takes)
-        keeping = _make_keeping(step, takes, samples)
+        guard = _make_guard(step, takes, samples)
         given = FloatModel(step.input("model").read_bytes(), reference, options.model)
-        made = quantise(
-            given, options.quantize, samples, keeping.choose if keeping else None, _list_judged(step, takes)
-        )
+        made = quantise(given, options.quantize, samples, guard)
     write_bytes(step.output("model"), made.model)
     write_reference(step.output("reference"), made.reference)
     write_json(step.output("info"), made.to_json())
 
 
-def _make_keeping(step: Step[QuantizeStep], takes: ModelInputs, samples: Samples) -> Keeping | None:
-    """Return the search for operators that stay in floats, or None if the model asks for none."""
-    accuracy, model = step.options.accuracy, step.options.model
-    if accuracy is None or step.options.quantize.keep is None:
-        return None
-    judge = make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
-    known = Layout(step.root).kept("int8", digest_step(step))
-    return Keeping(model, accuracy, judge, samples, known)
-
-
-def _list_judged(step: Step[QuantizeStep], takes: ModelInputs) -> Iterator[Arrays] | None:
-    """Return the samples that judge the accuracy, or None if the model names none."""
-    accuracy = step.options.accuracy
+def _make_guard(step: Step[QuantizeStep], takes: ModelInputs, samples: Samples) -> Guard:
+    """Return the real inputs that the model names, and the way to keep its accuracy if it asks for one."""
+    accuracy, model, quantize = step.options.accuracy, step.options.model, step.options.quantize
     if accuracy is None:
-        return None
-    return (inputs for _, inputs in name_samples(accuracy, list_sample_files(step), takes)[0])
+        return Guard()
+    files = list_sample_files(step)
+    judged = _Judged(accuracy, files, takes)
+    if not (quantize.keep or quantize.accuracy_control):
+        return Guard(judged)
+    judge = make_judge(accuracy, takes, find_original(step), files, step.root)
+    keeping = Keeping(model, accuracy, judge, samples, Layout(step.root).kept("int8", digest_step(step)))
+    if quantize.keep:
+        return Guard(judged, choose=keeping.choose)
+    return Guard(judged, control=Control(keeping.judge_run, list(judged)))
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """The samples that judge the accuracy, read anew by each walk."""
+
+    accuracy: Accuracy
+    files: Sequence[Path]
+    takes: ModelInputs
+
+    def __iter__(self) -> Iterator[Arrays]:
+        return (inputs for _, inputs in name_samples(self.accuracy, self.files, self.takes))

@@ -25,7 +25,7 @@ class Quantize(StageOfModels):
     def make_options(self, subject: Subject, _capabilities: Capabilities) -> QuantizeStep:
         """Return the method and the options of the quantisation."""
         model, quantize = subject.model, _require(subject.model)
-        accuracy = model.accuracy if quantize.keep else _leave_thresholds(model.accuracy)
+        accuracy = model.accuracy if _needs_thresholds(quantize) else _leave_thresholds(model.accuracy)
         kinds = {quantize.calibration.kind, *([accuracy.kind] if accuracy else [])}
         return QuantizeStep(model.name, quantize, model.preprocess if "images" in kinds else None, accuracy)
 
@@ -36,7 +36,7 @@ class Quantize(StageOfModels):
         """
         paths = options.quantize.calibration.paths
         judging = list_judging_files(subject, root)
-        if not options.quantize.keep:
+        if not _needs_thresholds(options.quantize):
             judging = {role: path for role, path in judging.items() if role.startswith(SAMPLE)}
         return {**{f"{CALIBRATION}{index}": root / path for index, path in enumerate(paths)}, **judging}
 
@@ -59,6 +59,10 @@ class Quantize(StageOfModels):
         """Return the purpose of the step, which names the model and the method."""
         kept = ", and search for operators that stay in floats" if step.options.quantize.keep else ""
         return f"quantise {step.model} by {step.options.quantize.method}{kept}"
+
+
+def _needs_thresholds(quantize: QuantizeSpec) -> bool:
+    return bool(quantize.keep) or quantize.accuracy_control
 
 
 def _leave_thresholds(accuracy: Accuracy | None) -> Accuracy | None:

@@ -29,8 +29,10 @@ class KeptGroup:
 
     name: str
     nodes: tuple[str, ...]
-    harm: float
-    """The group's share of the squared errors that each group alone causes in the reduced precision."""
+    harm: float | None
+    """The group's share of the squared errors that each group alone causes in the reduced precision. None if it is not
+    known.
+    """
     cost: float
     """The group's share of the network's operations."""
 
@@ -47,22 +49,24 @@ class Choice:
     words: Words
     seconds: float = 0.0
     trials: int = 0
+    by: str = "`keep: auto`"
+    """The author of the choice in messages."""
 
     def describe(self) -> str:
         """Return the report's note about it."""
         if not self.groups:
-            return f"`keep: auto` keeps nothing {self.words.kept}: {self.before.told}"
+            return f"{self.by} keeps nothing {self.words.kept}: {self.before.told}"
         cost = sum(each.cost for each in self.groups)
-        listed = ", ".join(f"{each.name} ({each.harm:.0%} of the harm)" for each in self._sort()[:SHOWN])
+        listed = ", ".join(_show(each) for each in self._sort()[:SHOWN])
         more = f" and {len(self.groups) - SHOWN} more" if len(self.groups) > SHOWN else ""
         reduced, kept = self.words.reduced, self.words.kept
         return (
-            f"`keep: auto` keeps {len(self.groups)} of {self.total} groups {kept}, {cost:.0%} of the operations: "
+            f"{self.by} keeps {len(self.groups)} of {self.total} groups {kept}, {cost:.0%} of the operations: "
             f"{listed}{more}; all {reduced}: {self.before.told}; with these {kept}: {self.after.told}"
         )
 
     def _sort(self) -> list[KeptGroup]:
-        return sorted(self.groups, key=lambda each: -each.harm)
+        return sorted(self.groups, key=lambda each: (-(each.harm or 0.0), -each.cost))
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON value in `quantize.json`."""
@@ -82,6 +86,10 @@ class Choice:
     def nodes(self) -> frozenset[str]:
         """The names of the operators."""
         return frozenset(name for group in self.groups for name in group.nodes)
+
+
+def _show(group: KeptGroup) -> str:
+    return group.name if group.harm is None else f"{group.name} ({group.harm:.0%} of the harm)"
 
 
 class KeepSearch:

@@ -11,6 +11,9 @@ import onnx
 import onnx.shape_inference
 
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+MOVERS = frozenset({"Concat", "Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that only move numbers: a product behind one reads the numbers that were rounded before it."""
+_ROUNDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _OPERATIONS_PER_ELEMENT = 16
 """The multiplications that take as long as one element's way through memory: 20 G a second and core, and 5 GB/s."""
 
@@ -50,9 +53,21 @@ def list_groups(original: Any, rounded: Collection[str]) -> tuple[Group, ...]:
 
 
 def find_dequantised(quantised: Any) -> frozenset[str]:
-    """Return the names of the nodes of a QDQ model that have quantised inputs."""
-    rounders = _find_makers(quantised)
-    return frozenset(node.name for node in quantised.graph.node if _reads_rounded(node, rounders))
+    """Return the names of the nodes of a QDQ model that compute with quantised inputs.
+
+    Those that only move numbers are left out: in floats, they would put the product behind them in floats, too.
+    """
+    makers = _find_makers(quantised)
+    computing = (node for node in quantised.graph.node if node.op_type not in MOVERS | _ROUNDERS)
+    return frozenset(node.name for node in computing if any(_is_rounded(name, makers) for name in node.input))
+
+
+def _is_rounded(name: str, makers: Mapping[str, Any]) -> bool:
+    """Return whether a tensor was rounded, and perhaps moved afterwards."""
+    maker = makers.get(name)
+    if maker is None or maker.op_type not in MOVERS:
+        return maker is not None and bool(maker.op_type == "DequantizeLinear")
+    return any(_is_rounded(each, makers) for each in maker.input)
 
 
 def find_shapes(proto: Any) -> dict[str, tuple[int, ...]]:
@@ -66,12 +81,6 @@ def find_shapes(proto: Any) -> dict[str, tuple[int, ...]]:
 
 def _find_makers(proto: Any) -> dict[str, Any]:
     return {name: node for node in proto.graph.node for name in node.output}
-
-
-def _reads_rounded(node: Any, makers: Mapping[str, Any]) -> bool:
-    if node.op_type in {"QuantizeLinear", "DequantizeLinear"}:
-        return False
-    return any(name in makers and makers[name].op_type == "DequantizeLinear" for name in node.input)
 
 
 def _count_operations(node: Any, shapes: Mapping[str, tuple[int, ...]]) -> float:

@@ -28,6 +28,8 @@ class Judged:
     told: str
     """The figures, as a phrase."""
     shortfalls: tuple[str, ...] = ()
+    margin: float = 0.0
+    """The distance to the nearest threshold, negative if one is missed."""
 
 
 Judge = Callable[[Kept], Judged]
