@@ -28,4 +28,6 @@ def generate_launch_description() -> LaunchDescription:
         executable="component_container",
         composable_node_descriptions=[node],
     )
-    return LaunchDescription([*(DeclareLaunchArgument(name, default_value=text) for name, text in words.items()), container])
+    return LaunchDescription(
+        [*(DeclareLaunchArgument(name, default_value=text) for name, text in words.items()), container]
+    )
