@@ -16,10 +16,12 @@ from tvmbuild.package.tvm_files import find_headers, find_runtime
 
 ZIG = [sys.executable, "-m", "ziglang"]
 FLAGS = ["-std=c++20", "-O2", "-w", "-fPIC", "-ffunction-sections", "-fdata-sections", "-DTVM_FFI_USE_LIBBACKTRACE=0"]
+HEADERS = Path(__file__).parent / "headers"
+"""Our own instead of those that the wheels' sources include and the wheels lack."""
 RUNTIME = (
-    *("const_loader_module", "cpu_device_api", "device_api", "file_utils", "logging", "module", "static_library"),
-    *("tensor", "thread_pool", "threading_backend", "timer", "workspace_pool", "builtin_fp16"),
-    *("memory/memory_manager", "vm/attn_backend", "vm/builtin", "vm/bytecode", "vm/executable", "vm/vm"),
+    *("cpu_device_api", "device_api", "logging", "module", "tensor", "thread_pool", "threading_backend"),
+    *("workspace_pool", "builtin_fp16", "memory/memory_manager"),
+    *("vm/builtin", "vm/bytecode", "vm/executable", "vm/vm"),
 )
 """The files of tvm/src/runtime, without their suffix."""
 
@@ -38,7 +40,8 @@ def build(folder: Path) -> Path:
     sources = [tvm / "src" / "runtime" / f"{name}.cc" for name in RUNTIME]
     sources += sorted(path for path in (ffi / "src" / "ffi").glob("*.cc") if not path.stem.endswith("_win"))
     sources += sorted((ffi / "src" / "ffi" / "extra").glob("*.cc"))
-    includes = [f"-I{each}" for each in (tvm / "include", find_headers(), tvm / "src", ffi / "src")]
+    folders = (HEADERS, HEADERS / "tvm", HEADERS / "tvm" / "support", tvm / "include", find_headers())
+    includes = [f"-I{each}" for each in folders]
     objects = folder / "objects"
     objects.mkdir(parents=True, exist_ok=True)
     made = [objects / f"{'ffi' if ffi in each.parents else 'tvm'}-{each.stem}.o" for each in sources]

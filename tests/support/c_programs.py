@@ -68,6 +68,7 @@ def list_layouts() -> dict[str, Any]:
         subprocess.run(command, check=True)
         printed = subprocess.run([f"{folder}/layouts"], capture_output=True, text=True, check=True).stdout
     layouts: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for words in map(str.split, printed.splitlines()):
         if len(words) == len(["struct", "size"]):
             layouts[words[0]] = fields = {"size": int(words[1]), "fields": []}
