@@ -82,3 +82,11 @@ def test_a_backend_that_tvm_lacks() -> None:
     with pytest.raises(TvmbuildError, match="the package needs TVM's hexagon runtime, which is not there") as caught:
         load_backend("hexagon")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(("workspace", "allocator"), [(4 << 20, 1), (33 << 20, 2), (None, 2)])
+def test_memory_between_operators_comes_from_malloc_unless_malloc_would_not_keep_it(
+    workspace: int | None, allocator: int
+) -> None:
+    assert describe_devices(tvm_ffi.device("cpu", 0), workspace) == [1, 0, allocator]
+    assert describe_devices(tvm_ffi.device("vulkan", 1), workspace) == [7, 1, 2, 1, 0, 2]

@@ -150,6 +150,7 @@ struct Info {
   bool lifted = false;                   // whether the weights are in mod.params
   int cores = 1;                         // the number of cores that the package was tuned for
   int tasks = 0, covered = 0;            // the number of Tasks, and of Tasks with a record
+  uint64_t workspace = 0;                // the bytes between the operators and of the outputs; 0: it is not known
 };
 
 // A picture as rows of pixels. A pixel has 1 byte (grey) or 3 bytes (red, green, blue).

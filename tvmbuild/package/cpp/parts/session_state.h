@@ -18,7 +18,9 @@
 namespace tvmbuild {
 namespace detail {
 
-constexpr int64_t POOLED_ALLOCATOR = 2;  // TVM's number
+// TVM's numbers of allocators. runtime/machine.py chooses in the same way, and says why.
+constexpr int64_t MALLOC = 1, POOLED = 2;
+constexpr uint64_t MOST_BYTES_OF_MALLOC = uint64_t{32} << 20;
 
 }  // namespace detail
 
@@ -142,9 +144,11 @@ struct Session::Impl {
   void start() {
     machine = invoke(find_function(library, "vm_load_executable"), {}, "the code cannot be loaded");
     std::vector<TVMFFIAny> devices;
+    const bool is_small = info.workspace > 0 && info.workspace <= MOST_BYTES_OF_MALLOC;
+    const int64_t allocator = is_small && !on_gpu() ? MALLOC : POOLED;
     for (DLDevice each : {device, DLDevice{kDLCPU, 0}}) {
       if (!devices.empty() && !on_gpu()) break;  // the host's own code runs on the CPU
-      for (int64_t number : {int64_t{each.device_type}, int64_t{each.device_id}, POOLED_ALLOCATOR})
+      for (int64_t number : {int64_t{each.device_type}, int64_t{each.device_id}, allocator})
         devices.push_back(argument_of(number));
     }
     invoke(find_function(machine, "vm_initialization"), std::move(devices), "the code cannot be started");
