@@ -3,6 +3,7 @@ from __future__ import annotations
 import platform
 
 import pytest
+import tvm_ffi
 
 from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.cpu_features import X86_FEATURES, X86_LEVELS
@@ -11,6 +12,7 @@ from tvmbuild.base.host_cpu import cpu_flags
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.host import check_cpu, load_backend, required_features, runs_on_card
+from tvmbuild.package.runtime.machine import describe_devices
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,18 @@ class Package:
     others: FrozenMap[str, bytes] = FrozenMap()
     """The libraries of the sizes that are not the largest, by name."""
 
+    @property
+    def contents(self) -> Mapping[str, bytes | memoryview]:
+        """The files beside mod.json, by name."""
+        return {LIBRARY: self.library, PARAMS: self.params, **self.others}
+
 
 def write_package(path: Path, package: Package) -> None:
     """Write the package's archive to ``path``, with the sizes and digests of its files in mod.json.
 
     The file appears at once, complete. Equal packages give equal bytes.
     """
-    contents = {LIBRARY: package.library, PARAMS: bytes(package.params), **package.others}
+    contents = {name: bytes(data) for name, data in package.contents.items()}
     entries = tuple(FileEntry(name, _digest(data), len(data)) for name, data in sorted(contents.items()))
     metadata = files.pretty_json(replace(package.info, files=entries).to_json()).encode()
     files.write_bytes(path, _archive({**contents, METADATA: metadata}))
