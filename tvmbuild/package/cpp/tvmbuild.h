@@ -254,11 +254,22 @@ struct ThreadOptions {
   int priority = 0;             // idle threads help the calls of the highest priority first
 };
 
+// A package that was not taken, and why.
+struct PassedOver {
+  std::string package, reason;
+};
+
+namespace detail {
+struct PackagePlace;
+}
+
 class Session {
  public:
-  // Load a package.
+  // Load a package, or the first of a pack (`tvmbuild pack`) that this machine can run.
   explicit Session(const std::string &package, int threads = 0);
   Session(const std::string &package, const ThreadOptions &threads);
+  // Load the first of several packages and packs that this machine can run; passed_over() has the others before it.
+  static Session first_of(const std::vector<std::string> &packages, const ThreadOptions &threads = {});
   // Use a linked model. This reads and loads no files. The model runs on the thread pool of TVM's runtime.
   explicit Session(const LinkedModel &model);
   ~Session();
@@ -267,6 +278,7 @@ class Session {
 
   const Info &info() const;
   int threads() const;
+  const std::vector<PassedOver> &passed_over() const;
   // The sizes of a package whose shapes vary, each as the values of its letters, the smallest first.
   std::vector<std::map<std::string, int64_t>> sizes() const;
 
@@ -303,12 +315,16 @@ class Session {
  private:
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
+  void open(const detail::PackagePlace &place, const ThreadOptions &wish);
+  void open_first(const std::vector<detail::PackagePlace> &places, std::vector<PassedOver> passed_over,
+                  const ThreadOptions &wish);
   void bind_size(const std::vector<Tensor> &inputs);
   void copy_size_outputs(const std::vector<Tensor> &to) const;
   std::unique_ptr<Impl> impl_;
 };
 
-// Read mod.json, and check it and the digests of the package's files. The code is not loaded.
+// Read mod.json, that of the first package if it is a pack, and check it and the digests of the package's files. The
+// code is not loaded.
 Info read_info(const std::string &package);
 
 // Convert a picture into an input, with the same bits as tvmbuild's Python code. If `rules` is null, the package's

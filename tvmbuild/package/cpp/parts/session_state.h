@@ -28,6 +28,7 @@ using namespace detail;
 
 struct Session::Impl {
   Info info;
+  std::vector<PassedOver> passed_over;
   ThreadOptions share;  // its threads are those of a call
   DLDevice device{kDLCPU, 0};
   bool called = false;
