@@ -407,6 +407,18 @@ std::vector<Tensor> Session::run(const std::vector<Tensor> &inputs) {
   return outputs();
 }
 
+void Session::call_async(std::vector<Tensor> inputs, Done done, bool newest) {
+  if (!impl_->calls) {
+    std::shared_ptr<Session> twin(new Session(impl_->make_twin()));
+    impl_->calls = std::make_unique<CallQueue>([twin](const std::vector<Tensor> &each) { return twin->run(each); });
+  }
+  impl_->calls->add(std::move(inputs), std::move(done), newest);
+}
+
+void Session::wait_async() {
+  if (impl_->calls) impl_->calls->wait();
+}
+
 const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
   if (!impl_->frames)
     impl_->frames = std::make_unique<FrameRunner>(impl_->info, impl_->machine, impl_->params, impl_->device);

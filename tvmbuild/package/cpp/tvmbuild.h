@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -254,6 +256,15 @@ struct ThreadOptions {
   int priority = 0;             // idle threads help the calls of the highest priority first
 };
 
+// The error of a call that call_async() has not made.
+class Cancelled : public Error {
+ public:
+  using Error::Error;
+};
+
+// Takes the outputs of a call, or its error and no outputs. It must not throw.
+using Done = std::function<void(std::vector<Tensor> outputs, std::exception_ptr error)>;
+
 // A package that was not taken, and why.
 struct PassedOver {
   std::string package, reason;
@@ -306,6 +317,15 @@ class Session {
   Tensor to_device(const Tensor &tensor) const;
   // Call bind(), call() and outputs().
   std::vector<Tensor> run(const std::vector<Tensor> &inputs);
+
+  // Return at once; a thread of the session runs on the inputs, in order, and calls `done` with the outputs in the
+  // host's memory. The inputs must not change until then. While one call runs and another waits, this waits; if
+  // `newest`, the call that waits is Cancelled instead, so that the newest frame of a camera is the next. The calls
+  // have a virtual machine of their own, so all other functions may be used meanwhile, also in `done`, which must not
+  // end the session. The end of the session cancels the call that waits, and waits for the one that runs.
+  void call_async(std::vector<Tensor> inputs, Done done, bool newest = false);
+  // Wait until all calls of call_async() are done.
+  void wait_async();
 
   // Run on a camera's frame of `size` bytes, one of info().frames, from its bytes to the result, which is valid until
   // the next run_frame() or the session's end. This is independent of bind() and call(). On a CPU, bytes at a multiple

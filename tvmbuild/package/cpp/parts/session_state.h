@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "call_queue.h"
 #include "code.h"
 #include "device.h"
 #include "frames.h"
@@ -54,7 +55,10 @@ struct Session::Impl {
     return *chosen;
   }
 
+  std::unique_ptr<CallQueue> calls;  // null before the first call_async()
+
   ~Impl() {
+    calls.reset();     // its session shares the library
     at_sizes.clear();  // each of them uses the device on its own
     DeviceUse use(device);
     frames.reset();  // values of the library must go before it
@@ -138,6 +142,22 @@ struct Session::Impl {
     }
     DeviceUse use(device);
     made->start();
+    return made;
+  }
+
+  // The state of a session that shares code and weights, and has a machine of its own.
+  std::unique_ptr<Impl> make_twin() const {
+    auto made = std::make_unique<Impl>();
+    made->info = info;
+    made->share = share;
+    made->device = device;
+    made->file = file;
+    made->libraries = libraries;
+    made->at_sizes.resize(at_sizes.size());
+    made->library = Value::retain(library.object(), library.type());
+    for (const Value &each : params) made->params.push_back(Value::retain(each.object(), each.type()));
+    DeviceUse use(device);
+    if (!has_sizes()) made->start();
     return made;
   }
 
