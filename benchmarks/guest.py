@@ -62,6 +62,33 @@ def share(rate):
     return 100 * (time.process_time() - used) / (time.monotonic() - begun)
 print(json.dumps([share(0), share(float(sys.argv[4]))]))
 """
+LOOP = """
+import json, os, sys, time
+try:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+except PermissionError:
+    print("SCHED_FIFO is not allowed here: the loop is an ordinary process", file=sys.stderr)
+delays, period = [], 1_000_000
+due = time.monotonic_ns() + period
+end = due + int(float(sys.argv[1]) * 1e9)
+while due < end:
+    time.sleep(max(0, due - time.monotonic_ns()) / 1e9)
+    now = time.monotonic_ns()
+    delays.append((now - due) / 1e3)
+    due = max(due + period, now - now % period)
+delays.sort()
+print(json.dumps([delays[len(delays) // 2], delays[int(len(delays) * 0.99)], delays[-1]]))
+"""
+"""A control loop of 1 kHz, which measures how late it wakes, as cyclictest does. It has SCHED_FIFO if it may."""
+BACK_TO_BACK = """
+import time, os
+os.nice(5)
+runs = [load(path, int(sys.argv[1])) for path in sys.argv[2:]]
+for run in runs: run()
+print("ready", flush=True)
+while True:
+    for run in runs: run()
+"""
 MEMORY = """
 paths = sys.argv[2:]
 def status():
@@ -87,6 +114,7 @@ def main() -> int:
     busy = {name: ask(name, BUSY, paths[0], threads, str(SECONDS), str(RATE)) for name, paths in contenders.items()}
     for row, index in (("idle, % of a core", 0), (f"{RATE} Hz, % of a core", 1)):
         add(table, row, {name: found[index] for name, found in busy.items()})
+    add_loop(table, contenders, threads)
     for count in sorted({1, len(files) // 2}):
         found = {name: ask(name, MEMORY, threads, *paths[:count]) for name, paths in contenders.items()}
         for index, kind in ((0, "resident"), (1, "proportional")):
@@ -109,6 +137,35 @@ def add_first(table: Table, contenders: dict[str, list[str]], threads: str, prog
         medians = {name: statistics.median(each[index] for each in times[1:]) for name, times in found.items()}
         for name, who in ((ours, "Python"), ("C++", "C++")):
             add(table, f"first result in {who}, {kind} ms", {ours: medians[name], other: medians[other]})
+
+
+def add_loop(table: Table, contenders: dict[str, list[str]], threads: str) -> None:
+    """Add the delays of a 1 kHz loop beside one and two networks that run back to back with nice 5."""
+    alone = measure_loop([])
+    table.add_row("1 kHz loop alone, p99 and most us late", *[f"{alone[1]:.0f}, {alone[2]:.0f}"] * 2, "-")
+    for count in sorted({1, min(2, len(next(iter(contenders.values()))))}):
+        found: dict[str, list[list[float]]] = {name: [] for name in contenders}
+        for _ in range(3):
+            for name, paths in contenders.items():
+                found[name].append(measure_loop([*command(name, BACK_TO_BACK), threads, *paths[:count]]))
+        for place, kind in ((1, "p99"), (2, "most")):
+            values = {name: statistics.median(each[place] for each in times) for name, times in found.items()}
+            add(table, f"1 kHz loop beside {count} network{'s' * (count > 1)}, {kind} us late", values)
+
+
+def measure_loop(beside: list[str]) -> list[float]:
+    """Return the median, 99th percentile and maximum delay of a 1 kHz loop in us while another process runs."""
+    process = subprocess.Popen(beside, stdout=subprocess.PIPE, text=True) if beside else None
+    try:
+        if process and process.stdout:
+            assert process.stdout.readline() == "ready\n"
+        output = subprocess.check_output([sys.executable, "-c", LOOP, str(SECONDS)], text=True)
+    finally:
+        if process:
+            process.kill()
+            process.wait()
+    numbers: list[float] = json.loads(output)
+    return numbers
 
 
 def build_program(folder: Path) -> Path:

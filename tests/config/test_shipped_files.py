@@ -36,6 +36,8 @@ def test_shipped_matrix_loads(project_root: Path) -> None:
         "x86-64-v4": ("llvm", "local"),
         "x86-64-vnni": ("llvm", "local"),
         "pi4": ("llvm", "qemu"),
+        "x86-64-v2": ("llvm", "local"),
+        "aarch64": ("llvm", "qemu"),
         "pi5": ("llvm", "qemu"),
         "jetson-cpu": ("llvm", "qemu"),
         "armv7": ("llvm", "none"),
@@ -45,7 +47,7 @@ def test_shipped_matrix_loads(project_root: Path) -> None:
         "nuc-vulkan": ("vulkan", "none"),
     }
     off = [target.name for target in project.targets if not target.enabled]
-    assert off == ["x86-64-vnni", "pi5", "jetson-cpu", "armv7", "riscv64", "h200-fp16"]
+    assert off == ["x86-64-v2", "aarch64", "x86-64-vnni", "pi5", "jetson-cpu", "armv7", "riscv64", "h200-fp16"]
     assert all(target.unresolved is None and target.tune.trials_per_task == 64 for target in project.targets)
 
 

@@ -21,6 +21,7 @@ from tvmbuild.benchmarking.regressions import explain_difference
 from tvmbuild.benchmarking.results import EmulatedResult, Result, Rival, read_emulated, read_result
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.memory import Memory, find_memory
 from tvmbuild.package.metadata import PackageInfo, PackageTarget
 from tvmbuild.package.profile import Peak
 from tvmbuild.report.limits import choose_limits
@@ -68,6 +69,8 @@ class CellReport:
     takes_frames: bool = False
     """Whether the package takes frames or makes results."""
     package_bytes: int | None = None
+    memory: Memory | None = None
+    """The memory that the package takes, beside the runtime's own."""
     built_for: PackageTarget | None = None
     """The target as the package records it."""
     notes: tuple[str, ...] = ()
@@ -157,7 +160,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
     tune = _read_json(layout.cell_file(model, target, "tune.json"))
     failure = next((f for f in (_read_failure(layout, step_id) for step_id in ids.values()) if f), None)
     # Outputs that a failed step has from an earlier run belong to other inputs.
-    info = _read_info(package) if failure is None or failure.step in {ids["validate"], ids["benchmark"]} else None
+    info = peek_metadata(package) if failure is None or failure.step in {ids["validate"], ids["benchmark"]} else None
     path = layout.cell_file(model, target, "result.json")
     found = _read_json(path) if info and _is_current(failure, ids["benchmark"]) else {}
     result, emulated = read_result(found), read_emulated(found)
@@ -188,6 +191,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
         built_for=info.target if info else None,
         package_bytes=package.stat().st_size if info else None,
         kept=tuple(share for each in told for share in read_shares(each)),
+        memory=find_memory(info) if info else None,
         notes=(*prepared_notes, *(_list_notes(info) if info else ())),
         quarantined=tuple(f"{row['name']} ({row['key']}): {row['reason']}" for row in tune.get("quarantined", ())),
     )
@@ -253,7 +257,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _read_info(package: Path) -> PackageInfo | None:
+def peek_metadata(package: Path) -> PackageInfo | None:
     """Return the contents of mod.json, or None if the package cannot be read.
 
     It is the archive's first member, so the rest is not read.

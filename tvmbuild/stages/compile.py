@@ -20,7 +20,7 @@ from tvmbuild.building.sizes import Varying, join_packages
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import Package, read_package, write_package
-from tvmbuild.package.memory import Memory, format_size
+from tvmbuild.package.memory import find_memory, format_size
 from tvmbuild.package.metadata import PackageInfo, PackageTarget
 from tvmbuild.preparing.sizes import Padding
 from tvmbuild.records.schedule import read_schedule
@@ -94,8 +94,7 @@ def _digest(step: Step[CompileStep], *inputs: Path) -> str:
 
 def check_memory(package: Package, cell: str, limit: int | None) -> None:
     """Raise TvmbuildError that names what takes the memory if the package takes more than ``limit`` bytes."""
-    code = len(package.library) + sum(map(len, package.others.values()))
-    memory = Memory(len(package.params), package.info.workspace, code)
+    memory = find_memory(package.info, {name: len(data) for name, data in package.contents.items()})
     if limit is not None and memory.total > limit:
         raise TvmbuildError(
             f"{cell} takes {format_size(memory.total)} of memory, and the target allows {format_size(limit)}: "

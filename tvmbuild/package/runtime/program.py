@@ -97,7 +97,7 @@ class Program:
             if self._library is None:
                 raise TvmbuildError(f"the session of {self.info.model} is closed")
             machine = self._library["vm_load_executable"]()
-            machine["vm_initialization"](*describe_devices(self._device))
+            machine["vm_initialization"](*describe_devices(self._device, self.info.workspace))
         return machine
 
     def _check_arity(self, machine: Any) -> None:

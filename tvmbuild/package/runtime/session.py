@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from tvmbuild.package import frames as entries
     from tvmbuild.package import preprocess, result_arrays, timing
+    from tvmbuild.package.pack import Packed
     from tvmbuild.package.preprocess import Picture
     from tvmbuild.package.results import Results
     from tvmbuild.package.runtime import fitting, frame_calls
@@ -62,13 +63,13 @@ class Session:
 
     def __init__(
         self,
-        path: Path | str,
+        path: Path | str | Packed,
         threads: int | None = None,
         *,
         cores: Collection[int] | Literal["fastest"] | None = None,
         priority: int = 0,
     ) -> None:
-        package, self._file = map_package(Path(path))
+        package, self._file = map_package(Path(path)) if isinstance(path, (str, Path)) else path.map()
         self.info: PackageInfo = package.info
         check_cpu(self.info.target)
         load_runtime()
@@ -85,7 +86,7 @@ class Session:
         self._closed = False
         with EXPLAINED_ERRORS:
             lifted = self.info.params == "lifted"
-            self._pool = load_weights(memoryview(package.params), self._device) if lifted else []
+            self._pool = load_weights(memoryview(package.params), self._device, package.places) if lifted else []
             self._open()
 
     @property

@@ -350,6 +350,7 @@ inline Info read_metadata(const Part &part, Attributes &needs) {
   info.lifted = one_of(part["params"], {"lifted", "embedded"}) == "lifted";
   info.tasks = static_cast<int>(part["coverage"]["tasks"].natural());
   info.covered = static_cast<int>(part["coverage"]["covered"].natural());
+  if (part.has("workspace") && !part["workspace"].is_null()) info.workspace = part["workspace"].natural();
   if (!part["labels"].is_null()) {
     for (const Part &label : part["labels"].list()) info.labels.push_back(label.text());
   }
