@@ -19,11 +19,11 @@ from doit_project import DoitProject, write_project
 
 from tvmbuild.base.files import write_bytes, write_json
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.nvrtc import DISTRIBUTIONS
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.cli.bundle import site as bundle_site
 from tvmbuild.cli.bundle.command import _pack_project
 from tvmbuild.cli.bundle.site import list_needed
-from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
 from tvmbuild.errors import TvmbuildError
 
 pytestmark = pytest.mark.compiler

@@ -23,7 +23,7 @@ from small_package import build_package
 
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.postprocess_specs import Boxes
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.package.results import Box
 from tvmbuild.package.runtime.session import Session
 

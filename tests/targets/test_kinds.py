@@ -32,8 +32,8 @@ ALL = Capabilities(
     runtimes=tuple(TARGETS),
     devices=tuple(TARGETS),
     vulkan_devices=("Iris",),
-    nvcc="13.0",
-    nvrtc="13.1",
+    nvcc="12.6",
+    nvrtc="11.8, 12.9",
     llvm="20",
     machine="x86_64",
     cores=8,
@@ -52,14 +52,14 @@ def test_every_kind_answers(name: str) -> None:
     problem = kind.explain_precision("bf16", attributes)
     assert (problem is None) is (name == "cuda")
     assert kind.needs_records is kind.always_builds is not kind.on_gpu
-    assert set(kind.list_tools(NOTHING)) == TOOLS[name]
-    assert set(kind.list_tools(NOTHING).values()) <= {"absent"}
+    assert set(kind.list_tools(attributes, NOTHING)) == TOOLS[name]
+    assert set(kind.list_tools(attributes, NOTHING).values()) <= {"absent"}
     assert (kind.explain_codegen(NOTHING) or "").startswith(
         ("the installed TVM generates no ", "the runtime that Vulkan code is packed with")
     )
     assert kind.explain_codegen(ALL) is None
-    assert (kind.explain_compiler(NOTHING) is None) is (name != "cuda")
-    assert kind.explain_compiler(ALL) is None
+    assert (kind.explain_compiler(attributes, NOTHING) is None) is (name != "cuda")
+    assert kind.explain_compiler(attributes, ALL) is None
     assert kind.explain_here(CPU, NOTHING)
     assert kind.explain_here(CPU, ALL) is None
     assert isinstance(kind.frees_cores, bool)

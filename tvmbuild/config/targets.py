@@ -95,14 +95,17 @@ def find_questions(data: dict[str, Any]) -> Questions:
 
 
 def _with_text(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """Return ``data`` with glibc as it is written, 2.30 and not 2.3. Report a text that is not a version."""
-    here = (*path, "glibc")
-    if here not in document.texts:
-        return data
-    text, rule = document.texts[here], load_schema("targets")["$defs"]["glibc"]
-    if not re.search(rule["pattern"], text):
-        document.report(here, f"{text} is not valid", rule["patternErrorMessage"])
-    return {**data, "glibc": text}
+    """Return ``data`` with versions as they are written, 2.30 and not 2.3. Report a text that is not a version."""
+    definitions = load_schema("targets")["$defs"]
+    for key, rule in (("glibc", definitions["glibc"]), ("driver", definitions["cuda"]["properties"]["driver"])):
+        here = (*path, key)
+        if here not in document.texts:
+            continue
+        text = document.texts[here]
+        if not re.search(rule["pattern"], text):
+            document.report(here, f"{text} is not valid", rule["patternErrorMessage"])
+        data = {**data, key: text}
+    return data
 
 
 def _check_pinned(document: Document, path: KeyPath, data: dict[str, Any]) -> None:

@@ -94,7 +94,7 @@ class Bench:
         """
         info = read_metadata(package)
         with self._start(package, inputs) as worker:
-            checked = check_frames(info, worker, who, lacks=self.device.lacks_frames)
+            checked = check_frames(info, worker, who, lacks=self.device.lacks_frames(info))
         return None if checked is None else "; ".join((checked.check.describe(), *checked.notes))
 
     def compute(self, build: Build, model: bytes, inputs: Values) -> Computed:

@@ -105,7 +105,7 @@ def _probe_key() -> str:
         cpu_identity(),
         _distribution_identity("apache-tvm"),
         _distribution_identity("apache-tvm-ffi"),
-        _distribution_identity("cuda-bindings"),
+        *map(_distribution_identity, ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu11")),
         str(shutil.which("nvcc")),
         *(f"{name}={os.environ.get(name)}" for name in ("TVM_LIBRARY_PATH", "LD_LIBRARY_PATH", "CUDA_HOME")),
         *(str(Path(device).exists()) for device in ("/dev/nvidia0", "/dev/dri")),

@@ -6,18 +6,23 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.cuda_versions import choose_driver, find_mistake
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.finding import Finding
-from tvmbuild.compiler.codegen.nvrtc import INSTALL
+from tvmbuild.base.nvrtc import INSTALL, explain_install, list_versions
 from tvmbuild.targets.gpu import Gpu
-from tvmbuild.targets.kind import Problem
+from tvmbuild.targets.kind import Mistake, Problem
 
 NVIDIA = Path("/proc/driver/nvidia")
+_USUAL = 12
+"""The major version of the NVRTC that tvmbuild installs."""
 _FIRST_ARCH = {"fp16": 53, "bf16": 80, "tf32": 80}
 """The first compute capability with the arithmetic of each precision: 80 means sm_80."""
 
@@ -29,6 +34,11 @@ class Cuda(Gpu):
     pinned = ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
     frees_cores = True
 
+    def find_mistakes(self, data: Mapping[str, Any]) -> list[Mistake]:
+        """Return a mistake if the target's driver, architecture and PTX do not fit together."""
+        mistake = find_mistake(data)
+        return [] if mistake is None else [mistake]
+
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
         """Return the fault and the expected value if the architecture lacks the precision's arithmetic, else None."""
         arch = str(attributes.get("arch", ""))
@@ -38,15 +48,21 @@ class Cuda(Gpu):
             return None
         return f"{arch} has no {precision} arithmetic, which begins with sm_{least}", "fp32"
 
-    def list_tools(self, capabilities: Capabilities) -> dict[str, str]:
-        """Return the versions of both compilers of kernels, nvcc and NVRTC."""
-        return {"nvcc": capabilities.nvcc or "absent", "nvrtc": capabilities.nvrtc or "absent"}
+    def list_tools(self, attributes: Attributes, capabilities: Capabilities) -> dict[str, str]:
+        """Return the version of the compiler of kernels for the target's driver: NVRTC's, or nvcc's without one."""
+        nvrtc = _choose_nvrtc(attributes, capabilities)
+        if nvrtc is not None:
+            return {"nvrtc": nvrtc}
+        return {"nvcc": capabilities.nvcc or "absent", "nvrtc": "absent"}
 
-    def explain_compiler(self, capabilities: Capabilities) -> str | None:
-        """Return a message with the command that installs a compiler of kernels, or None if one is here."""
-        if capabilities.nvcc is not None or capabilities.nvrtc is not None:
+    def explain_compiler(self, attributes: Attributes, capabilities: Capabilities) -> str | None:
+        """Return a message with the command that installs a compiler of kernels, or None if the driver's is here."""
+        driver = choose_driver(attributes)
+        is_here = _choose_nvrtc(attributes, capabilities) is not None
+        if is_here or (capabilities.nvcc is not None and capabilities.nvcc.startswith(f"{driver[0]}.")):
             return None
-        return f"neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
+        install = INSTALL if "driver" not in attributes and driver[0] == _USUAL else explain_install(driver[0])
+        return f"neither nvcc nor NVRTC {driver[0]} is here; `{install}` brings NVRTC, no GPU needed"
 
     def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
         """Return a message about the missing part, the runtime or the card, or None if the code runs here."""
@@ -73,7 +89,7 @@ class Cuda(Gpu):
 
     def probe(self, found: Capabilities) -> Capabilities:
         """Return the capabilities with the versions of the compilers of kernels."""
-        return replace(found, nvcc=_nvcc_version(), nvrtc=_nvrtc_version())
+        return replace(found, nvcc=_nvcc_version(), nvrtc=list_versions())
 
     def check(self, capabilities: Capabilities) -> Finding:
         """Return the doctor's finding with the missing part: the generator, a compiler of kernels, or a card."""
@@ -99,11 +115,8 @@ def _nvcc_version() -> str | None:
     return match.group(1) if match else None
 
 
-def _nvrtc_version() -> str | None:
-    try:
-        from cuda.bindings import nvrtc  # noqa: PLC0415 - slow to import
-
-        status, major, minor = nvrtc.nvrtcVersion()
-    except (ImportError, RuntimeError):  # RuntimeError: the bindings are installed without the library
-        return None
-    return f"{major}.{minor}" if int(status) == 0 else None
+def _choose_nvrtc(attributes: Attributes, capabilities: Capabilities) -> str | None:
+    """Return the version of the installed NVRTC for the target's driver, or None."""
+    major = choose_driver(attributes)[0]
+    found = [each for each in (capabilities.nvrtc or "").split(", ") if each.startswith(f"{major}.")]
+    return found[-1] if found else None

@@ -68,8 +68,8 @@ class Planned(Named):
     rules: ClassVar[int] = 1
     """The version of its rules in `compiler/schedules`. Raise it by one whenever a rule makes another schedule."""
 
-    def list_tools(self, _capabilities: Capabilities, /) -> dict[str, str]:
-        """Return the version, or `absent`, of each of its compilers besides TVM, for the fingerprint."""
+    def list_tools(self, _attributes: Attributes, _capabilities: Capabilities, /) -> dict[str, str]:
+        """Return the version, or `absent`, of each compiler besides TVM for a target with these attributes."""
         return {}
 
     def explain_codegen(self, capabilities: Capabilities, /) -> str | None:
@@ -78,7 +78,7 @@ class Planned(Named):
             return None
         return f"the installed TVM generates no {self.name} code; install a TVM built with it (see `tvmbuild doctor`)"
 
-    def explain_compiler(self, _capabilities: Capabilities, /) -> str | None:
+    def explain_compiler(self, _attributes: Attributes, _capabilities: Capabilities, /) -> str | None:
         """Return why generated code cannot be compiled here, with the remedy, or None if it can, or if TVM does it."""
         return None
 

@@ -55,7 +55,7 @@ class Vulkan(Gpu):
             "these attributes where the device has them, or fp32",
         )
 
-    def list_tools(self, capabilities: Capabilities) -> dict[str, str]:
+    def list_tools(self, _attributes: Attributes, capabilities: Capabilities) -> dict[str, str]:
         """Return the origin of the SPIR-V generator, which is the only compiler."""
         return {"vulkan backend": capabilities.vulkan_backend or "absent"}
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
+from tvmbuild.base.attributes import NARROW
 from tvmbuild.base.files import write_bytes
 from tvmbuild.base.kept_nodes import read_kept_nodes
 from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML, Layout
 from tvmbuild.base.progress import progress_shown_by, report_progress
-from tvmbuild.base.specs import NARROW
 from tvmbuild.cli.bundle.site import SITE, add_package, find_vulkan_runtime, pack_site
 from tvmbuild.config import load_project
 from tvmbuild.config.targets import spread_precisions

@@ -24,9 +24,9 @@ from tvmbuild.base.capabilities import installed_version
 from tvmbuild.base.files import publish
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import cache_dir
+from tvmbuild.base.nvrtc import DISTRIBUTIONS
 from tvmbuild.base.pip_download import download_command, foreign_options
 from tvmbuild.base.progress import report_progress
-from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.native_build import VULKAN, place_prebuilt
 

@@ -156,7 +156,7 @@ void Session::open(const PackagePlace &place, const ThreadOptions &wish) {
   Package package = read_package(place);
   check_cpu(package.info, package.needs);
   impl_->device = find_device(package.info.kind);
-  if (package.info.kind == "cuda") check_card(package.needs.arch, package.info.target, impl_->device);
+  if (package.info.kind == "cuda") check_card(package.needs, package.info.target, impl_->device);
   ThreadOptions share = wish;
   if (!share.cores.empty()) check_cores(share.cores);
   share.threads = choose_threads(package.info, wish);

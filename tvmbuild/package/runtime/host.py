@@ -12,8 +12,10 @@ import tvm_ffi
 
 from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.cpu_features import X86_FEATURES, X86_LEVELS
+from tvmbuild.base.cuda_versions import read_arch, read_version, show_version
 from tvmbuild.base.host_cpu import cpu_flags, machine_of
 from tvmbuild.base.lazy_modules import import_lazily
+from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import CannotRunError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
@@ -33,7 +35,7 @@ _PLUGINS = {
     "cuda": "tvmbuild.package.runtime.cuda.plugin",
     "vulkan": "tvmbuild.package.runtime.vulkan.plugin",
 }
-_EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
+_EXISTS, _COMPUTE_VERSION, _DEVICE_NAME, _DRIVER_VERSION = 0, 4, 5, 12
 """The numbers of device attributes in TVM's function `runtime.GetDeviceAttr`."""
 
 
@@ -96,18 +98,42 @@ def find_device(kind: str) -> Any:
 
 
 def check_card(target: PackageTarget, device: Any) -> None:
-    """Raise CannotRunError if the kernels of a CUDA package are machine code that this card cannot run."""
+    """Raise CannotRunError if this card, or its driver, cannot run the kernels of a CUDA package."""
+    _check_card_driver(target, device)
     arch = str(target.attributes.get("arch", ""))
     version, name = (
         str(call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, attribute))
         for attribute in (_COMPUTE_VERSION, _DEVICE_NAME)
     )
     if not runs_on_card(arch, version):
+        if target.attributes.get("ptx") and is_later_card(arch, version) and _plugin("cuda").is_used():
+            report_progress(f"the driver compiles the kernels for {name}, and keeps them")
+            return
         here = f"sm_{version.replace('.', '')}"
         raise CannotRunError(
             f"the package's kernels are for {arch} ({target.name}); this card, {name}, is {here}",
             "build for a target with the `arch` of this card",
         )
+
+
+def _check_card_driver(target: PackageTarget, device: Any) -> None:
+    """Raise CannotRunError if the driver is older than the package's code needs. TVM's runtime tells no version."""
+    wanted = str(target.attributes.get("driver", ""))
+    number = call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _DRIVER_VERSION)
+    if not wanted or not isinstance(number, int):
+        return
+    found = number // 1000, number % 1000 // 10
+    if found < read_version(wanted):
+        raise CannotRunError(
+            f"the package's kernels need a driver of CUDA {wanted} or later ({target.name}); this machine's is of CUDA "
+            f"{show_version(found)}",
+            f'update the driver, or build for a target with `driver: "{show_version(found)}"`',
+        )
+
+
+def is_later_card(arch: str, version: str) -> bool:
+    """Return whether a card of the compute capability ``version`` (`8.9`) is later than ``arch`` (`sm_86`)."""
+    return read_arch(arch) < read_arch(f"sm_{version.replace('.', '')}")
 
 
 def runs_on_card(arch: str, version: str) -> bool:

@@ -17,7 +17,7 @@
 
 namespace tvmbuild::detail {
 
-constexpr int64_t EXISTS = 0, COMPUTE_VERSION = 4, DEVICE_NAME = 5;  // TVM's numbers of the attributes
+constexpr int64_t EXISTS = 0, COMPUTE_VERSION = 4, DEVICE_NAME = 5, DRIVER_VERSION = 12;  // TVM's numbers of the attributes
 
 inline Value read_attribute(DLDevice device, int64_t attribute) {
   return invoke(
@@ -107,12 +107,28 @@ inline bool runs_on_card(const std::string &arch, const std::string &version) {
   return same && (wanted[3] != "a" || wanted[2] == minor);
 }
 
-// Refuse kernels that are machine code for other cards.
-inline void check_card(const std::string &arch, const std::string &target, DLDevice device) {
+// Refuse a driver that is older than the package's code needs. TVM's own runtime tells no version.
+inline void check_card_driver(const std::string &wanted, const std::string &target, DLDevice device) {
+  Value told = read_attribute(device, DRIVER_VERSION);
+  size_t dot = wanted.find('.');
+  if (dot == std::string::npos || told.type() != kTVMFFIInt) return;
+  int64_t found = told.view().v_int64, major = found / 1000, minor = found % 1000 / 10;
+  int64_t needed = std::atoi(wanted.c_str()) * int64_t{1000} + std::atoi(wanted.c_str() + dot + 1) * int64_t{10};
+  if (found >= needed) return;
+  throw Error("the package's kernels need a driver of CUDA " + wanted + " or later (" + target +
+              "); this machine's is of CUDA " + std::to_string(major) + "." + std::to_string(minor));
+}
+
+// Refuse kernels that are machine code for other cards, unless the package has PTX for a later card.
+inline void check_card(const Attributes &needs, const std::string &target, DLDevice device) {
+  check_card_driver(needs.driver, target, device);
+  const std::string &arch = needs.arch;
   std::string version = read_attribute(device, COMPUTE_VERSION).text();
   if (runs_on_card(arch, version)) return;
   std::string name = read_attribute(device, DEVICE_NAME).text(), here = "sm_" + version;
   here.erase(std::remove(here.begin(), here.end(), '.'), here.end());
+  bool is_later = std::atoi(here.c_str() + 3) > std::atoi(arch.c_str() + 3);
+  if (needs.has_ptx && is_later && has_own_runtime("cuda")) return;  // the driver compiles it, and keeps the result
   throw Error("the package's kernels are for " + arch + " (" + target + "); this card, " + name + ", is " + here);
 }
 

@@ -41,6 +41,7 @@ class Part {
   bool has(const std::string &key) const { return expect(json_.is_object(), "map").contains(key); }
   bool is_null() const { return json_.is_null(); }
   bool is_number() const { return json_.is_number(); }
+  bool is_true() const { return json_.is_boolean() && json_.get<bool>(); }
   bool is_text() const { return json_.is_string(); }
   bool is_list() const { return json_.is_array(); }
   std::string text() const { return expect(is_text(), "text").get<std::string>(); }
@@ -75,7 +76,8 @@ class Part {
 
 // The requirements of the code on a CPU, and on a card: the card's architecture, if the kernels are for only one.
 struct Attributes {
-  std::string mcpu, mtriple, arch;
+  std::string mcpu, mtriple, arch, driver;
+  bool has_ptx = false;
   std::vector<std::string> features;  // `+name` or `-name`
 };
 
@@ -344,7 +346,12 @@ inline Info read_metadata(const Part &part, Attributes &needs) {
   if (attributes.has("mcpu")) needs.mcpu = attributes["mcpu"].text();
   if (attributes.has("mtriple")) needs.mtriple = attributes["mtriple"].text();
   if (attributes.has("mattr")) needs.features = read_features(attributes["mattr"]);
-  if (info.kind == "cuda" && target["attributes"].has("arch")) needs.arch = target["attributes"]["arch"].text();
+  if (info.kind == "cuda") {
+    Part card = target["attributes"];
+    if (card.has("arch")) needs.arch = card["arch"].text();
+    if (card.has("driver")) needs.driver = card["driver"].text();  // older packages name none
+    needs.has_ptx = card.has("ptx") && card["ptx"].is_true();
+  }
   info.inputs = read_tensors(part["inputs"]);
   info.outputs = read_tensors(part["outputs"]);
   info.lifted = one_of(part["params"], {"lifted", "embedded"}) == "lifted";

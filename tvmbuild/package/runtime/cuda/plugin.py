@@ -20,6 +20,11 @@ def is_wanted() -> bool:
     return native_library.read_choice(CUDA) == "own"
 
 
+def is_used() -> bool:
+    """Return whether this process uses tvmbuild's CUDA runtime."""
+    return native_library.is_loaded(CUDA)
+
+
 def load_plugin() -> None:
     """Load tvmbuild's CUDA runtime and register it as TVM's device kind `cuda`, unless TVM has registered its own.
 
