@@ -15,6 +15,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.samples import Samples
 from tvmbuild.preparing.keep.choose import MEASURED, Choice, KeepSearch, Run
 from tvmbuild.preparing.keep.search import Judged
+from tvmbuild.preparing.quantise import Choose
 from tvmbuild.records.kept import list_kept_nodes, read_kept, write_kept
 
 
@@ -46,6 +47,18 @@ class Keeping:
             )
         write_kept(self.known, self.model, choice.to_json()["groups"], choice.tell())
         return search.build(choice.nodes), choice
+
+    def follow(self, choice: Choice) -> Choose:
+        """Return the function that leaves the operators of an earlier choice in floats, in another size of the model.
+
+        An operator that this size does not have, because its shapes made it a constant, is passed over.
+        """
+
+        def choose(quantised: Any, original: Any) -> tuple[Any, Choice]:
+            search = KeepSearch(quantised, original, (), self._judge)
+            return search.build(choice.nodes & search.nodes), choice
+
+        return choose
 
     def _take_known(self, search: KeepSearch) -> Choice | None:
         """Return the choice in the file, judged anew. None: there is none, or it is not enough any more."""
