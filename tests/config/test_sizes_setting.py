@@ -89,14 +89,6 @@ def test_letters_that_are_listed_apart_are_combined(load: Load) -> None:
             "models.yaml:4:5: models.net.pad: nothing is padded without `sizes`; expected `sizes` too",
         ),
         (
-            IDS + "    sizes: {T: [16]}\n    preprocess: {frame: {size: [4, 4], encoding: rgb8}}\n",
-            "models.yaml:6:18: models.net.preprocess.frame: a model with `sizes` takes no frames; expected one of the two",
-        ),
-        (
-            IDS + "    sizes: {T: [16]}\n    postprocess: {vector: {}}\n",
-            "models.yaml:6:5: models.net.postprocess: a model with `sizes` has no `postprocess`; expected one of the two",
-        ),
-        (
             "    inputs: {ids: {shape: [1, T], value: 0}}\n    sizes: {T: [16]}\n",
             "models.yaml:4:35: models.net.inputs.ids.value: an input of varying shape has a value; expected no `value`",
         ),

@@ -37,7 +37,9 @@ def test_a_new_size_builds_its_own_function_alone(project: SizedProject) -> None
     assert added.startswith("B3-T16-")
     assert before.items() <= after.items()
     log = (project.root / "build/logs/compile.net@v3.log").read_text()
-    assert re.findall(r"building (\S+)", log) == [] or "B3-T16" in log
+    assert re.findall(r"building (B\S+)", log) == ["B3-T16"]
+    log = (project.root / "build/logs/simplify.net.log").read_text()
+    assert re.findall(r"simplifying (B\S+)", log) == ["B3-T16"]
     sizes = read_metadata(project.package).sizes
     assert sizes is not None
     assert [dict(each.values) for each in sizes.functions][3] == {"B": 3, "T": 16}
@@ -45,6 +47,9 @@ def test_a_new_size_builds_its_own_function_alone(project: SizedProject) -> None
     project.write(MODEL)
     assert project.run("compile").returncode == 0
     assert list_parts(project).keys() == before.keys()
+    for folder in (project.package.parent, project.root / "build/models/net"):
+        assert not (folder / "sizes/B3-T16").exists()
+        assert (folder / "sizes/B2-T16").exists()
     project.write(WITH_ANOTHER)
     assert project.run("compile").returncode == 0
     assert project.package.read_bytes() == larger

@@ -63,6 +63,34 @@ def make_detector(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def make_varying_detector(seed: int = 0) -> onnx.ModelProto:
+    """Return a network of one picture [1, 3, H, W] with boxes [1, 7, H * W / 64] of three classes, as YOLOv8's."""
+    generator = np.random.default_rng(seed)
+    weights = {
+        "boxes.w": generator.normal(0, 30, (4, 3, 1, 1)).astype(np.float32),
+        "boxes.b": generator.uniform(10, 40, 4).astype(np.float32),
+        "scores.w": generator.normal(0, 9, (3, 3, 1, 1)).astype(np.float32),
+        "form": np.array([1, 7, -1], np.int64),
+    }
+    nodes = [
+        helper.make_node("AveragePool", ["images"], ["cells"], kernel_shape=[8, 8], strides=[8, 8]),
+        helper.make_node("Conv", ["cells", "boxes.w", "boxes.b"], ["sides"]),
+        helper.make_node("Abs", ["sides"], ["boxes"]),
+        helper.make_node("Conv", ["cells", "scores.w"], ["logits"]),
+        helper.make_node("Sigmoid", ["logits"], ["scores"]),
+        helper.make_node("Concat", ["boxes", "scores"], ["all"], axis=1),
+        helper.make_node("Reshape", ["all", "form"], ["found"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "detector",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [1, 3, "height", "width"])],
+        [helper.make_tensor_value_info("found", TensorProto.FLOAT, [1, 7, "count"])],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
 def add_factor(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the network with one more input, `factor` [1], by which its first output is multiplied."""
     changed = onnx.ModelProto()

@@ -238,7 +238,7 @@ def list_sizes(step: Step[Any], role: str) -> tuple[str, ...]:
     `tasks` and `schedule`, which have the Tasks of all sizes.
     """
     roles = (*step.inputs, *step.outputs)
-    return tuple(each.removeprefix(f"{role} ") for each in roles if each.startswith(f"{role} "))
+    return tuple(dict.fromkeys(each.removeprefix(f"{role} ") for each in roles if each.startswith(f"{role} ")))
 
 
 def find_model(step: Step[Any], size: str) -> Path:

@@ -56,6 +56,8 @@ class Trial:
     device: Device = LOCAL
     judge: Judge | None = None
     """The comparison of the package with the original model on real inputs. None: there are none."""
+    times_frames: bool = True
+    """Whether frames are timed, and not only compared."""
 
     @property
     def baselines(self) -> tuple[str, ...]:
@@ -64,11 +66,14 @@ class Trial:
 
     def at(self, size: str, model: Path | None, reference: Path) -> Trial:
         """Return the trial of another size of the package, with the files of this size."""
-        return replace(self, subject=f"{self.subject} at {size}", model=model, reference=reference, judge=None)
+        subject = f"{self.subject} at {size}"
+        return replace(self, subject=subject, model=model, reference=reference, judge=None, times_frames=False)
 
     def describe_frames(self, info: PackageInfo, stage: str = "benchmark") -> FrameTask:
         """Return the task of the package's frames. The usual way is timed where ONNX Runtime is a baseline."""
-        model = self.model if "onnxruntime" in self.baselines else None
+        model = self.model if self.times_frames and "onnxruntime" in self.baselines else None
+        if info.sizes is not None:
+            info = info.at_inputs({name: each.shape for name, each in read_reference(self.reference).inputs.items()})
         return FrameTask(f"{stage}:{self.subject}", info, self.package, model, self.reference, self.device)
 
 
@@ -124,7 +129,7 @@ def _run_once(trial: Trial) -> Result:
             ours.resume()
             memory = ours.peak_memory_mb()
             profile = _profile(ours, latency.median.value) if device.profiles else NOT_PROFILED
-            framed = None if frames is None else finish_frames(frames, options.repeat)
+            framed = finish_frames(frames, options.repeat) if frames is not None and trial.times_frames else None
     return Result(
         cell=trial.subject,
         product=describe_product(trial.package, info),

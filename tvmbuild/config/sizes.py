@@ -12,9 +12,6 @@ from tvmbuild.base.size_specs import MAX_LETTERS, MAX_SIZES, Axis, Size, Sizes, 
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
 
-_WITHOUT_SIZES = ("postprocess", "quantize")
-"""The keys of a model that need one shape."""
-
 
 def check_sizes(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
     """Report letters without sizes, sizes without a use, and values that do not fit together."""
@@ -34,11 +31,9 @@ def check_sizes(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
     _check_keys(document, (*path, "sizes"), sizes, used)
     if len(letters) > MAX_LETTERS:
         document.report_key((*path, "sizes"), f"{len(letters)} letters", f"at most {MAX_LETTERS}")
-    if sizes:
-        _check_neighbours(document, path, own)
-        if document.is_sound((*path, "sizes")) and (count := len(list(_combine(sizes)))) > MAX_SIZES:
-            what = f"{count} sizes: letters that are listed apart are combined in every way"
-            document.report_key((*path, "sizes"), what, f'at most {MAX_SIZES}, for example pairs, "H,W": [[320, 320]]')
+    if sizes and document.is_sound((*path, "sizes")) and (count := len(list(_combine(sizes)))) > MAX_SIZES:
+        what = f"{count} sizes: letters that are listed apart are combined in every way"
+        document.report_key((*path, "sizes"), what, f'at most {MAX_SIZES}, for example pairs, "H,W": [[320, 320]]')
     _check_pad(document, path, own, shapes)
 
 
@@ -64,15 +59,6 @@ def _check_value(document: Document, path: KeyPath, letters: Sequence[str], valu
     if isinstance(value, list) == (len(letters) == 1) or given != len(letters):
         wanted = "a number" if len(letters) == 1 else f"[{', '.join(letters)}], {len(letters)} numbers"
         document.report(path, f"does not fit {','.join(letters)}", wanted)
-
-
-def _check_neighbours(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
-    for key in _WITHOUT_SIZES:
-        if own.get(key):
-            document.report_key((*path, key), f"a model with `sizes` has no `{key}`", "one of the two")
-    preprocess = own.get("preprocess")
-    if isinstance(preprocess, dict) and "frame" in preprocess:
-        document.report_key((*path, "preprocess", "frame"), "a model with `sizes` takes no frames", "one of the two")
 
 
 def _check_pad(document: Document, path: KeyPath, own: dict[str, Any], shapes: Mapping[str, Sequence[Axis]]) -> None:

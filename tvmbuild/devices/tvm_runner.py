@@ -57,12 +57,20 @@ class TvmRunner:
 
     def bind_frames(self, frames: Sequence[np.ndarray]) -> TvmFrames:
         """Return the way from these frames, one for each frame of the package, to their results."""
-        return TvmFrames(self._session, frames, self._inputs)
+        return TvmFrames(self._at_size(), frames, self._inputs)
 
     def find_in_outputs(self, score: float | None, overlap: float | None) -> dict[str, list[dict[str, Any]]]:
         """Return the results in the outputs for the bound inputs, those of each kind as maps of their fields."""
-        found = self._session.make_results(self._session.run(self._inputs), score=score, overlap=overlap)
+        found = self._at_size().make_results(self._session.run(self._inputs), score=score, overlap=overlap)
         return list_fields(found)
+
+    def _at_size(self) -> Session:
+        """Return the session of the size of the bound inputs."""
+        sizes = self._session.info.sizes
+        if sizes is None:
+            return self._session
+        shapes = {name: value.shape for name, value in self._inputs.items()}
+        return self._session.at(sizes.choose(shapes, self._session.info.model)[0].values)
 
     def threads(self) -> int:
         """Return the number of threads of the runtime's pool."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
@@ -229,6 +229,13 @@ class PackageInfo:
         inputs = tuple(replace(each, shape=sizes.shape(each.name, function) or each.shape) for each in self.inputs)
         outputs = tuple(replace(each, shape=function.outputs[each.name]) for each in self.outputs)
         return replace(self, inputs=inputs, outputs=outputs, sizes=None)
+
+    def at_inputs(self, shapes: Mapping[str, Sequence[int]]) -> PackageInfo:
+        """Return the description of the size with inputs of these shapes.
+
+        Raises TvmbuildError, which lists the sizes, if there is none.
+        """
+        return self if self.sizes is None else self.at_size(self.sizes.choose(shapes, self.model)[0])
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON value of mod.json. ``from_json`` is the inverse."""

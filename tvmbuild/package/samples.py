@@ -55,6 +55,12 @@ def open_samples(given: Calibration, paths: Sequence[Path], model: TakesInputs) 
     return take_evenly(list(list_samples(given, paths, model)), given.count)
 
 
+def crop_samples(samples: Samples, model: TakesInputs) -> Samples:
+    """Return samples for a smaller size of a model: of each array the part from its beginning that the input takes."""
+    parts = {each.name: tuple(map(slice, each.shape)) for each in model.inputs}
+    return [{name: np.ascontiguousarray(value[parts[name]]) for name, value in sample.items()} for sample in samples]
+
+
 def list_samples(
     given: Accuracy | Calibration, paths: Sequence[Path], model: TakesInputs
 ) -> Iterator[dict[str, np.ndarray]]:

@@ -8,34 +8,70 @@ from pathlib import Path
 
 from tvmbuild.base.files import write_bytes, write_json
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import Accuracy
-from tvmbuild.base.steps import CALIBRATION, QuantizeStep, Step, find_original, list_sample_files
+from tvmbuild.base.steps import (
+    CALIBRATION,
+    QuantizeStep,
+    Step,
+    find_model,
+    find_original,
+    list_sample_files,
+    list_sizes,
+)
 from tvmbuild.benchmarking.accuracy import Arrays, make_judge, name_samples
 from tvmbuild.benchmarking.keeping import Keeping, digest_step
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
-from tvmbuild.package.samples import Samples, open_samples
+from tvmbuild.package.samples import Samples, crop_samples, open_samples
+from tvmbuild.preparing.keep.choose import Choice
 from tvmbuild.preparing.keep.control import Control
-from tvmbuild.preparing.quantise import FloatModel, Guard, quantise
+from tvmbuild.preparing.quantise import FloatModel, Guard, Quantised, quantise
 from tvmbuild.preparing.reference import read_reference, write_reference
+from tvmbuild.stages.sizes import remove_other_sizes
 
 
 def run(step: Step[QuantizeStep]) -> None:
     """Publish model.onnx, reference.npz (the quantised model's outputs) and quantize.json.
 
-    If operators are to stay in floats by search, the choice is kept in the project's records.
+    A model whose shapes vary has the first two for each size. If operators are to stay in floats by search, the choice
+    is kept in the project's records.
     """
-    options, reference = step.options, read_reference(step.input("reference"))
-    tensors = tuple(TensorInfo(name, value.shape, str(value.dtype)) for name, value in reference.inputs.items())
-    takes = ModelInputs(options.model, tensors, options.preprocess)
+    options = step.options
+    given, takes = _read(step, "")
     with device_lock("local", exclusive=False):
         samples = open_samples(options.quantize.calibration, list_sample_files(step, CALIBRATION), takes)
-        guard = _make_guard(step, takes, samples)
-        given = FloatModel(step.input("model").read_bytes(), reference, options.model)
-        made = quantise(given, options.quantize, samples, guard)
-    write_bytes(step.output("model"), made.model)
-    write_reference(step.output("reference"), made.reference)
-    write_json(step.output("info"), made.to_json())
+        largest = quantise(given, options.quantize, samples, _make_guard(step, takes, samples))
+        others = {size: _quantise_at(step, size, samples, largest.choice) for size in list_sizes(step, "model")}
+    for size, made in others.items():
+        write_bytes(step.output(f"model {size}"), made.model)
+        write_reference(step.output(f"reference {size}"), made.reference)
+    remove_other_sizes(step.output("model"), others)
+    write_bytes(step.output("model"), largest.model)
+    write_reference(step.output("reference"), largest.reference)
+    told = {size: {"error": made.error, "in_floats": list(made.in_floats)} for size, made in others.items()}
+    write_json(step.output("info"), {**largest.to_json(), **({"sizes": told} if told else {})})
+
+
+def _quantise_at(step: Step[QuantizeStep], size: str, samples: Samples, choice: Choice | None) -> Quantised:
+    """Quantise the model at a smaller size. ``samples`` and ``choice`` are those of the largest."""
+    report_progress(f"quantising {size}")
+    given, takes = _read(step, size)
+    options = step.options.quantize
+    if options.calibration.kind == "images":
+        samples = open_samples(options.calibration, list_sample_files(step, CALIBRATION), takes)
+    else:
+        samples = crop_samples(samples, takes)
+    return quantise(given, options, samples, Guard(choose=choice.follow) if choice else Guard())
+
+
+def _read(step: Step[QuantizeStep], size: str) -> tuple[FloatModel, ModelInputs]:
+    """Return the float model at a size, and its inputs. An empty ``size`` stands for the largest."""
+    name = f"{step.options.model} at {size}" if size else step.options.model
+    reference = read_reference(step.input(f"reference {size}" if size else "reference"))
+    tensors = tuple(TensorInfo(key, value.shape, str(value.dtype)) for key, value in reference.inputs.items())
+    takes = ModelInputs(name, tensors, step.options.preprocess)
+    return FloatModel(find_model(step, size).read_bytes(), reference, name), takes
 
 
 def _make_guard(step: Step[QuantizeStep], takes: ModelInputs, samples: Samples) -> Guard:

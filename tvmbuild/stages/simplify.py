@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import replace
 from pathlib import Path
 
-from tvmbuild.base.files import sha256_file, write_bytes, write_json
+from tvmbuild.base.files import canonical_json, sha256_file, write_bytes, write_json
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.size_specs import SIZES, Size, Sizes
 from tvmbuild.base.specs import fix_inputs_at
@@ -14,10 +17,12 @@ from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
 from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.preparing.reference import Reference, write_reference
+from tvmbuild.preparing.model_file import read_model
+from tvmbuild.preparing.reference import Reference, read_reference, write_reference
 from tvmbuild.preparing.simplify import Simplified, simplify
 from tvmbuild.preparing.sizes import SizedModel, find_padding
 from tvmbuild.sources.export import obtain_model
+from tvmbuild.stages.sizes import remove_other_sizes
 
 
 def run(step: Step[SimplifyStep]) -> None:
@@ -29,9 +34,7 @@ def run(step: Step[SimplifyStep]) -> None:
     with obtain_model(options.source, step.root) as path, device_lock("local", exclusive=False):
         source_sha256 = sha256_file(path)
         simplified = simplify(path, options.inputs, options.simplify, options.model)
-        imported = _check_operators(simplified.model, options.model)
-        entries = EntryOptions(options.preprocess, options.frames, options.postprocess)
-        check_entries(Interface(options.model, imported.inputs, imported.outputs), entries)
+        _check(simplified.model, options)
         if options.sizes is not None:
             _prepare_sizes(step, options.sizes, path, simplified)
     write_bytes(step.output("model"), simplified.model)
@@ -42,16 +45,55 @@ def run(step: Step[SimplifyStep]) -> None:
 def _prepare_sizes(step: Step[SimplifyStep], sizes: Sizes, path: Path, largest: Simplified) -> None:
     """Simplify the model at its other sizes, and find out along which letters inputs may be padded."""
     options, references = step.options, dict[Size, Reference]()
+    source = read_model(path, options.model).SerializeToString(deterministic=True) if sizes.others else b""
+    told = [hashlib.sha256(source).hexdigest(), sorted(step.tools.items()), sorted(step.environment.items())]
     for size in sizes.others:
-        report_progress(f"simplifying {size.name}")
+        inputs = fix_inputs_at(options.inputs, sizes, size)
         name = f"{options.model} at {size.name}"
-        made = simplify(path, fix_inputs_at(options.inputs, sizes, size), options.simplify, name)
-        references[size] = made.reference
-        write_bytes(step.output(size.role("model")), made.model)
-        write_reference(step.output(size.role("reference")), made.reference)
+        kept = _Kept(step, size, canonical_json([*told, repr(inputs), repr(options.simplify), step.version]))
+        if not kept.is_complete():
+            report_progress(f"simplifying {size.name}")
+            kept.write(simplify(path, inputs, options.simplify, name))
+        if options.frames or options.postprocess:
+            _check(kept.model.read_bytes(), replace(options, model=name))
+        references[size] = read_reference(kept.reference)
+    remove_other_sizes(step.output("model"), [size.name for size in sizes.others])
     references[sizes.choices[-1]] = largest.reference
     model = SizedModel(path, options.model, options.inputs, sizes, options.simplify)
     write_json(step.output(SIZES), find_padding(model, references).to_json())
+
+
+class _Kept:
+    """The files of a size, which stay if they were made of the same."""
+
+    def __init__(self, step: Step[SimplifyStep], size: Size, made_of: str) -> None:
+        self.model, self.reference = step.output(size.role("model")), step.output(size.role("reference"))
+        self._note = self.model.with_name("made-of.json")
+        self._made_of = hashlib.sha256(made_of.encode()).hexdigest()
+
+    def is_complete(self) -> bool:
+        """Return whether the files are those that `write` has written for the same inputs."""
+        try:
+            return bool(json.loads(self._note.read_text(encoding="utf-8")) == self._describe())
+        except (OSError, ValueError):
+            return False
+
+    def write(self, made: Simplified) -> None:
+        """Write the files, and last the note about them."""
+        write_bytes(self.model, made.model)
+        write_reference(self.reference, made.reference)
+        write_json(self._note, self._describe())
+
+    def _describe(self) -> dict[str, str]:
+        files = {path.name: sha256_file(path) for path in (self.model, self.reference)}
+        return {"made of": self._made_of, **files}
+
+
+def _check(model: bytes, options: SimplifyStep) -> None:
+    """Raise TvmbuildError if no target can build the model, or if it has not the form of its frames and results."""
+    imported = _check_operators(model, options.model)
+    entries = EntryOptions(options.preprocess, options.frames, options.postprocess)
+    check_entries(Interface(options.model, imported.inputs, imported.outputs), entries)
 
 
 def _check_operators(model: bytes, name: str) -> ImportedModel:

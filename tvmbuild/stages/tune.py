@@ -13,6 +13,7 @@ from tvmbuild.base.steps import Step, TuneStep, find_model, list_sizes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.schedule import join_schedules
 from tvmbuild.records.selection import resolved_target, write_tasks
+from tvmbuild.stages.sizes import remove_other_sizes
 from tvmbuild.tuning.agenda import name_tasks
 from tvmbuild.tuning.job import Job
 from tvmbuild.tuning.phases import Tuned, tune
@@ -83,6 +84,7 @@ def _publish(step: Step[TuneStep], tuned: Sequence[Tuned]) -> None:
             "seconds": round(searched.seconds, 1),
         },
     )
+    remove_other_sizes(step.output("schedule"), by_size)
     # Last, because compile depends on these files, and an interrupted step must leave the old ones.
     for size, each in by_size.items():
         write_json(step.output(f"schedule {size}"), each.elected.schedule.to_json())

@@ -1,7 +1,9 @@
 // Run a package at several sizes with one session: sizes PACKAGE FOLDER SHAPES… A run's SHAPES are those of all inputs,
 // as 2x5,2x5. Run n reads FOLDER/n-i.in, raw, and writes FOLDER/n-i.out, and again FOLDER/n-i.copy by copy_outputs().
+// Or show the boxes in a frame at one of the sizes, or at the default: sizes PACKAGE FRAME ENCODING [H=32,W=64]
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -47,11 +49,38 @@ void run(tvmbuild::Session &session, const std::string &begin, const std::string
   for (const tvmbuild::Tensor &copy : copies) write(begin + std::to_string(&copy - copies.data()) + ".copy", copy);
 }
 
+void show_boxes(tvmbuild::Session &session, const std::string &path, const std::string &encoding) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  std::string frame = bytes.str();
+  tvmbuild::FrameOptions options;
+  options.encoding = encoding;
+  const auto *start = reinterpret_cast<const uint8_t *>(frame.data());
+  std::cout.precision(9);
+  for (const tvmbuild::Box &box : session.run_frame(start, frame.size(), options).boxes)
+    std::cout << box.x << " " << box.y << " " << box.width << " " << box.height << " " << box.score << " " << box.index
+              << "\n";
+}
+
+tvmbuild::Session &find_size(tvmbuild::Session &session, const std::string &text) {
+  std::map<std::string, int64_t> size;
+  for (const std::string &each : split(text, ',')) {
+    std::vector<std::string> pair = split(each, '=');
+    size[pair.at(0)] = std::stoll(pair.at(1));
+  }
+  return session.at(size);
+}
+
 }  // namespace
 
 int main(int count, char **arguments) {
   try {
     tvmbuild::Session session(arguments[1], 2);
+    if (!session.info().frames.empty()) {
+      show_boxes(count > 4 ? find_size(session, arguments[4]) : session, arguments[2], arguments[3]);
+      return 0;
+    }
     for (const auto &size : session.sizes()) {
       for (const auto &each : size) std::cout << each.first << "=" << each.second << " ";
     }

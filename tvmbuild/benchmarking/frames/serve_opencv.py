@@ -40,7 +40,8 @@ class _Runner:
         from tvmbuild.benchmarking.frames.opencv import Setup  # noqa: PLC0415 - OpenCV, in this process alone
 
         told = json.loads(setup.read_text())
-        self._setup = Setup(read_metadata(Path(told["package"])), Path(told["model"]), threads, inputs)
+        info = read_metadata(Path(told["package"])).at_inputs({name: each.shape for name, each in inputs.items()})
+        self._setup = Setup(info, Path(told["model"]), threads, inputs)
 
     def bind_frames(self, frames: Sequence[np.ndarray]) -> object:
         """Return the way from these frames to their results."""

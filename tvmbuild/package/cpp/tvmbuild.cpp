@@ -208,27 +208,41 @@ std::vector<std::map<std::string, int64_t>> Session::sizes() const {
   return sizes;
 }
 
+Session &Session::open(size_t place) {
+  std::unique_ptr<Session> &session = impl_->at_sizes[place];
+  if (!session) session.reset(new Session(impl_->make_size(place)));
+  return *session;
+}
+
+Session &Session::at(const std::map<std::string, int64_t> &size) {
+  const std::vector<SizeFunction> &functions = impl_->info.sizes.functions;
+  for (size_t i = 0; i < functions.size(); i++) {
+    if (functions[i].values == size) return open(i);
+  }
+  throw Error(impl_->info.model + " has no size " + show(size) + "; " +
+              (impl_->has_sizes() ? describe(impl_->info.sizes) : "it has one shape"));
+}
+
 void Session::bind_size(const std::vector<Tensor> &inputs) {
   const Info &info = impl_->info;
   std::map<std::string, int64_t> size = read_values(info, inputs);
   size_t place = choose_function(info, size);
-  std::unique_ptr<Session> &session = impl_->at_sizes[place];
-  if (!session) session.reset(new Session(impl_->make_size(place)));
+  Session &session = open(place);
   std::vector<Tensor> unpadded, padded;
   if (size != info.sizes.functions[place].values) {
     unpadded = inputs;
     for (size_t i = 0; i < inputs.size(); i++) {
       if (!inputs[i].on_host())
         throw Error("the input " + info.inputs[i].name + " would have to be padded on its device");
-      TensorInfo wanted = session->info().inputs[i];
+      TensorInfo wanted = session.info().inputs[i];
       wanted.dtype = inputs[i].info().dtype;  // bind() names a wrong one
       padded.emplace_back(wanted);
       auto value = info.sizes.pad.find(wanted.name);
       if (value != info.sizes.pad.end()) fill(padded.back(), value->second);
     }
   }
-  session->bind(padded.empty() ? inputs : padded);
-  impl_->chosen = session.get();
+  session.bind(padded.empty() ? inputs : padded);
+  impl_->chosen = &session;
   impl_->size = std::move(size);
   impl_->unpadded = std::move(unpadded);
   impl_->padded = std::move(padded);
@@ -426,12 +440,14 @@ void Session::prepare_frames() {
 }
 
 const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+  if (impl_->has_sizes()) return open(impl_->at_sizes.size() - 1).run_frame(bytes, size, options);
   prepare_frames();
   OnCores bound(impl_->share.cores);
   return impl_->frames->run(bytes, size, options);
 }
 
 Tensor Session::prepare_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+  if (impl_->has_sizes()) return open(impl_->at_sizes.size() - 1).prepare_frame(bytes, size, options);
   prepare_frames();
   OnCores bound(impl_->share.cores);
   return impl_->frames->prepare_input(bytes, size, options);

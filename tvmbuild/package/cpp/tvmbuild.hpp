@@ -295,6 +295,9 @@ class Session {
   const std::vector<PassedOver> &passed_over() const;
   // The sizes of a package whose shapes vary, each as the values of its letters, the smallest first.
   std::vector<std::map<std::string, int64_t>> sizes() const;
+  // Return the session of one of sizes() alone, which shares the weights and threads, and is valid as long as this one.
+  // Its frames are for this size; those of this session are for the largest.
+  Session &at(const std::map<std::string, int64_t> &size);
 
   // Set the inputs, in the order of info().inputs. They are not copied, so their contents may change between calls. A
   // package for a GPU copies inputs in the host's memory to its device in each call(), but not inputs on the device.
@@ -344,6 +347,7 @@ class Session {
   void open(const detail::PackagePlace &place, const ThreadOptions &wish);
   void open_first(const std::vector<detail::PackagePlace> &places, std::vector<PassedOver> passed_over,
                   const ThreadOptions &wish);
+  Session &open(size_t place);
   void bind_size(const std::vector<Tensor> &inputs);
   void copy_size_outputs(const std::vector<Tensor> &to) const;
   void prepare_frames();

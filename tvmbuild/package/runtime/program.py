@@ -1,4 +1,4 @@
-"""The code of a package for one size, with its weights and the virtual machines that run it."""
+"""The code of a package for each size, with its weights and the virtual machines that run it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ import numpy as np
 import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import Package
 from tvmbuild.package.inputs import check_inputs
 from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.runtime.code import load_code
+from tvmbuild.package.runtime.library import num_threads
 from tvmbuild.package.runtime.machine import Machine, describe_devices
 from tvmbuild.package.runtime.tensors import count_bytes, keep_apart, place, read_array, to_arrays
 from tvmbuild.package.runtime.thread_pool import Share, run_on_cores
+from tvmbuild.package.runtime.weights import load_weights
+from tvmbuild.package.size_functions import MAIN, SizeFunction
 
 
 class Program:
@@ -121,6 +126,56 @@ class Program:
 
     def _arguments(self, arrays: Mapping[str, Any], kept: dict[str, Any]) -> list[Any]:
         return [place(each.name, arrays[each.name], self._device, kept) for each in self.info.inputs] + self._params
+
+
+class Programs:
+    """The programs of a package, one for each size, over one pool of weights. Each is loaded when it is first used."""
+
+    def __init__(self, package: Package, device: Any, share: Share) -> None:
+        self.threads = share.threads
+        self._info = package.info
+        self._device, self._share = device, share
+        self._code = {MAIN: package.library, **package.others}
+        lifted = package.info.params == "lifted"
+        self._weights: list[Any] | None = (
+            load_weights(memoryview(package.params), device, package.places) if lifted else []
+        )
+        self._lock = Lock()
+        self._opened: dict[str, Program] = {}
+
+    def open(self, function: SizeFunction | None) -> Program:
+        """Return the program of a size; None stands for the only one. Raises TvmbuildError if these are closed."""
+        library = function.library if function else MAIN
+        with self._lock:
+            if self._weights is None:
+                raise TvmbuildError(f"the session of {self._info.model} is closed")
+            if library not in self._opened:
+                info = self._info.at_size(function) if function else self._info
+                params = [self._weights[place] for place in self._check(function)] if function else self._weights
+                self._opened[library] = Program(info, self._load(library), params, self._device, self._share)
+            return self._opened[library]
+
+    def close(self) -> None:
+        """Release libraries and weights as soon as all running calls have ended."""
+        with self._lock:
+            self._weights = None
+            opened, self._opened = list(self._opened.values()), {}
+        for each in opened:
+            each.close()
+
+    def _load(self, library: str) -> Any:
+        loaded, has_pool = load_code(self._code[library], self._share)
+        if not has_pool:
+            self.threads = num_threads()
+        return loaded
+
+    def _check(self, function: SizeFunction) -> tuple[int, ...]:
+        """Return the places of a size's weights. Raises TvmbuildError if one of the weights is not there."""
+        if max(function.params, default=0) >= max(1, len(self._weights or ())):
+            raise TvmbuildError(
+                f"the package of {self._info.model} does not fit together: it lacks weights", "build it again"
+            )
+        return function.params
 
 
 def _list_tensors(result: Any) -> list[tvm_ffi.Tensor]:

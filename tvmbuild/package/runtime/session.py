@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,16 +12,15 @@ import tvm_ffi
 
 from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.archive import LIBRARY, map_package
+from tvmbuild.package.archive import map_package
 from tvmbuild.package.counts import cut_outputs
 from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.package.runtime.call_queue import CallQueue
-from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
-from tvmbuild.package.runtime.library import call, load_runtime, num_threads
-from tvmbuild.package.runtime.program import Program
+from tvmbuild.package.runtime.library import call, load_runtime
+from tvmbuild.package.runtime.program import Program, Programs
 from tvmbuild.package.runtime.tensors import (
     empty_array,
     page_locked_array,
@@ -31,7 +30,6 @@ from tvmbuild.package.runtime.tensors import (
     to_arrays,
 )
 from tvmbuild.package.runtime.thread_pool import Wish, choose_share
-from tvmbuild.package.runtime.weights import load_weights
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -77,17 +75,13 @@ class Session:
         if self.info.target.kind == "cuda":
             check_card(self.info.target, self._device)
         self.passed_over: Mapping[str, str] = {}  # path → reason, of packages that `tvmbuild.load` tried before
-        self._lock = Lock()
         self._calls = CallQueue()
+        self._function = self.info.sizes.functions[-1] if self.info.sizes else None
         self._share = choose_share(self.info, Wish(threads, cores, priority))
-        self.threads = self._share.threads
-        self._code = {LIBRARY: package.library, **package.others}
-        self._programs: dict[str, Program] = {}  # library → its program
-        self._closed = False
         with EXPLAINED_ERRORS:
-            lifted = self.info.params == "lifted"
-            self._pool = load_weights(memoryview(package.params), self._device, package.places) if lifted else []
+            self._programs = Programs(package, self._device, self._share)
             self._open()
+        self.threads = self._programs.threads
 
     @property
     def device(self) -> Any:
@@ -118,9 +112,29 @@ class Session:
     def sizes(self) -> tuple[Mapping[str, int], ...]:
         """The sizes of a package whose shapes vary, each as letter → value, the smallest first. Others have none.
 
-        ``inputs`` and ``outputs`` are those of the largest size. ``run`` takes the smallest size that fits.
+        ``inputs`` and ``outputs`` are those of the largest size. ``run`` takes the smallest size that fits; frames and
+        pictures are for the largest, or for that of ``at``.
         """
         return tuple(each.values for each in self.info.sizes.functions) if self.info.sizes else ()
+
+    def at(self, size: Mapping[str, int]) -> Session:
+        """Return a session of one of ``sizes`` alone, which shares code, weights and threads with this one.
+
+        Its frames, pictures and results are for this size. Both are closed together. Raises TvmbuildError if the
+        package has no such size.
+        """
+        function = self._find(size)
+        made = copy.copy(self)
+        made.info, made._function, made._calls = self.info.at_size(function), function, CallQueue()  # noqa: SLF001
+        return made
+
+    def _find(self, size: Mapping[str, int]) -> SizeFunction:
+        """Return the function of a size. Raises TvmbuildError if the package has no such size."""
+        sizes = self.info.sizes
+        if sizes is None or size not in self.sizes:
+            known = sizes.describe() if sizes else "it has one shape"
+            raise TvmbuildError(f"{self.info.model} has no size {dict(size)}", known)
+        return sizes.functions[self.sizes.index(size)]
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Run the model on ``inputs`` (name → array) and return the outputs as new arrays, by name.
@@ -178,20 +192,11 @@ class Session:
         ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if the package has no input called
         ``name``, or no such size.
         """
-        for info in self.inputs:
+        for info in self.inputs if size is None else self.info.at_size(self._find(size)).inputs:
             if info.name == name:
-                return empty_array(self._shape_at(info, size), info.dtype)
+                return empty_array(info.shape, info.dtype)
         known = ", ".join(info.name for info in self.inputs)
         raise TvmbuildError(f"{self.info.model} has no input {name}; its inputs are {known}")
-
-    def _shape_at(self, info: TensorInfo, size: Mapping[str, int] | None) -> tuple[int, ...]:
-        sizes = self.info.sizes
-        if size is None:
-            return info.shape
-        if sizes is None or size not in self.sizes:
-            known = sizes.describe() if sizes else "it has one shape"
-            raise TvmbuildError(f"{self.info.model} has no size {dict(size)}", known)
-        return sizes.shape(info.name, sizes.functions[self.sizes.index(size)]) or info.shape
 
     def empty_frame(self, number: int = 0) -> np.ndarray:
         """Return an uninitialised array for the bytes of a frame, by its number in `metadata.frames`.
@@ -314,12 +319,7 @@ class Session:
     def close(self) -> None:
         """Release library, threads and weights as soon as all running calls have ended. Cancel submitted ones."""
         self._calls.close()
-        with self._lock:
-            self._closed = True
-            self._pool = []
-            opened, self._programs = list(self._programs.values()), {}
-        for each in opened:
-            each.close()
+        self._programs.close()
 
     def __enter__(self) -> Session:  # noqa: PYI034 - typing.Self needs Python 3.11
         return self
@@ -367,33 +367,6 @@ class Session:
         return self._open(fitted.function), fitted
 
     def _open(self, function: SizeFunction | None = None) -> Program:
-        """Return the program of a size, by default of the largest. Its code is loaded when it is first used.
-
-        Raises TvmbuildError if the session is closed.
-        """
-        if function is None and self.info.sizes is not None:
-            function = self.info.sizes.functions[-1]
-        library = function.library if function else LIBRARY
+        """Return the program of a size, by default that of the session. Its code is loaded when it is first used."""
         self._file.check()
-        with self._lock:
-            if self._closed:
-                raise TvmbuildError(f"the session of {self.info.model} is closed")
-            if library not in self._programs:
-                self._programs[library] = self._load(library, function)
-            return self._programs[library]
-
-    def _load(self, library: str, function: SizeFunction | None) -> Program:
-        loaded, has_pool = load_code(self._code[library], self._share)
-        if not has_pool:
-            self.threads = num_threads()
-        info = self.info.at_size(function) if function else self.info
-        params = self._pick_params(function) if function else self._pool
-        return Program(info, loaded, params, self._device, self._share)
-
-    def _pick_params(self, function: SizeFunction) -> list[Any]:
-        """Return the weights of one size."""
-        if max(function.params, default=0) >= max(1, len(self._pool)):
-            raise TvmbuildError(
-                f"the package of {self.info.model} does not fit together: it lacks weights", "build it again"
-            )
-        return [self._pool[place] for place in function.params]
+        return self._programs.open(function or self._function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tvmbuild.preparing.keep.errors import Arrays, OutputError
@@ -67,6 +67,12 @@ class Choice:
 
     def _sort(self) -> list[KeptGroup]:
         return sorted(self.groups, key=lambda each: (-(each.harm or 0.0), -each.cost))
+
+    def follow(self, reduced: Reduced) -> Choice:
+        """Return the same choice for another size of the model, without operators that its shapes made constants."""
+        known = frozenset(name for group in reduced.groups for name in group.nodes)
+        left = (replace(each, nodes=tuple(name for name in each.nodes if name in known)) for each in self.groups)
+        return replace(self, groups=tuple(each for each in left if each.nodes))
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON value in `quantize.json`."""
