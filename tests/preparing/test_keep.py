@@ -109,6 +109,22 @@ def _list_behind_rounding(proto: onnx.ModelProto) -> set[str]:
     return found
 
 
+def test_constants_of_nodes_are_those_of_the_float_model() -> None:
+    pytest.importorskip("nncf")
+    net = make_net()
+    nodes = [helper.make_node("Constant", [], [each.name], each.name, value=each) for each in net.graph.initializer]
+    kept = [*nodes, *(onnx.NodeProto.FromString(node.SerializeToString()) for node in net.graph.node)]
+    del net.graph.node[:], net.graph.initializer[:]
+    net.graph.node.extend(kept)
+    original = onnx.ModelProto.FromString(net.SerializeToString())
+    quantised = QuantisedModel(quantise_by_nncf(Work(net, SAMPLES, ())), original)
+    every = frozenset(name for group in quantised.groups for name in group.nodes)
+    got, want = (
+        run_onnx(each.SerializeToString(), SAMPLES[0], "net")["y"] for each in (quantised.build(every), original)
+    )
+    assert np.array_equal(got, want)
+
+
 def judge_by(limit: float) -> JudgeRun:
     errors = OutputError([run_onnx(make_net().SerializeToString(), each, "net") for each in SAMPLES])
 

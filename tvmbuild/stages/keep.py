@@ -10,7 +10,7 @@ from tvmbuild.base.steps import KeepStep, Step, find_original, list_sample_files
 from tvmbuild.base.wording import count, name_some
 from tvmbuild.benchmarking.accuracy import make_judge, name_samples
 from tvmbuild.benchmarking.keeping import Keeping, digest_step
-from tvmbuild.compiler.importing.reading import name_nodes
+from tvmbuild.compiler.importing.reading import name_nodes, tidy
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.preparing.keep.choose import Choice
@@ -27,7 +27,8 @@ def run(step: Step[KeepStep]) -> None:
     """
     options = step.options
     proto = load_model(step.input("model"), options.model)
-    name_nodes(proto)
+    name_nodes(proto)  # before nodes become constants, as the importer does
+    tidy(proto)
     named = find_nodes(proto, options.keep.words, options.model, "`keep:`")
     rounded = RoundedModel(proto, options.precision, frozenset(named))
     choice = None if options.accuracy is None else _search(step, rounded, options.accuracy)

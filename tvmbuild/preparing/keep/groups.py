@@ -36,7 +36,9 @@ def list_groups(original: Any, rounded: Collection[str]) -> tuple[Group, ...]:
     ``original`` is the float model, whose nodes have unique names; ``rounded`` are the names of those that are computed
     in the reduced precision.
     """
-    makers, constants = _find_makers(original), {tensor.name for tensor in original.graph.initializer}
+    constants = {tensor.name for tensor in original.graph.initializer}
+    constants |= {name for node in original.graph.node if node.op_type == "Constant" for name in node.output}
+    makers = _find_makers(original)
     shapes = find_shapes(original)
     owners: dict[str, str] = {}
     members: dict[str, list[Any]] = {}

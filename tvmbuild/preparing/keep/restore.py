@@ -31,7 +31,7 @@ class _Restorer:
         self._constants = {tensor.name: tensor for tensor in original.initializer}
         self._taken = {name for node in graph.node for name in node.output} | {each.name for each in graph.initializer}
         self._moved: dict[str, Any] = {}
-        """An operator that only moves numbers → its copy that moves them before rounding."""
+        """An operator that only moves numbers → its copy that moves them before rounding; a constant → its copy."""
         self._added: dict[str, str] = {}
         """A constant of the float model → its name in the graph."""
 
@@ -56,7 +56,7 @@ class _Restorer:
         maker = self._makers.get(name)
         if maker is None:  # an input of the graph, or an input that is left out
             return name
-        if maker.op_type in MOVERS:
+        if maker.op_type in MOVERS or maker.op_type == "Constant":  # a quantiser corrects biases there
             return self._find_moved(maker, name)
         if maker.name not in self._nodes:
             self._add_node(maker)
