@@ -198,8 +198,9 @@ for name, options in OPTIONS.items():
 """
 _PROGRAM = r"""
 // frames PACKAGE FILE CALLS WIDTH OTHER: takes two frames of rgb8 of the same bytes and of these widths. It writes both
-// results to FILE.results, and prints how many results differ between aligned and other addresses of the bytes, how
-// often lower thresholds give more boxes, and how often this program, not TVM, allocated after the first frames.
+// results to FILE.results and the first one's input to FILE.prepared. It prints how many results differ between aligned
+// and other addresses of the bytes, how often lower thresholds give more boxes, and how often this program, not TVM,
+// allocated after the first frames.
 #include <tvmbuild.hpp>
 
 #include <cstdio>
@@ -280,6 +281,10 @@ int main(int, char **words) {
   const auto &made = session.info().postprocess;
   if (!made.empty() && made[0].score) options[2].score = -9;
   if (!made.empty() && made[0].overlap) options[2].overlap = 1;
+  auto *given = reinterpret_cast<uint8_t *>(bytes.data());
+  tvmbuild::Tensor prepared = session.prepare_frame(given, bytes.size(), options[0]);
+  std::ofstream(std::string(words[2]) + ".prepared", std::ios::binary)
+      .write(static_cast<char *>(prepared.data()), static_cast<std::streamsize>(prepared.info().bytes()));
   std::string first[3];
   long begun = 0, counted = 0;
   int different = 0, more = 0;
@@ -516,11 +521,13 @@ def test_same_bits_at_any_address_without_allocations(packages: Path, program: P
             session.run_frame(value.reshape(shape), "rgb8", inputs=NETS[name].inputs)
             for shape in ((90, 120, 3), (120, 90, 3))
         ]
+        prepared = session.prepare_frame(value.reshape(90, 120, 3), "rgb8")
     done = run_program(program, packages / f"{name}.tar", path, 30, 120, 90)
     assert (done.returncode, done.stderr) == (0, "")
     more = 30 if any(hasattr(each, "overlap") for each in NETS[name].results) else 0
     assert done.stdout == f"different 0 more {more} allocated 0, 1 at first\n"
     assert path.with_suffix(".raw.results").read_bytes() == b"".join(map(as_bytes, found))
+    assert path.with_suffix(".raw.prepared").read_bytes() == prepared.tobytes()
     if name in ("masks", "segmentation"):
         assert isinstance(found[0], Results)
         drawn = np.frombuffer(draw_masks(found[0]), np.uint8)[8:]

@@ -99,7 +99,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="benchmark",
-        version=3,
+        version=4,
         scope="cell",
         inputs=("package", "model", "reference"),
         outputs=FrozenMap({"result": "result.json"}),
