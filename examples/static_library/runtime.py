@@ -15,12 +15,21 @@ from pathlib import Path
 from tvmbuild.package.tvm_files import find_headers, find_runtime
 
 ZIG = [sys.executable, "-m", "ziglang"]
-FLAGS = ["-std=c++20", "-O2", "-w", "-fPIC", "-ffunction-sections", "-fdata-sections", "-DTVM_FFI_USE_LIBBACKTRACE=0"]
+FLAGS = [
+    "-std=c++20",
+    "-O2",
+    "-g0",
+    "-w",
+    "-fPIC",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-DTVM_FFI_USE_LIBBACKTRACE=0",
+]
 HEADERS = Path(__file__).parent / "headers"
 """Our own instead of those that the wheels' sources include and the wheels lack."""
 RUNTIME = (
     *("cpu_device_api", "device_api", "logging", "module", "tensor", "thread_pool", "threading_backend"),
-    *("workspace_pool", "builtin_fp16", "memory/memory_manager"),
+    *("workspace_pool", "memory/memory_manager"),
     *("vm/builtin", "vm/bytecode", "vm/executable", "vm/vm"),
 )
 """The files of tvm/src/runtime, without their suffix."""

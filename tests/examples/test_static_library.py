@@ -24,7 +24,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples" / "static_library"
 def project(tmp_path: Path, digits: Path) -> DoitProject:
     """A project whose one cell is built with records."""
     made = write_project(tmp_path / "project", digits, ON_V3)
-    ran = made.doit("compile", "tune=always")
+    ran = made.doit("compile", "tune=full")
     assert ran.code == 0, ran.output
     return made
 
