@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 int main(int count, char **words) {
   if (count != 3) return 2;

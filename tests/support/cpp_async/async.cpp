@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 namespace {
 

@@ -56,7 +56,7 @@ class LibraryFile {
     stream.close();
     if (!stream) {
       remove();
-      throw Error(path() + " cannot be written");
+      throw Error(path() + " cannot be written: make room on its disk, or set TMPDIR to a folder of another one");
     }
   }
   ~LibraryFile() { remove(); }
