@@ -492,9 +492,9 @@ def test_without_a_postprocess_the_outputs_are_the_networks(packages: Path, tmp_
     assert int(lines[1].split()[0]) == int(scores["out0"].argmax())
 
 
-@pytest.fixture(scope="module", params=["c++", "c"])
-def program(request: pytest.FixtureRequest) -> Path:
-    """The program of this file, which counts, or its twin in C."""
+@pytest.fixture(scope="module")
+def cpp_program() -> Path:
+    """The program of this file, which counts."""
 
     def build(folder: Path) -> None:
         (folder / "frames.cpp").write_text(_PROGRAM.replace("FACTOR", str(_FACTOR)))
@@ -505,9 +505,24 @@ def program(request: pytest.FixtureRequest) -> Path:
         command += [f"-Wl,-rpath,{Path(each).parent}" for each in libraries]
         subprocess.run([*command, "-lpthread", "-ldl", "-o", str(folder / "frames")], check=True)
 
-    if request.param == "c":
-        return build_c_program("frames", f"-DFACTOR={_FACTOR}")
     return make_once("C++ frames", build) / "frames"
+
+
+@pytest.fixture(scope="module", params=["c++", "c"])
+def program(request: pytest.FixtureRequest, cpp_program: Path) -> Path:
+    """The program of this file, or its twin in C."""
+    return build_c_program("frames", f"-DFACTOR={_FACTOR}") if request.param == "c" else cpp_program
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_are_prepared_as_python_does(packages: Path, cpp_program: Path, tmp_path: Path) -> None:
+    value = list(draw_frames())[1][1]
+    path = tmp_path / "frame.raw"
+    path.write_bytes(value.tobytes())
+    with Session(packages / "classes.tar") as session:
+        prepared = session.prepare_frame(value.reshape(90, 120, 3), "rgb8")
+    assert run_program(cpp_program, packages / "classes.tar", path, 1, 120, 90).returncode == 0
+    assert path.with_suffix(".raw.prepared").read_bytes() == prepared.tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -521,13 +536,11 @@ def test_same_bits_at_any_address_without_allocations(packages: Path, program: P
             session.run_frame(value.reshape(shape), "rgb8", inputs=NETS[name].inputs)
             for shape in ((90, 120, 3), (120, 90, 3))
         ]
-        prepared = session.prepare_frame(value.reshape(90, 120, 3), "rgb8")
     done = run_program(program, packages / f"{name}.tar", path, 30, 120, 90)
     assert (done.returncode, done.stderr) == (0, "")
     more = 30 if any(hasattr(each, "overlap") for each in NETS[name].results) else 0
     assert done.stdout == f"different 0 more {more} allocated 0, 1 at first\n"
     assert path.with_suffix(".raw.results").read_bytes() == b"".join(map(as_bytes, found))
-    assert path.with_suffix(".raw.prepared").read_bytes() == prepared.tobytes()
     if name in ("masks", "segmentation"):
         assert isinstance(found[0], Results)
         drawn = np.frombuffer(draw_masks(found[0]), np.uint8)[8:]

@@ -75,7 +75,7 @@ static void describe(text *to, const tvmbuild_results *results) {
     add(to, &results->classes[i], 2 * sizeof(float));
     add_word(to, results->classes[i].label);
   }
-  add_map(to, results->segmentation);
+  for (size_t i = 0; i < results->segmentation_count; i++) add_map(to, results->segmentations[i]);
   add_word(to, results->text);
   add(to, &results->text_score, sizeof(float));
   add(to, results->symbols, results->symbol_count * sizeof(int32_t));

@@ -213,6 +213,8 @@ typedef struct tvmbuild_results {
   size_t vector_count;
   const tvmbuild_array *outputs; /* the network's, of a package without `postprocess` */
   size_t output_count;
+  const tvmbuild_map *segmentations; /* a map for each segmentation of the package; `segmentation` is the first */
+  size_t segmentation_count;
 } tvmbuild_results;
 
 /* Run on the bytes of one of the package's frames. The results are valid until the session's next tvmbuild_run_frame.

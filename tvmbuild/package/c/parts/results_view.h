@@ -64,6 +64,10 @@ class ResultsView {
     to.vector_count = from.vector.size();
     to.outputs = outputs_.data();
     to.output_count = outputs_.size();
+    segmentations_.clear();
+    for (const Map &each : from.segmentations) segmentations_.push_back(view(each));
+    to.segmentations = segmentations_.data();
+    to.segmentation_count = segmentations_.size();
     return to;
   }
 
@@ -75,12 +79,14 @@ class ResultsView {
     box_points_.reserve(from.boxes.capacity() * points);
     classes_.reserve(from.classes.capacity());
     points_.reserve(from.points.capacity());
+    segmentations_.reserve(from.segmentations.capacity());
   }
 
   std::vector<tvmbuild_box> boxes_;
   std::vector<tvmbuild_class> classes_;
   std::vector<tvmbuild_point> points_, box_points_;
   std::vector<tvmbuild_array> outputs_;
+  std::vector<tvmbuild_map> segmentations_;
 };
 
 }  // namespace tvmbuild::c
