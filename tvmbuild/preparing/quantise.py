@@ -174,6 +174,11 @@ def quantise(
         reduced = QuantisedModel(quantised, original)
         choice = guard.choose(reduced)
         quantised = reduced.build(choice.nodes)
+        if find_precision(quantised) != "int8":
+            raise TvmbuildError(
+                f"{name} is accurate enough only with all of its operators in floats; quantised: {choice.before.told}",
+                "leave its int8 targets out: `targets: {exclude: […]}`, or allow a larger loss in its `accuracy:`.",
+            )
     set_output_shapes(quantised, dict(reference.outputs))
     _check(quantised, proto, options.method, name)
     report_progress("running the quantised model")
