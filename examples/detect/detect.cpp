@@ -1,12 +1,12 @@
 // The objects in pictures whose size the package takes as a frame, as detect.py prints them: detect PACKAGE.tar PICTURE
 // …
 #include <read_picture.h>
-#include <tvmbuild.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <numeric>
+#include <tvmbuild.hpp>
 
 using Boxes = std::vector<tvmbuild::Box>;
 
