@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <tvmbuild.hpp>
 
 int main(int count, char **words) {
   try {

@@ -28,11 +28,16 @@ FLAGS = [
 HEADERS = Path(__file__).parent / "headers"
 """Our own instead of those that the wheels' sources include and the wheels lack."""
 RUNTIME = (
-    *("cpu_device_api", "device_api", "logging", "module", "tensor", "thread_pool", "threading_backend"),
-    *("workspace_pool", "memory/memory_manager"),
-    *("vm/builtin", "vm/bytecode", "vm/executable", "vm/vm"),
+    *("cpu_device_api", "device_api", "file_utils", "logging", "module", "tensor", "thread_pool", "threading_backend"),
+    *("workspace_pool", "memory/memory_manager", "vm/builtin", "vm/bytecode", "vm/executable", "vm/vm"),
 )
 """The files of tvm/src/runtime, without their suffix."""
+FFI = (
+    *("backtrace", "container", "custom_allocator", "dtype", "error", "function", "init_once", "object", "tensor"),
+    *("extra/env_c_api", "extra/env_context", "extra/json_parser", "extra/json_writer", "extra/module"),
+    *("extra/library_module", "extra/library_module_dynamic_lib", "extra/library_module_system_lib"),
+)
+"""The files of tvm_ffi/src/ffi, without their suffix."""
 
 
 def compile_file(source: Path, made: Path, includes: list[str]) -> Path:
@@ -47,8 +52,7 @@ def build(folder: Path) -> Path:
     """Build the library; return its path."""
     tvm, ffi = find_runtime()[0].parents[1], find_runtime()[1].parents[1]
     sources = [tvm / "src" / "runtime" / f"{name}.cc" for name in RUNTIME]
-    sources += sorted(path for path in (ffi / "src" / "ffi").glob("*.cc") if not path.stem.endswith("_win"))
-    sources += sorted((ffi / "src" / "ffi" / "extra").glob("*.cc"))
+    sources += [ffi / "src" / "ffi" / f"{name}.cc" for name in FFI]
     folders = (HEADERS, HEADERS / "tvm", HEADERS / "tvm" / "support", tvm / "include", find_headers())
     includes = [f"-I{each}" for each in folders]
     objects = folder / "objects"

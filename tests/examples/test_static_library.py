@@ -35,6 +35,7 @@ def build(cell: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.nights(2)
+@pytest.mark.timeout(1800)  # it compiles 31 files of TVM
 def test_a_linked_model_needs_no_file_and_no_library(
     project: DoitProject, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,8 @@ int main() {
     handled_last.get_future().wait();
     std::printf("dropped %d\n", static_cast<int>(worker.dropped()));
   }
-  { tvmbuild_detector::NewestWorker<int> idle([](int) {}); }  // it ends without any item
+  {
+    tvmbuild_detector::NewestWorker<int> idle([](int) {});
+  }  // it ends without any item
   return 0;
 }

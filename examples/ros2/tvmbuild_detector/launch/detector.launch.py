@@ -1,4 +1,6 @@
-"""The detector in a container of components: ros2 launch tvmbuild_detector detector.launch.py packages:=net.tar."""  # noqa: INP001
+"""The detector in a container of components: ros2 launch tvmbuild_detector detector.launch.py packages:=[net.tar]."""  # noqa: INP001
+
+from typing import List  # noqa: UP035 - launch_ros compares types with these
 
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument
@@ -11,7 +13,7 @@ from launch_ros.parameter_descriptions import ParameterValue
 def generate_launch_description() -> LaunchDescription:
     """Return the container with the node. `packages` is a list in YAML, for example [a.tar, b.tar]."""
     words = {"packages": "['']", "score": "-1.0", "overlap": "-1.0", "classes": "['']", "image": "image"}
-    types = {"packages": list[str], "score": float, "overlap": float, "classes": list[str]}
+    types = {"packages": List[str], "score": float, "overlap": float, "classes": List[str]}  # noqa: UP006
     parameters = {name: ParameterValue(LaunchConfiguration(name), value_type=kind) for name, kind in types.items()}
     node = ComposableNode(
         package="tvmbuild_detector",

@@ -72,7 +72,8 @@ class LibraryFile {
   std::string folder_;
 };
 
-// Let the code of packages find the runtime's functions, even if a plugin or ctypes loaded the runtime for itself alone.
+// Let the code of packages find the runtime's functions, even if a plugin or ctypes loaded the runtime for itself
+// alone.
 inline void publish_runtime() {
   for (const char *name : {"libtvm_ffi.so", "libtvm_runtime.so"}) {
     void *loaded = dlopen(name, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
