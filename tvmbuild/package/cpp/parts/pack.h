@@ -81,7 +81,8 @@ inline std::vector<PackagePlace> list_packages(const std::string &path) try {
   std::shared_ptr<MappedFile> file = MappedFile::open(path);
   if (!is_pack(file->data())) return {{path, std::nullopt, path}};
   std::vector<PackagePlace> places;
-  for (const std::string &name : Pack(file).names()) places.push_back({path, places.size(), path + ": " + name});
+  for (const std::string &name : Pack(file).names())
+    places.push_back({path, places.size(), std::string(path).append(": ").append(name)});
   return places;
 } catch (const Damage &damage) {
   throw Error(path + " is damaged: " + damage.what());
