@@ -21,6 +21,7 @@ from tvmbuild.base.specs import Attributes
 from tvmbuild.targets.gpu import Gpu
 from tvmbuild.targets.kind import HasFunction, Mistake, Problem
 
+_OLDER_GLIBC = {f"2.{minor}" for minor in range(28)}
 NVIDIA = Path("/proc/driver/nvidia")
 _USUAL = 12
 """The major version of the NVRTC that tvmbuild installs."""
@@ -37,8 +38,11 @@ class Cuda(Gpu):
 
     def find_mistakes(self, data: Mapping[str, Any]) -> list[Mistake]:
         """Return a mistake if the target's driver, architecture and PTX do not fit together."""
-        mistake = find_mistake(data)
-        return [] if mistake is None else [mistake]
+        found = [each for each in (find_mistake(data),) if each is not None]
+        if str(data.get("glibc", "")) in _OLDER_GLIBC:
+            fault = "JetPack 4, with glibc 2.27, runs no package: TVM's libraries need 2.28, tvmbuild CUDA 11.4"
+            found.append(("glibc", fault, '"2.28" or later'))
+        return found
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
         """Return the fault and the expected value if the architecture lacks the precision's arithmetic, else None."""
