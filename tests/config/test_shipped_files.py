@@ -41,6 +41,8 @@ def test_shipped_matrix_loads(project_root: Path) -> None:
         "riscv64": ("llvm", "none"),
         "h200": ("cuda", "none"),
         "h200-fp16": ("cuda", "none"),
+        "orin-jetpack6": ("cuda", "none"),
+        "xavier-jetpack5": ("cuda", "none"),
         "nuc-vulkan": ("vulkan", "none"),
     }
     off = [target.name for target in project.targets if not target.enabled]

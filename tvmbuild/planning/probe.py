@@ -25,9 +25,8 @@ def main() -> int:
 
 def probe() -> Capabilities:
     """Import TVM and return the capabilities that it reports. The caller adds tool versions and linkers."""
-    from tvmbuild.package.runtime.host import try_backend  # noqa: PLC0415 - it imports tvm_ffi
-
-    try_backend("cuda")  # first, because `import tvm` loads TVM's runtime, and packages run with tvmbuild's
+    for kind in TARGETS.values():
+        kind.prepare()
     import tvm  # noqa: PLC0415 - only this process may pay for it
 
     def has(name: str) -> bool:

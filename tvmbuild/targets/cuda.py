@@ -92,6 +92,13 @@ class Cuda(Gpu):
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
         return {"driver": driver, "gpus": canonical_json(models), "visible gpus": visible}
 
+    def prepare(self) -> None:
+        """Load tvmbuild's runtime if there is a driver, because `import tvm` would load TVM's."""
+        if _has_driver():
+            from tvmbuild.package.runtime.host import try_backend  # noqa: PLC0415 - it imports tvm_ffi
+
+            try_backend(self.name)
+
     def has_runtime(self, has: HasFunction) -> bool:
         """Return whether TVM has loaded its runtime, or there is a driver, for which tvmbuild's own runtime is used."""
         return super().has_runtime(has) or (_has_driver() and _has_plugin())

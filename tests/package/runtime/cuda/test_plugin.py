@@ -1,4 +1,4 @@
-"""Which CUDA runtime a process has: tvmbuild's by default, beside TVM's Python package, too."""
+"""The CUDA runtime of a process: tvmbuild's by default, beside TVM's Python package, too."""
 
 from __future__ import annotations
 
