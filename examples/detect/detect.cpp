@@ -1,7 +1,6 @@
 // The objects in a picture whose size the package takes as a frame, as detect.py prints them:
 // detect PACKAGE.tar PICTURE
 #include <read_picture.h>
-#include <tvmbuild.hpp>
 
 #include <cstdio>
 #include <exception>

@@ -44,10 +44,23 @@ def test_shipped_matrix_loads(project_root: Path) -> None:
         "riscv64": ("llvm", "none"),
         "h200": ("cuda", "none"),
         "h200-fp16": ("cuda", "none"),
+        "orin-jetpack6": ("cuda", "none"),
+        "xavier-jetpack5": ("cuda", "none"),
         "nuc-vulkan": ("vulkan", "none"),
     }
     off = [target.name for target in project.targets if not target.enabled]
-    assert off == ["x86-64-v2", "aarch64", "x86-64-vnni", "pi5", "jetson-cpu", "armv7", "riscv64", "h200-fp16"]
+    assert off == [
+        "x86-64-v2",
+        "aarch64",
+        "x86-64-vnni",
+        "pi5",
+        "jetson-cpu",
+        "armv7",
+        "riscv64",
+        "h200-fp16",
+        "orin-jetpack6",
+        "xavier-jetpack5",
+    ]
     assert all(target.unresolved is None and target.tune.trials_per_task == 64 for target in project.targets)
 
 

@@ -528,7 +528,10 @@ SHIM cuLaunchCooperativeKernel(CUfunction function, unsigned x, unsigned y, unsi
   const unsigned grid[] = {x, y, z}, block[] = {block_x, block_y, block_z};
   return launch(function, grid, block, shared, stream, " cooperative", arguments);
 }
+// TVM's own library is linked to these.
+SHIM cuModuleLoadData(CUmodule *, const void *) { return CUDA_ERROR_INVALID_VALUE; }
 #ifndef SHIM_OLD
+SHIM cuTensorMapEncodeTiled() { return CUDA_ERROR_INVALID_VALUE; }
 SHIM cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **) {
   NEED_CONTEXT("cuLaunchKernelEx");
   char flags[64] = "";

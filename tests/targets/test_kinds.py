@@ -42,6 +42,12 @@ ALL = Capabilities(
 )
 
 
+def test_jetpack_4_is_refused_with_a_reason() -> None:
+    (mistake,) = target_kind("cuda").find_mistakes({"arch": "sm_72", "driver": "11.4", "glibc": "2.27"})
+    assert mistake[0] == "glibc"
+    assert mistake[1].startswith("JetPack 4, with glibc 2.27, runs no package")
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_kind_answers(name: str) -> None:
     kind, attributes = target_kind(name), ATTRIBUTES[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
@@ -18,8 +19,9 @@ from tvmbuild.base.files import canonical_json
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.nvrtc import INSTALL, explain_install, list_versions
 from tvmbuild.targets.gpu import Gpu
-from tvmbuild.targets.kind import Mistake, Problem
+from tvmbuild.targets.kind import HasFunction, Mistake, Problem
 
+_OLDER_GLIBC = {f"2.{minor}" for minor in range(28)}
 NVIDIA = Path("/proc/driver/nvidia")
 _USUAL = 12
 """The major version of the NVRTC that tvmbuild installs."""
@@ -36,8 +38,11 @@ class Cuda(Gpu):
 
     def find_mistakes(self, data: Mapping[str, Any]) -> list[Mistake]:
         """Return a mistake if the target's driver, architecture and PTX do not fit together."""
-        mistake = find_mistake(data)
-        return [] if mistake is None else [mistake]
+        found = [each for each in (find_mistake(data),) if each is not None]
+        if str(data.get("glibc", "")) in _OLDER_GLIBC:
+            fault = "JetPack 4, with glibc 2.27, runs no package: TVM's libraries need 2.28, tvmbuild CUDA 11.4"
+            found.append(("glibc", fault, '"2.28" or later'))
+        return found
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
         """Return the fault and the expected value if the architecture lacks the precision's arithmetic, else None."""
@@ -87,6 +92,24 @@ class Cuda(Gpu):
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
         return {"driver": driver, "gpus": canonical_json(models), "visible gpus": visible}
 
+    def prepare(self) -> None:
+        """Load tvmbuild's runtime if there is a driver, because `import tvm` would load TVM's."""
+        if _has_driver():
+            from tvmbuild.package.runtime.host import try_backend  # noqa: PLC0415 - it imports tvm_ffi
+
+            try_backend(self.name)
+
+    def has_runtime(self, has: HasFunction) -> bool:
+        """Return whether TVM has loaded its runtime, or there is a driver, for which tvmbuild's own runtime is used."""
+        return super().has_runtime(has) or (_has_driver() and _has_plugin())
+
+    def answers(self) -> bool:
+        """Return whether the driver shows a card."""
+        from tvmbuild.package.runtime.host import try_backend  # noqa: PLC0415 - it imports tvm_ffi
+
+        try_backend(self.name)
+        return super().answers()
+
     def probe(self, found: Capabilities) -> Capabilities:
         """Return the capabilities with the versions of the compilers of kernels."""
         return replace(found, nvcc=_nvcc_version(), nvrtc=list_versions())
@@ -113,6 +136,20 @@ def _nvcc_version() -> str | None:
     output = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
     match = re.search(r"release ([\d.]+)", output)
     return match.group(1) if match else None
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _has_plugin() -> bool:
+    from tvmbuild.package.runtime.cuda.plugin import is_available  # noqa: PLC0415 - it imports tvm_ffi
+
+    return is_available()
 
 
 def _choose_nvrtc(attributes: Attributes, capabilities: Capabilities) -> str | None:

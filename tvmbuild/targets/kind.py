@@ -132,6 +132,9 @@ class Run(Named):
 class Probed(Named):
     """The members for the probe, which runs in its own process and imports TVM."""
 
+    def prepare(self) -> None:
+        """Load the runtime that packages use, if `import tvm`, which comes next, would load another one."""
+
     def has_codegen(self, has: HasFunction, /) -> bool:
         """Return whether this installation can generate code for the kind."""
         return has(f"target.build.{self.name}")

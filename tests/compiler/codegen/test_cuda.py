@@ -34,6 +34,7 @@ from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.errors import TvmbuildError
 
 SaveModel = Callable[..., Path]
+HEADERS = "#include <cuda_fp16.h>\n#include <mma.h>\n#include <cuda/std/type_traits>\n"
 SOURCE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
 
 
@@ -206,7 +207,7 @@ def test_the_driver_chooses_the_compiler(attributes: dict[str, str], form: int, 
         pytest.skip(f"NVRTC {compiler} is not installed")
     stated = FrozenMap({"arch": "sm_90", **attributes})
     target = tvm_target("cuda", stated, FrozenMap({"mtriple": "x86_64-linux-gnu"}))
-    cubin = compile_source(f"#include <cuda_fp16.h>\n#include <mma.h>\n{SOURCE}", target)
+    cubin = compile_source(f"{HEADERS}{SOURCE}", target)
     written = int.from_bytes(cubin[20:24], "little")  # by forms before 8: the compiler's version
     assert (cubin[8], written // 10 if form < 8 else compiler) == (form, compiler)
 

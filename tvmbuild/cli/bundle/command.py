@@ -18,7 +18,7 @@ from tvmbuild.base.files import write_bytes
 from tvmbuild.base.kept_nodes import read_kept_nodes
 from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML, Layout
 from tvmbuild.base.progress import progress_shown_by, report_progress
-from tvmbuild.cli.bundle.site import SITE, add_package, find_vulkan_runtime, pack_site
+from tvmbuild.cli.bundle.site import SITE, add_package, find_runtimes, pack_site
 from tvmbuild.config import load_project
 from tvmbuild.config.targets import spread_precisions
 from tvmbuild.errors import TvmbuildError
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         TemporaryDirectory(prefix="tvmbuild-bundle-") as temporary,
         progress_shown_by(lambda text: print(text, flush=True)),
     ):
-        libraries = [find_vulkan_runtime(args.machine)] if "vulkan" in kinds else []
+        libraries = find_runtimes(args.machine, kinds)
         site = pack_site(Path(temporary), args.python, args.machine, frozenset(args.have.split(",")))
         report_progress("writing the archive")
         memory = BytesIO()

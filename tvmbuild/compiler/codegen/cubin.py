@@ -114,8 +114,10 @@ def _compile_by_nvcc(source: str, target: tvm.target.Target, code: CudaCode) -> 
 
     command, install = shutil.which("nvcc"), explain_install(code.driver[0])
     if command is None or code.with_ptx:
-        for_drivers = f"to compile CUDA code for drivers of {show_version(code.driver)}"
-        raise TvmbuildError(f"NVRTC {code.driver[0]} is not there {for_drivers}", install)
+        drivers = show_version(code.driver)
+        raise TvmbuildError(
+            f"NVRTC {code.driver[0]} is not there to compile CUDA code for drivers of {drivers}", install
+        )
     said = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
     release = re.search(r"release (\d+)\.", said)
     if release is not None and int(release[1]) != code.driver[0]:

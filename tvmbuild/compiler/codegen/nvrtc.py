@@ -52,7 +52,7 @@ using cuda::std::uint8_t; using cuda::std::uint16_t; using cuda::std::uint32_t; 
 #endif
 """
 _OPTIONS = (
-    *("-default-device", "--device-int128", "--ptxas-options=--register-usage-level=10"),
+    *("--std=c++17", "-default-device", "--device-int128", "--ptxas-options=--register-usage-level=10"),
     *("--ftz=true", "--prec-div=false", "--prec-sqrt=false"),
     *("-D__NV_SILENCE_DEPRECATION_BEGIN=", "-D__NV_SILENCE_DEPRECATION_END="),
     *("-D__NV_SILENCE_HOST_DEPRECATION_BEGIN=", "-D__NV_SILENCE_HOST_DEPRECATION_END="),

@@ -85,9 +85,9 @@ def find_device(kind: str) -> Any:
         return tvm_ffi.device("cpu", 0)
     if kind == "vulkan":
         _check_vulkan()
-    elif kind == "cuda" and _plugin(kind).is_wanted() and has_function(native_build.CUDA.api):
-        _plugin(kind).load_plugin()  # it refuses if the process has TVM's
     load_backend(kind)
+    if kind == "cuda":
+        _plugin(kind).load_plugin()  # it refuses if the process has TVM's, and a setting asks for tvmbuild's
     device = tvm_ffi.device(kind, 0)
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
         refusal = _plugin(kind).explain_refusal()
@@ -172,16 +172,13 @@ def try_backend(kind: str) -> str:
     load_runtime()
     if has_function(f"device_api.{kind}"):
         return ""
-    if (kind == "vulkan" and _plugin(kind).is_available()) or (kind == "cuda" and _plugin(kind).is_wanted()):
+    if kind in _PLUGINS and _plugin(kind).is_available():
         _plugin(kind).load_plugin()
         return ""
     try:
         load_library(f"tvm_runtime_{kind}")
     except (OSError, RuntimeError) as error:
         _load_plugins()
-        if kind == "cuda" and not has_function(native_build.CUDA.api) and _plugin(kind).is_available():
-            _plugin(kind).load_plugin()
-            return ""
         return f": {str(error).splitlines()[0]}"
     return ""
 

@@ -136,8 +136,8 @@ def test_a_later_card_compiles_the_ptx_behind_the_code(
 ) -> None:
     log = tmp_path / "log"
     program = """
-from tvmbuild.compiler.codegen.cubin import append_ptx
 from cuda_child import *
+from tvmbuild.compiler.codegen.cubin import append_ptx
 code = append_ptx(make_cubin(80), make_ptx(80, "8.2"))
 print(catch(load_module(write_blob(Kernel("show0", ()), code=code))["show0"], 1, 1))
 """

@@ -17,7 +17,8 @@
 
 namespace tvmbuild::detail {
 
-constexpr int64_t EXISTS = 0, COMPUTE_VERSION = 4, DEVICE_NAME = 5, DRIVER_VERSION = 12;  // TVM's numbers of the attributes
+constexpr int64_t EXISTS = 0, COMPUTE_VERSION = 4, DEVICE_NAME = 5,
+                  DRIVER_VERSION = 12;  // TVM's numbers of the attributes
 
 inline Value read_attribute(DLDevice device, int64_t attribute) {
   return invoke(
@@ -41,16 +42,16 @@ inline void load_cuda() {
     if (choice != "own" || has_own_runtime("cuda")) return;
     throw Error("TVMBUILD_CUDA=own, but this process has loaded TVM's CUDA runtime already");
   }
-  if (choice != "own") {
-    problem = load_tvm_cuda();
-    if (problem.empty()) return;
-    if (choice == "tvm") throw Error(problem);
-    problem += "; ";
+  std::string path = choice == "tvm" ? "" : find_own_library("cuda");
+  if (!path.empty()) {
+    problem = register_own_runtime("cuda", path);
+    if (!problem.empty()) throw Error("the CUDA runtime cannot be used: " + problem);
+    return;
   }
-  std::string path = find_own_library("cuda");
-  if (path.empty()) throw Error(problem + explain_missing("cuda"));
-  problem = register_own_runtime("cuda", path);
-  if (!problem.empty()) throw Error("the CUDA runtime cannot be used: " + problem);
+  if (choice != "own") problem = load_tvm_cuda();
+  if (choice == "own" || (choice != "tvm" && !problem.empty()))
+    problem = explain_missing("cuda") + (problem.empty() ? "" : "; ") + problem;
+  if (!problem.empty()) throw Error(problem);
 }
 
 inline void load_vulkan() {

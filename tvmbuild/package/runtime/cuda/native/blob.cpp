@@ -138,9 +138,9 @@ bool read_image(Reader &reader, const TextView &format, Image &image) {
   image.size = code.size;
   if (format.is("cubin") && !find_ptx(image)) return false;
   if (format.is("cubin") && (image.size < 64 || memcmp(code.data,
-                                                      "\x7f"
-                                                      "ELF",
-                                                      4) != 0))
+                                                       "\x7f"
+                                                       "ELF",
+                                                       4) != 0))
     return damaged("its machine code is none");
   if (format.is("ptx") && (code.size == 0 || code.data[code.size - 1] != 0)) return damaged("its PTX has no end");
   return reader.left() == 0 || damaged("bytes follow its code");
