@@ -68,7 +68,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=27,
+        version=28,
         scope="cell",
         inputs=("model", "schedule", "labels", "sizes"),
         outputs=FrozenMap({"package": "*.tar"}),
