@@ -23,7 +23,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> SizedProject:
 
 
 def list_parts(project: SizedProject) -> dict[str, int]:
-    return {path.name: path.stat().st_mtime_ns for path in (project.package.parent / "parts").iterdir()}
+    return {path.name: path.stat().st_mtime_ns for path in (project.package.parent / "parts").glob("*.tar")}
 
 
 def test_a_new_size_builds_its_own_function_alone(project: SizedProject) -> None:
@@ -37,7 +37,7 @@ def test_a_new_size_builds_its_own_function_alone(project: SizedProject) -> None
     assert added.startswith("B3-T16-")
     assert before.items() <= after.items()
     log = (project.root / "build/logs/compile.net@v3.log").read_text()
-    assert re.findall(r"building (B\S+)", log) == ["B3-T16"]
+    assert set(re.findall(r"building (B[^\s,]+)", log)) == {"B3-T16"}
     log = (project.root / "build/logs/simplify.net.log").read_text()
     assert re.findall(r"simplifying (B\S+)", log) == ["B3-T16"]
     sizes = read_metadata(project.package).sizes

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from tvmbuild.base.file_kinds import recognise_wrapping
-from tvmbuild.base.files import canonical_json, sha256_file
+from tvmbuild.base.files import canonical_json, sha256_file, write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.kept_nodes import list_kept
 from tvmbuild.base.layout import Layout
@@ -17,6 +19,7 @@ from tvmbuild.base.size_specs import SIZES, Size, Sizes
 from tvmbuild.base.steps import CompileStep, Step, find_model
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.building.sizes import Varying, join_packages
+from tvmbuild.compiler.schedules.cpu.packing import Costs, agree, list_changes, share_packings
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import Package, read_package, write_package
@@ -60,35 +63,74 @@ def _build(step: Step[CompileStep], model: Path, schedule: Path) -> Package:
 
 
 def _build_sizes(step: Step[CompileStep], sizes: Sizes) -> Package:
-    """Return the package of all sizes. A size that was built before with the same inputs is not built again."""
-    folder, built, used = Layout(step.root).parts(step.output("package")), list[tuple[Size, Package]](), set[Path]()
-    for size in sizes.choices:
-        model, schedule = find_model(step, size.name), step.input(size.role("schedule"))
-        part = folder / f"{size.name}-{_digest(step, model, schedule)}.tar"
-        package = _read_part(part)
-        if package is None:
-            report_progress(f"building {size.name}")
-            package = _build(step, model, schedule)
-            write_package(part, package)
-        built.append((size, package))
-        used.add(part)
-    for left in set(folder.iterdir()) - used:
-        left.unlink()
+    """Return the package of all sizes. A size that was built before with the same inputs is not built again.
+
+    Each size is built alone first; then those again whose weights another layout stores once for all sizes.
+    """
+    parts = _Parts(step, Layout(step.root).parts(step.output("package")))
+    alone = [parts.build(size, {}) for size in sizes.choices]
+    agreed = agree([each.costs for each in alone])
+    built = [
+        (size, parts.build(size, changes).package if (changes := list_changes(agreed, own.costs)) else own.package)
+        for size, own in zip(sizes.choices, alone, strict=True)
+    ]
+    parts.remove_others()
     padding = Padding.from_json(json.loads(step.input(SIZES).read_text(encoding="utf-8")))
     return join_packages(built, Varying(sizes, padding.outputs, padding.letters))
 
 
-def _read_part(path: Path) -> Package | None:
+class _Part(NamedTuple):
+    """The package of one size, and the costs of the layouts of its weights."""
+
+    package: Package
+    costs: Costs
+
+
+class _Parts:
+    """The folder of the packages of single sizes. Those in its folder `shared` have layouts that the sizes agree on."""
+
+    def __init__(self, step: Step[CompileStep], folder: Path) -> None:
+        self._step, self._folder = step, folder
+        self._used: set[Path] = set()
+
+    def build(self, size: Size, widths: Mapping[str, int]) -> _Part:
+        """Return the package of a size with these widths of packed weights, from the folder if it is there."""
+        model, schedule = find_model(self._step, size.name), self._step.input(size.role("schedule"))
+        folder = self._folder / "shared" if widths else self._folder
+        path = folder / f"{size.name}-{_digest(self._step, widths, model, schedule)}.tar"
+        note = path.with_suffix(".json")
+        self._used |= {path, note}
+        found = _read_part(path, note)
+        if found is not None:
+            return found
+        report_progress(f"building {size.name}, with the layouts of other sizes" if widths else f"building {size.name}")
+        with share_packings(widths) as packings:
+            package = _build(self._step, model, schedule)
+        write_package(path, package)
+        costs = {form: [[width, cost] for width, cost in each.items()] for form, each in packings.costs.items()}
+        write_json(note, costs)
+        return _Part(package, packings.costs)
+
+    def remove_others(self) -> None:
+        """Remove the files that no call of `build` has returned or written."""
+        for path in self._folder.rglob("*"):
+            if path.is_file() and path not in self._used:
+                path.unlink()
+
+
+def _read_part(path: Path, note: Path) -> _Part | None:
     try:
-        return read_package(path)
-    except TvmbuildError:
+        costs = json.loads(note.read_text(encoding="utf-8"))
+        return _Part(read_package(path), {form: dict(each) for form, each in costs.items()})
+    except (OSError, TvmbuildError, ValueError):
         return None
 
 
-def _digest(step: Step[CompileStep], *inputs: Path) -> str:
+def _digest(step: Step[CompileStep], widths: Mapping[str, int], *inputs: Path) -> str:
     """Return the digest of all that determines the package of one size."""
     options = replace(step.options, sizes=None, memory=None)
     told = [repr(options), *list_kept(step), sorted(step.tools.items()), sorted(step.environment.items()), step.version]
+    told += [sorted(widths.items())] if widths else []
     return hashlib.sha256(canonical_json([*told, *map(sha256_file, inputs)]).encode()).hexdigest()[:16]
 
 

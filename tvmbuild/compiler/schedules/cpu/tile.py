@@ -17,10 +17,11 @@ from tvmbuild.compiler.schedules.access import Access, collect, uses
 from tvmbuild.compiler.schedules.attempt import REFUSALS, ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.halves import adds_up_halves, split_sum, view_narrow
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
+from tvmbuild.compiler.schedules.cpu.packing import choose_packed_tile
 from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
 from tvmbuild.compiler.schedules.cpu.phases import has_unequal_windows
 from tvmbuild.compiler.schedules.cpu.prefetch import ask_for_prefetch, count_steps
-from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors_go_outside
+from tvmbuild.compiler.schedules.cpu.tile_size import Tile, vectors_go_outside
 from tvmbuild.compiler.schedules.nest import Axis, Nest, Variant, count, require_nest, run_parallel, view_nest
 
 UNROLLED = 400
@@ -42,7 +43,7 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     constants = list_constants(sch, nest)
     is_narrow = adds_up_halves(sch, nest, machine)
     seen = view_narrow(nest) if is_narrow else nest
-    tile = choose_tile(seen, machine, variant.rank, constants)
+    tile = choose_packed_tile(seen, machine, variant.rank, constants)
     if tile is None:
         raise ScheduleRefused("no axis of the output makes vectors")
     padding = find_padding(sch, nest, (tile.vector, tile.reuse))

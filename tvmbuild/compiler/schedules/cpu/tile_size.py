@@ -73,16 +73,25 @@ class Tile:
 def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence[Access] = ()) -> Tile | None:
     """Return the tile with the fewest cycles for each element, or the tile of rank ``rank``, or None if no tile suits.
 
-    The rough model has two loads and two sums in a cycle. ``constants`` are the loads of tensors that may be packed.
+    ``constants`` are the loads of tensors that may be packed.
+    """
+    ranking = rank_tiles(nest, machine, constants)
+    return ranking[min(rank, len(ranking) - 1)][1] if ranking else None
+
+
+def rank_tiles(nest: Nest, machine: Machine, constants: Sequence[Access] = ()) -> list[tuple[float, Tile]]:
+    """Return the cycles of each tile for an element, and the tile, the best first; none if no tile suits.
+
+    The rough model has two loads and two sums in a cycle.
     """
     store = nest.store
     if store is None or not nest.reduced or any(access.is_bool for access in (store, *nest.loads)):
-        return None
+        return []
     if any(store.stride(axis.var) is None for axis in nest.spatial):
-        return None
+        return []
     vector = next((a for a in nest.spatial if a.extent > 1 and store.stride(a.var) == 1), None)
     if vector is None or not any(load.stride(vector.var) == 1 for load in nest.loads):
-        return None
+        return []
     reuse = _reuse_axis(nest, vector)
     most = machine.registers - SPARE_REGISTERS
     if any(load.bits < nest.bits and load.stride(vector.var) == 1 and _moves(load, reuse) for load in nest.loads):
@@ -100,8 +109,7 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence
             cycles *= OVERLAP * tile.computed / tile.wanted * (1 + loads * tile.lanes / 10)
         return (cycles if tile.is_packed or not large else cycles * UNPACKED, loads, fewest)
 
-    ranking = sorted(tiles, key=cost)
-    return ranking[min(rank, len(ranking) - 1)] if ranking else None
+    return [(cost(tile)[0], tile) for tile in sorted(tiles, key=cost)]
 
 
 def _list_tiles(axes: tuple[Axis, Axis | None], width: int, most: int) -> list[Tile]:
