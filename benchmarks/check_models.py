@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from network_files import find_inputs, find_network, list_networks
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.errors import TvmbuildError
 
 if TYPE_CHECKING:

@@ -1,10 +1,12 @@
 """Time the way from a camera's frame to boxes: tvmbuild's `run_frame` against OpenCV, ONNX Runtime and NumPy.
 
 python benchmarks/frames.py [NETWORK …] [--picture FILE] [--size 1080 1920] [--threads 2 1] [--cpu CPU] [--rounds 20]
+    [--records CPU.tar.xz]
 
-Both ways take the same bytes of a frame in five encodings, letterbox it bilinearly, run the network (tvmbuild's by
-rule, without records) and return boxes in the frame's pixels; one process times them in turns. The peer's steps are
-those of the networks' own repositories (`tvmbuild/benchmarking/frames/opencv.py`): `cv2.cvtColor`, `cv2.resize`,
+Both ways take the same bytes of a frame in five encodings, letterbox it bilinearly, run the network and return boxes
+in the frame's pixels; one process times them in turns. tvmbuild's network is compiled by rule, or with records, for
+example benchmarks/records/x86-64-v4.tar.xz. The peer's steps are those of the networks' own repositories
+(`tvmbuild/benchmarking/frames/opencv.py`): `cv2.cvtColor`, `cv2.resize`,
 `cv2.copyMakeBorder`, the layout and the decoding in NumPy, suppression by `cv2.dnn.NMSBoxes`, class by class.
 Prints milliseconds, the three parts of each way, ratios, and how far the boxes are apart.
 yolo11n has random weights and needs the libraries of `benchmarks/networks/modern/networks.py`. Its score threshold is
@@ -25,11 +27,12 @@ import numpy as np
 import tvm
 from network_files import find_network
 from turns import time_in_turns
+from vs_peers import build_model, prepare, unpack
 
 from tvmbuild.base.frame_specs import Encoding, Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Boxes
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.benchmarking.frames.agreement import describe_boxes
 from tvmbuild.benchmarking.frames.opencv import OpenCvWay, Setup
@@ -42,6 +45,7 @@ from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.runtime.tensors import empty_array
+from tvmbuild.records.schedule import NO_RECORDS, read_schedule
 
 OVERLAP = 0.45
 REST_S = 0.05
@@ -88,6 +92,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=(2, 1))
     parser.add_argument("--cpu")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--records", type=Path, help="a folder or an archive, named by the CPU that it is for")
     args = parser.parse_args()
     height, width = args.size
     read = cv2.imread(str(args.picture))
@@ -99,7 +104,7 @@ def main() -> int:
         for each in DETECTORS:
             if not args.networks or each.network in args.networks:
                 try:
-                    packages[each] = build(each, args.cpu, (height, width), Path(folder))
+                    packages[each] = build(each, args, (height, width), Path(folder))
                 except TvmbuildError as error:
                     print(f"{each.network} is left out: {error.message}; {error.hint}", file=sys.stderr)
         for threads in args.threads:
@@ -116,14 +121,22 @@ def fill(picture: np.ndarray, height: int, width: int) -> np.ndarray:
     return frame
 
 
-def build(detector: Detector, cpu: str | None, size: tuple[int, int], folder: Path) -> Path:
-    """Return the detector's package for this machine, by rule."""
-    name = cpu or str(tvm.target.codegen.llvm_get_system_cpu())
+def build(detector: Detector, args: argparse.Namespace, size: tuple[int, int], folder: Path) -> Path:
+    """Return the detector's package for this machine, by rule or with records."""
+    model, schedule = find_network(detector.network), NO_RECORDS
+    name = args.cpu or str(tvm.target.codegen.llvm_get_system_cpu())
     target = PackageTarget("here", "llvm", FrozenMap({"mcpu": name, "num-cores": 2}))
+    if args.records:
+        cpu = args.records.name.removesuffix(".tar.xz")
+        root = folder / detector.network
+        setting = prepare(root, cpu, unpack(args.records, root / "unpacked"), max(args.threads))
+        files = build_model(model, setting)
+        model, schedule = files["model"], read_schedule(files["schedule"])
+        target = PackageTarget("here", "llvm", setting.attributes)
     frames = tuple(Frame(*size, each, "bilinear") for each in ENCODINGS)
     asked = Boxes(detector.form, score=detector.score, overlap=OVERLAP)
     options = BuildOptions(detector.network, preprocess=detector.rules, frames=frames, postprocess=(asked,))
-    made = build_package(find_network(detector.network), target, options=options)
+    made = build_package(model, target, schedule, options)
     path = folder / f"{detector.network}.tar"
     write_package(path, made)
     return path

@@ -17,8 +17,8 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm.s_tir.meta_schedule.database import MemoryDatabase
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.machine.target import tvm_target

@@ -31,13 +31,15 @@ ATTENTION = FOLDER / "attention"
 """Networks with attention."""
 MODERN = FOLDER / "modern"
 """Networks of 2022 to 2026 with random weights, exported by PyTorch."""
+ENDS = FOLDER / "ends"
+"""Networks that end with their own suppression, exported by PyTorch."""
 KEPT = ROOT / "build" / "networks"
 
 
 @cache
 def _networks() -> dict[str, tuple[ModelSpec, Path]]:
     """Return each network by its name, with the folder of the file that defines it."""
-    folders = (MODERN, UNSEEN, ATTENTION, FOLDER)
+    folders = (ENDS, MODERN, UNSEEN, ATTENTION, FOLDER)
     return {model.name: (model, folder) for folder in folders for model in load_project(folder).models}
 
 

@@ -21,8 +21,9 @@ from rich.console import Console
 from rich.table import Table
 from tuner_contestants import Setting, compile_with, run_in_child, simplify_model, time_loads
 
+from tvmbuild.base.attributes import Precision
 from tvmbuild.base.host_cpu import cpu_name
-from tvmbuild.base.specs import Precision, Tolerance
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.devices.model_worker import Load, start_worker
 from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.reference import read_reference

@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tvmbuild.base.specs import freeze_attributes
+from tvmbuild.base.attributes import freeze_attributes
 from tvmbuild.records.folders import list_record_files
 from tvmbuild.records.selection import elect, read_applicable_files
 from tvmbuild.records.store import read_task_file, record_path, write_task_file

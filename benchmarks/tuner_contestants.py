@@ -17,9 +17,10 @@ from typing import Any
 
 from network_files import find_inputs
 
+from tvmbuild.base.attributes import Attributes, Precision, freeze_attributes
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Precision, TuneOptions, freeze_attributes
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.benchmarking.measure import measure_in_turns
 from tvmbuild.benchmarking.statistics import summarize

@@ -21,7 +21,7 @@ import sys
 import tarfile
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,14 @@ from network_files import ATTENTION, FOLDER, MODERN, UNSEEN, find_inputs, find_n
 from peers_table import PEERS, Row, make_table, to_json
 from tuner_contestants import read_attributes
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import write_json, write_text
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout, layout_of_records
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.base.source_specs import Source
-from tvmbuild.base.specs import Attributes, BenchmarkOptions, SimplifyOptions, Tolerance, TuneOptions
+from tvmbuild.base.specs import BenchmarkOptions, SimplifyOptions, Tolerance, TuneOptions
 from tvmbuild.base.steps import AnyStep, CompileStep, Settings, SimplifyStep, Step, TuneStep
 from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.results import Result
@@ -57,7 +58,7 @@ class Setting:
     root: Path
     target: str
     attributes: Attributes
-    repeat: int
+    repeat: int = 60
 
 
 def main() -> int:
@@ -83,10 +84,10 @@ def main() -> int:
     args = parser.parse_args()
     shown = progress_shown_by(lambda text: print(text, file=sys.stderr, flush=True))
     with tempfile.TemporaryDirectory(prefix="vs-peers-") as name, shown:
-        records = _unpack(
-            args.records or ROOT / "benchmarks" / "records" / f"{args.cpu}.tar.xz", Path(name, "unpacked")
-        )
-        setting = prepare(Path(name), args.cpu, records, args)
+        records = unpack(args.records or ROOT / "benchmarks" / "records" / f"{args.cpu}.tar.xz", Path(name, "unpacked"))
+        if args.records and not records.is_dir():
+            sys.exit(f"there is no folder {records}")
+        setting = replace(prepare(Path(name), args.cpu, records, max(args.threads)), repeat=args.repeat)
         peaks = {threads: _measure_peak(threads) for threads in args.threads}
         words = args.models or list_networks(args.folder or FOLDER)
         with ThreadPoolExecutor(args.jobs) as pool:
@@ -104,12 +105,10 @@ def main() -> int:
     return 0
 
 
-def prepare(root: Path, cpu: str, records: Path, args: argparse.Namespace) -> Setting:
+def prepare(root: Path, cpu: str, records: Path, threads: int) -> Setting:
     """Copy the records, and take the target from them, because they apply to no other."""
     files = sorted(records.glob("????????????????.json"))
-    attributes: Attributes = FrozenMap({"mcpu": cpu, "mtriple": "x86_64-linux-gnu", "num-cores": max(args.threads)})
-    if args.records and not records.is_dir():
-        sys.exit(f"there is no folder {records}")
+    attributes: Attributes = FrozenMap({"mcpu": cpu, "mtriple": "x86_64-linux-gnu", "num-cores": threads})
     if files:
         source, copy = layout_of_records(records.resolve()), Layout(root)
         shutil.copytree(records, copy.records(cpu))
@@ -118,10 +117,11 @@ def prepare(root: Path, cpu: str, records: Path, args: argparse.Namespace) -> Se
         attributes = read_attributes(records)
         if attributes["mcpu"] != cpu:
             sys.exit(f"the records of {records} are for {attributes['mcpu']}, not for {cpu}")
-    return Setting(root, cpu, attributes, args.repeat)
+    return Setting(root, cpu, attributes)
 
 
-def _unpack(records: Path, folder: Path) -> Path:
+def unpack(records: Path, folder: Path) -> Path:
+    """Return the folder of records, from an archive unpacked into ``folder``."""
     if not records.is_file():
         return records
     with tarfile.open(records) as archive:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tvmbuild.base.lazy_modules import paused_collector
 from tvmbuild.base.tvm_ffi_import import import_if_shadowed, import_tvm_ffi
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def load(
 ) -> Session:
     """Load a package and return a session that runs it: of several packages, the first that this machine can run.
 
+    A file that `tvmbuild pack` made stands for its packages, in its order.
+
     `session.passed_over` says why those before it were not taken, and `session.target` which one was.
     ``threads`` is the number of threads of one call. The default is TVM_NUM_THREADS in the environment, or else the
     number of cores that the package was tuned for, at most the available cores: those of the process's affinity and of
@@ -34,10 +37,17 @@ def load(
     the fastest as there are threads. Raises TvmbuildError if the package is damaged or this machine cannot run it.
     NumPy, Pillow and TVM's runtime (not its compiler) are imported only at the first call.
     """
-    import_tvm_ffi()
-    make: type[Session] = importlib.import_module("tvmbuild.package.runtime.session").Session
-    if isinstance(path, (str, Path)):
+    with paused_collector():
+        import_tvm_ffi()
+        make: type[Session] = importlib.import_module("tvmbuild.package.runtime.session").Session
+    if isinstance(path, (str, Path)) and not _is_pack(Path(path)):
         return make(path, threads, cores=cores, priority=priority)
     choose = importlib.import_module("tvmbuild.package.runtime.choice").load_first
-    session: Session = choose(path, lambda each: make(each, threads, cores=cores, priority=priority))
+    paths = [path] if isinstance(path, (str, Path)) else path
+    session: Session = choose(paths, lambda each: make(each, threads, cores=cores, priority=priority))
     return session
+
+
+def _is_pack(path: Path) -> bool:
+    pack: bool = importlib.import_module("tvmbuild.package.archive").is_pack(path)
+    return pack

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from benchmark_results import make_result
 from PIL import Image
 from report_cells import cell_steps, only, write_built
 from small_package import build_package
+from uneven_net import SAMPLES, make_net
 
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Preprocess, Tolerance
+from tvmbuild.base.preprocess_specs import Preprocess
+from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Step
-from tvmbuild.benchmarking.accuracy import Arrays, Run, compare_samples, make_judge
+from tvmbuild.benchmarking.accuracy import Arrays, Run, compare_samples, judge_file_too, make_judge
 from tvmbuild.benchmarking.agreement import Agreement, check_agreement, read_agreement
+from tvmbuild.benchmarking.real_inputs import RememberedSamples, run_each
 from tvmbuild.benchmarking.results import read_result
 from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.package.metadata import ModelInputs, PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.package.samples import list_samples
+from tvmbuild.preparing.quantisers.by_onnxruntime import quantise
+from tvmbuild.preparing.quantisers.quantiser import Work
+from tvmbuild.preparing.reference import open_onnx
 from tvmbuild.report.html_page import write_html
 from tvmbuild.report.text import write_markdown
 from tvmbuild.stages.benchmark import make_trial
@@ -200,3 +208,59 @@ def test_a_package_agrees_with_the_model_it_was_made_of(tmp_path: Path, digits: 
         found = judge(session.run)
     assert (found.samples, found.agreeing) == (5, 5)
     assert found.max_abs_error < 1e-4 * found.largest
+
+
+def test_the_quantised_file_is_judged_beside_the_package(tmp_path: Path) -> None:
+    net = make_net()
+    onnx.save(net, tmp_path / "float.onnx")
+    onnx.save(quantise(Work(make_net(), SAMPLES, ())), tmp_path / "net.onnx")
+    path = save(tmp_path / "real.npz", x=np.concatenate([each["x"] for each in SAMPLES]))
+    takes = ModelInputs("net", (TensorInfo("x", (1, 3, 16, 16), "float32"),))
+    judge = judge_file_too(make_judge(NPZ, takes, tmp_path / "float.onnx", [path]), tmp_path / "net.onnx")
+    right = judge(open_onnx(net.SerializeToString(), "net"))
+    assert (right.rms, right.of_file and right.of_file.samples) == (0.0, 4)
+    assert right.of_file is not None
+    lost = right.of_file.rms
+    assert lost is not None
+    assert lost > 0.01
+    assert read_agreement(right.to_json()) == right
+    assert f"the quantised file itself: same top-1 for {right.of_file.agreeing} of 4" in right.describe()
+    quantised = replace(right.of_file, of_file=right.of_file)
+    with pytest.raises(VerdictError, match="itself is too far under ONNX Runtime, so quantising lost it: rms is "):
+        check_agreement(quantised, replace(NPZ, rms=lost / 2))
+    built_wrong = replace(quantised, rms=3 * lost)
+    with pytest.raises(VerdictError, match="is close enough under ONNX Runtime, so the build lost it: same top-1 "):
+        check_agreement(built_wrong, replace(NPZ, rms=2 * lost))
+
+
+def test_an_original_with_other_names_is_compared_in_order(tmp_path: Path) -> None:
+    net, named = make_net(), make_net()
+    for node in named.graph.node:
+        node.input[:] = ["images" if name == "x" else name for name in node.input]
+        node.output[:] = ["scores" if name == "y" else name for name in node.output]
+    named.graph.input[0].name, named.graph.output[0].name = "images", "scores"
+    onnx.save(named, tmp_path / "float.onnx")
+    path = save(tmp_path / "real.npz", x=np.concatenate([each["x"] for each in SAMPLES]))
+    takes = ModelInputs("net", (TensorInfo("x", (1, 3, 16, 16), "float32"),))
+    found = make_judge(NPZ, takes, tmp_path / "float.onnx", [path])(open_onnx(net.SerializeToString(), "net"))
+    assert (found.samples, found.rms) == (4, 0.0)
+
+
+def test_samples_are_read_once_and_run_in_their_order() -> None:
+    reads = []
+
+    def read() -> Iterator[tuple[str, Arrays]]:
+        reads.append(1)
+        return ((f"s{index}", each) for index, each in enumerate(SAMPLES))
+
+    samples = RememberedSamples(read)
+    run = open_onnx(make_net().SerializeToString(), "net")
+    for _ in range(2):
+        found = list(run_each(samples, run))
+        assert [name for name, _, _ in found] == ["s0", "s1", "s2", "s3"]
+        for (_, inputs, outputs), sample in zip(found, SAMPLES, strict=True):
+            assert inputs is sample
+            assert np.array_equal(outputs["y"], run(sample)["y"])
+    assert len(reads) == 1
+    order = [name for name, _, _ in run_each(samples, lambda inputs: inputs)]
+    assert order == ["s0", "s1", "s2", "s3"]

@@ -15,8 +15,9 @@ import pytest
 from network_graph import FLOAT, Graph
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Tolerance
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.machine.target import tvm_target

@@ -19,7 +19,7 @@ from tvmbuild.base.postprocess_specs import (
     Boxes,
     kind_of,
 )
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.benchmarking.frames import unknown
 from tvmbuild.benchmarking.frames.agreement import DESCRIBERS
 from tvmbuild.benchmarking.frames.references import REFERENCES, find_reference

@@ -17,6 +17,7 @@ from tvmbuild.benchmarking.keeping import Keeping
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.preparing.keep.choose import Choice
+from tvmbuild.preparing.keep.reduced import QuantisedModel
 from tvmbuild.preparing.quantisers.by_onnxruntime import quantise
 from tvmbuild.preparing.quantisers.quantiser import Work
 from tvmbuild.records.conflicts import ConflictedRecordsError
@@ -40,7 +41,9 @@ def search(tmp_path: Path, known: Path) -> Search:
         accuracy = Accuracy("inputs", ("x.npz",), rms=rms)
         judge = make_judge(accuracy, TAKES, tmp_path / "net.onnx", [tmp_path / "x.npz"])
         quantised = quantise(Work(make_net(), SAMPLES, ()))
-        return Keeping("net", accuracy, judge, SAMPLES, known).choose(quantised, make_net())
+        reduced = QuantisedModel(quantised, make_net())
+        choice = Keeping("net", accuracy, judge, SAMPLES, known).choose(reduced)
+        return reduced.build(choice.nodes), choice
 
     return run
 

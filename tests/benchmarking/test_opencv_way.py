@@ -13,7 +13,7 @@ from result_cases import CASES, make_case
 
 from tvmbuild.base.frame_specs import ENCODINGS, Crop, Frame
 from tvmbuild.base.postprocess_specs import Boxes, Classes, Postprocess, kind_of
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.benchmarking.frames.agreement import DESCRIBERS
 from tvmbuild.benchmarking.frames.drawing import draw_frame
 from tvmbuild.building.package import BuildOptions, build_package
@@ -79,6 +79,7 @@ OF_PIXELS = ("masks", "map", "map with one score", "heatmaps", "keypoints")
     ("case", "rules"),
     [*((case, PLAIN) for case in CASES), *((case, rules) for case in OF_PIXELS for rules in (RAW, SCALED))],
 )
+@pytest.mark.nightly
 def test_the_usual_code_of_every_kind_and_form(tmp_path: Path, case: str, rules: Preprocess) -> None:
     asked, frame = CASES[case][1], Frame(90, 146, "bgr8", "bilinear", crop=Crop(3, 8, 70, 120))
     options = BuildOptions("net", preprocess=rules, frames=(frame,), postprocess=(asked,), labels=("one", "two"))

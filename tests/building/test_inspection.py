@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.building.inspection import Kernel, list_kernels
 from tvmbuild.building.scheduling import schedule_model
 from tvmbuild.package.metadata import PackageTarget

@@ -14,7 +14,7 @@ from PIL import Image
 
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.postprocess_specs import Boxes, Keypoints
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.package.results import Box
 
 pytestmark = [pytest.mark.compiler, pytest.mark.shared]

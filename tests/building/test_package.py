@@ -12,9 +12,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.files import sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.base.steps import CompileStep, Step
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.package.archive import read_metadata, write_package

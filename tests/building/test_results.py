@@ -21,7 +21,7 @@ from tvmbuild.base.postprocess_specs import (
     Text,
     Vector,
 )
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.preprocess import Fit
 from tvmbuild.package.results import Box, Map, Point, Results

@@ -12,7 +12,7 @@ from detector_nets import add_factor, make_detector
 from frame_packages import DEVICES, FRAMES, RULES, SIZE, build, draw_frame
 
 from tvmbuild.base.postprocess_specs import Boxes, Classes, Masks, Postprocess, Segmentation, Vector
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.session import Session
@@ -53,6 +53,27 @@ def test_several_results_are_those_of_packages_with_one(tmp_path: Path, kind: st
             want = run(alone)
         assert got
         assert json.dumps([each.as_dict() for each in got]) == json.dumps(*want.as_dict().values())
+
+
+def test_a_kind_may_have_several_results(tmp_path: Path) -> None:
+    model = make_detector(SHAPES, SIZE, spread=20)
+    asked: tuple[Postprocess, ...] = (
+        Classes(("out3",), most=3, labels=("first", "second")),
+        Classes(("out4",), most=2, score=1.0),
+        Segmentation(("out2",), labels=("ground", "sky")),
+        Segmentation(("out1",), "nearest"),
+    )
+    with build(tmp_path, model, None, postprocess=asked, labels=("cat", "dog")) as session:
+        found = run(session)
+        lower = run(session, score=0.5)
+    assert list(found.by_kind) == ["classes", "classes 2", "segmentation", "segmentation 2"]
+    assert [each.labels for each in found.segmentations] == [("ground", "sky"), ("cat", "dog")]
+    assert found.segmentation is found.segmentations[0]
+    for name, each in zip(found.by_kind, asked, strict=True):
+        with build(tmp_path, model, each, labels=("cat", "dog")) as alone:
+            want = run(alone)
+        assert json.dumps(found.as_dict()[name]) == json.dumps(*want.as_dict().values())
+    assert len(lower.by_kind["classes"]) < len(found.by_kind["classes"])  # the first that has the threshold
 
 
 def test_thresholds_are_those_of_the_first_result_that_has_them(tmp_path: Path) -> None:

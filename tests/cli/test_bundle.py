@@ -17,13 +17,13 @@ import yaml
 from bundles import everything, make_bare_python, unpack
 from doit_project import DoitProject, write_project
 
-from tvmbuild.base.files import write_bytes
+from tvmbuild.base.files import write_bytes, write_json
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.nvrtc import DISTRIBUTIONS
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.cli.bundle import site as bundle_site
 from tvmbuild.cli.bundle.command import _pack_project
 from tvmbuild.cli.bundle.site import list_needed
-from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
 from tvmbuild.errors import TvmbuildError
 
 pytestmark = pytest.mark.compiler
@@ -91,6 +91,26 @@ def test_the_quantised_model_travels_to_cells_of_integers(tmp_path: Path) -> Non
     assert yaml.safe_load(packed["targets.yaml"])["targets"]["int8"]["precision"] == "int8"
     with pytest.raises(TvmbuildError, match="a float model for some of these cells"):
         project_of([("digits", "there"), ("digits", "int8")])
+
+
+def test_operators_in_float32_travel_by_name(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    (tmp_path / "models.yaml").write_text(MODELS + "    keep: auto\n")
+    spr = (
+        "  spr: {kind: llvm, mcpu: sapphirerapids, mtriple: x86_64-linux-gnu, num-cores: 1, precision: [fp32, fp16]}\n"
+    )
+    (tmp_path / "targets.yaml").write_text(TARGETS + spr)
+    write_bytes(layout.model_file("digits", "model.onnx"), b"floats")
+    project_of = partial(_pack_project, tmp_path, link="gcc")
+    with pytest.raises(TvmbuildError, match=r"digits@spr-fp16 in float32 are not chosen yet.*\n.*keep:digits@spr-fp16"):
+        project_of([("digits", "spr-fp16")])
+    write_json(layout.cell_file("digits", "spr-fp16", "kept.json"), {"nodes": ["conv", "sum"]})
+    packed = project_of([("digits", "spr"), ("digits", "spr-fp16")])
+    model = yaml.safe_load(packed["models.yaml"])["models"]["digits"]
+    assert (model["keep"], model["targets"]) == (["conv", "sum"], {"include": ["spr", "spr-fp16"]})
+    targets = yaml.safe_load(packed["targets.yaml"])["targets"]
+    assert {name: each["precision"] for name, each in targets.items()} == {"spr": "fp32", "spr-fp16": "fp16"}
+    assert "keep" not in yaml.safe_load(project_of([("digits", "spr")])["models.yaml"])["models"]["digits"]
 
 
 def test_a_cell_that_does_not_exist(project: DoitProject) -> None:

@@ -147,7 +147,7 @@ def test_a_project_is_found_upwards(project: DoitProject) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.split() == ["benchmark", "compile", "quantize", "report", "simplify", "tune", "validate"]
+    assert done.stdout.split() == ["benchmark", "compile", "keep", "quantize", "report", "simplify", "tune", "validate"]
 
 
 def test_patterns_work_in_every_command(project: DoitProject) -> None:

@@ -23,7 +23,7 @@ def test_what_it_names_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["cmake_dir"] == str(sources)
     assert [path.name for path in libraries] == ["libtvm_runtime.so", "libtvm_ffi.so"]
     assert all(path.is_file() for path in libraries)
-    for header in ("tvmbuild.h", "tvm/ffi/c_api.h", "dlpack/dlpack.h"):
+    for header in ("tvmbuild.hpp", "tvm/ffi/c_api.h", "dlpack/dlpack.h"):
         assert any((folder / header).is_file() for folder in includes)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +69,30 @@ def test_a_cell_that_is_not_there_is_told_with_the_remedy(project: DoitProject) 
     }.items():
         ran = project.tvmbuild("debug", word)
         assert (ran.code, told in ran.output) == (1, True), ran.output
+
+
+@pytest.mark.compiler
+def test_a_package_without_its_project_needs_its_model(
+    project: DoitProject, digits: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert project.doit("compile:digits@v3", "tune=never").code == 0
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    package = shutil.copy(project.root / "build/cells/digits@v3/digits-v3.tar", elsewhere)
+
+    def debug(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tvmbuild", "debug", package, *arguments]
+        return subprocess.run(
+            command, cwd=elsewhere, env=os.environ | environment, capture_output=True, text=True, check=False
+        )
+
+    alone = debug()
+    assert alone.returncode != 0
+    assert "digits-v3.tar has no ONNX model in it, and there is no project here that has it" in alone.stderr
+    right = debug("--model", str(digits))
+    assert right.returncode == 0, right.stderr
+    assert right.stdout.startswith("digits@v3: nothing is wrong: the largest error is ")
+    wrong = {"PYTHONPATH": os.pathsep.join(filter(None, [str(WRONG), os.environ.get("PYTHONPATH")]))}
+    named = debug("--model", str(digits), **wrong)
+    assert named.returncode == 1, named.stderr
+    assert GEMM in named.stdout.splitlines()
+    assert "by the rule " in named.stdout

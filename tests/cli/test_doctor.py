@@ -12,10 +12,10 @@ from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.files import sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import runtime_dir
+from tvmbuild.base.nvrtc import INSTALL
 from tvmbuild.base.specs import CacheSpec, TargetSpec
 from tvmbuild.cli import main
 from tvmbuild.cli.doctor.command import check_cache, check_installation, check_targets, list_holders, list_pins
-from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.engine.cache.entries import write_entry
 from tvmbuild.planning.detection import detect_capabilities
 
@@ -24,7 +24,7 @@ HERE = Capabilities(
     runtimes=("llvm",),
     devices=("llvm",),
     llvm="22",
-    nvcc="13.0",
+    nvcc="12.6",
     machine="x86_64",
     versions=FrozenMap({"apache-tvm": "a", "apache-tvm-ffi": "b", "xgboost-cpu": "3", "ziglang": "0.17"}),
 )
@@ -107,7 +107,7 @@ def test_vulkan_says_which_half(
 def test_cuda_without_a_compiler_names_the_packages() -> None:
     state, _, remedy = _rows(replace(HERE, nvcc=None))["CUDA"]
     assert (state, remedy) == ("missing", f"{INSTALL} (NVRTC; no GPU needed)")
-    assert _rows(HERE)["CUDA"][:2] == ("ok", "nvcc 13.0; no GPU answers: packages are built, not run")
+    assert _rows(HERE)["CUDA"][:2] == ("ok", "nvcc 12.6; no GPU answers: packages are built, not run")
 
 
 def test_linker_absent_is_wrong() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from doit_project import DoitProject
 from finished_project import CONV, POOL, SHARED, TASKS, put, task_file, tune_options, write_finished_project
+from report_cells import write_built
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
@@ -130,11 +131,21 @@ def test_json(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     first = {"cell": "first@v3", "model": "first", "target": "v3"}
     second = {"cell": "second@v3", "model": "second", "target": "v3"}
     assert value["cells"] == [
-        first | ONE_OF_THREE | {"lagging": 0},
-        second | {"tasks": 1, "covered": 1, "to_tune": 0, "trials": 0, "lagging": 0, **NO_MINUTES},
+        first | ONE_OF_THREE | {"lagging": 0, "memory": None},
+        second | {"tasks": 1, "covered": 1, "to_tune": 0, "trials": 0, "lagging": 0, "memory": None, **NO_MINUTES},
     ]
     assert value["total"] == ONE_OF_THREE
     assert value["matrix"] == {"include": [first, second]}
+
+
+def test_a_built_cell_has_its_memory(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
+    write_built(Layout(project.root), "first", "v3")
+    built = next(each for each in _read(capsys)["cells"] if each["cell"] == "first@v3")
+    assert built["memory"] == {"weights": 400_000, "workspace": None, "code": 7000}
+    assert main(["plan"]) == 0
+    told = capsys.readouterr().out
+    assert "first@v3 takes 0.4 MB of memory: weights 0.4 MB, code 0.0 MB, workspace unknown" in told
+    assert "second@v3 takes" not in told
 
 
 def test_json_says_null_for_what_is_not_known(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:

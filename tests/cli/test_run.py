@@ -10,10 +10,10 @@ import onnxruntime
 import pytest
 from small_package import change_package
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import AttributeValue
 from tvmbuild.cli import main
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.watch import Watch

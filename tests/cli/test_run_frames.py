@@ -15,7 +15,7 @@ from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.postprocess_specs import Boxes, Classes, Heatmaps, Keypoints, Masks, Postprocess, Segmentation
 from tvmbuild.base.postprocess_specs import Text as TextResult
 from tvmbuild.base.postprocess_specs import Vector as VectorResult
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.cli import main
 from tvmbuild.package.archive import write_package

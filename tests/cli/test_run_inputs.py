@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from small_package import change_package
 
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.cli import main
 
 pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("own_folder")]

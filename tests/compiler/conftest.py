@@ -13,8 +13,8 @@ from drawn_schedules import draw_schedules
 from onnx import TensorProto, helper, numpy_helper
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.tasks import Task
 

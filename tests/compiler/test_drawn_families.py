@@ -13,8 +13,9 @@ import tvm
 from drawn_families import FAMILIES, draw_family
 from vulkan_kernels import lavapipe
 
+from tvmbuild.base.attributes import Attributes, Precision
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Precision, Tolerance
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.machine.target import tvm_target

@@ -8,8 +8,8 @@ import pytest
 import tvm
 from onnx import helper
 
+from tvmbuild.base.attributes import Precision
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.bugs import last_line
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.machine.target import tvm_target

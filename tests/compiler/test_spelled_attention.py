@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spelled_attention import FORMS, Form, make_model
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Tolerance
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.machine.target import tvm_target

@@ -15,11 +15,11 @@ NET = "models:\n  net:\n    source: {path: models/net.onnx}\n"
 CASES: dict[str, tuple[str, str]] = {
     "misspelt key": (
         "models:\n  net:\n    sorce: {path: models/net.onnx}\n",
-        'models.yaml:3:5: models.net.sorce: unknown key; expected enabled, source, inputs, sizes, pad, accuracy, labels, postprocess, preprocess, quantize, simplify, targets or tolerance; did you mean "source"?',
+        'models.yaml:3:5: models.net.sorce: unknown key; expected enabled, source, inputs, sizes, pad, accuracy, keep, labels, postprocess, preprocess, quantize, simplify, targets or tolerance; did you mean "source"?',
     ),
     "unknown key far from any": (
         NET + "    zzz: 1\n",
-        "models.yaml:4:5: models.net.zzz: unknown key; expected enabled, source, inputs, sizes, pad, accuracy, labels, postprocess, preprocess, quantize, simplify, targets or tolerance",
+        "models.yaml:4:5: models.net.zzz: unknown key; expected enabled, source, inputs, sizes, pad, accuracy, keep, labels, postprocess, preprocess, quantize, simplify, targets or tolerance",
     ),
     "misspelt top-level key": (
         "model:\n  net: {source: {path: models/net.onnx}}\n",

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import NoDevice, QemuDevice, RpcDevice
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import (
-    Attributes,
     BenchmarkOptions,
     InputSpec,
     ModelSpec,
-    Preprocess,
     Project,
     SimplifyOptions,
     TargetSpec,
@@ -169,7 +169,7 @@ def test_all_mistakes_of_both_files_in_order(load_mistakes: Callable[..., list[s
         "models.yaml:2:22: models.a.source.path: the file models/gone.onnx does not exist; expected a path relative to the project's folder",
         'models.yaml:2:50: models.a.enabled: found "maybe"; expected true or false',
         """models.yaml:3:3: models.B: not a usable name; expected at most 64 small letters, digits, '_', '.' and '-', the first a letter or digit; did you mean "b"?""",
-        'models.yaml:3:7: models.B.sorce: unknown key; expected enabled, source, inputs, sizes, pad, accuracy, labels, postprocess, preprocess, quantize, simplify, targets or tolerance; did you mean "source"?',
+        'models.yaml:3:7: models.B.sorce: unknown key; expected enabled, source, inputs, sizes, pad, accuracy, keep, labels, postprocess, preprocess, quantize, simplify, targets or tolerance; did you mean "source"?',
         "models.yaml:4:3: models.a: duplicate key, first on line 2; expected each key once",
         """targets.yaml:2:3: targets.pc: the key "mtriple" is missing; expected mtriple: LLVM's triple, such as x86_64-linux-gnu; or mcpu: native""",
         "targets.yaml:2:31: targets.pc.num-cores: 0 is too small; expected at least 1",

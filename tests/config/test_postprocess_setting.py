@@ -83,7 +83,17 @@ def test_results(load: Load, text: str, want: Postprocess) -> None:
     assert postprocess_from_json(postprocess_to_json((want,))) == (want,)
 
 
+def test_several_results_of_a_kind(load: Load) -> None:
+    text = "classes: {}, segmentation: [{output: a, labels: [x, y]}, {output: b}], heatmaps: [{output: c}]"
+    (model,) = load(models=NET + f"    postprocess: {{{text}}}\n").models
+    maps = (Segmentation(("a",), labels=("x", "y")), Segmentation(("b",)))
+    assert model.postprocess == (Classes(), *maps, Heatmaps(("c",)))
+    assert postprocess_from_json(postprocess_to_json(model.postprocess)) == model.postprocess
+
+
 MISTAKES = {
+    "postprocess: {segmentation: [{output: a}, {interpolation: cubic}]}": 'models.yaml:4:63: models.net.postprocess.segmentation[1].interpolation: "cubic" is not valid; expected bilinear or nearest',
+    "postprocess: {vector: [{output: a}, {output: b}]}": "models.yaml:4:27: models.net.postprocess.vector: found a list; expected a map",
     "preprocess: {frame: {size: [5, 7], encoding: nv12}}": "models.yaml:4:32: models.net.preprocess.frame.size: [5, 7] is not possible for nv12; expected two pixels of a row share a colour in nv12, so the width is even",
     "preprocess: {frame: [{size: [4, 8], encoding: rgb8}, {size: [4, 8], encoding: rgb8}]}": "models.yaml:4:58: models.net.preprocess.frame[1]: rgb8 [4, 8, 3] is listed twice; expected each size and encoding once",
     "preprocess: {frame: {size: [4, 8], encoding: rgb8, stride: 23}}": "models.yaml:4:64: models.net.preprocess.frame.stride: 23 is not possible for rgb8; expected a row has 24 bytes, so the stride is 24 to 131072",
@@ -92,7 +102,7 @@ MISTAKES = {
     "postprocess: {}": "models.yaml:4:5: models.net.postprocess: is empty; expected one or several of the keys boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps",
     "postprocess: {boxes: {form: yolov8}, masks: {form: yolov8}}": "models.yaml:4:18: models.net.postprocess: boxes and masks both have boxes; expected one of them",
     "postprocess: {depth: {}}": "models.yaml:4:19: models.net.postprocess.depth: unknown key; expected boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps",
-    "postprocess: {boxes: {form: yolov9}}": 'models.yaml:4:33: models.net.postprocess.boxes.form: "yolov9" is not valid; expected yolov5, yolov8, yolox, end2end, separate, ppyolo, rtdetr, detr, dfine, ssd, ssd_softmax, ssd_tf, ssd_decoded, blazeface, yolov3_raw, yolov5_raw, yunet, nanodet or centernet; did you mean "yolov8"?',
+    "postprocess: {boxes: {form: yolov9}}": 'models.yaml:4:33: models.net.postprocess.boxes.form: "yolov9" is not valid; expected yolov5, yolov8, yolox, end2end, separate, ppyolo, yolov7_nms, rtdetr, detr, dfine, ssd, ssd_softmax, ssd_tf, ssd_decoded, blazeface, yolov3_raw, yolov5_raw, yunet, nanodet or centernet; did you mean "yolov8"?',
     "postprocess: {boxes: {form: separate, output: a, boxes: b}}": "models.yaml:4:19: models.net.postprocess.boxes: not all outputs are named; expected all of `output`, `boxes` and `classes`",
     "postprocess: {boxes: {form: yolov8, classes: a}}": "models.yaml:4:41: models.net.postprocess.boxes.classes: the form yolov8 has no output with the classes; expected no `classes`",
     "postprocess: {boxes: {form: yolov3_raw}}": "models.yaml:4:19: models.net.postprocess.boxes: the form yolov3_raw needs `anchors`; expected width and height of each, a list for each grid",

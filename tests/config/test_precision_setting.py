@@ -178,7 +178,7 @@ ACCURACY = {
     ),
     "another word": (
         "accuracy: {inputs: models/net.onnx, top_1: 0.9}",
-        'models.yaml:2:78: models.net.accuracy.top_1: unknown key; expected inputs, top1, rms, of_largest, metric, truths, drop or at_least; did you mean "top1"?',
+        'models.yaml:2:78: models.net.accuracy.top_1: unknown key; expected inputs, original, top1, rms, of_largest, metric, truths, drop or at_least; did you mean "top1"?',
     ),
     "thresholds alone": (
         "accuracy: {top1: 0.9}",

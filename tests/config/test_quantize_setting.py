@@ -90,9 +90,21 @@ MISTAKES = {
         "quantize: {calibration: {inputs: models/net.onnx}, keep: auto}, accuracy: {inputs: models/net.onnx}",
         "models.yaml:2:93: models.net.quantize.keep: the model's `accuracy:` has no threshold that the search could keep; expected top1, rms, of_largest, drop or at_least in `accuracy`",
     ),
+    "accuracy control by another library": (
+        "quantize: {calibration: {inputs: models/net.onnx}, method: onnxruntime, accuracy_control: true}, accuracy: {inputs: models/net.onnx, rms: 1}",
+        "models.yaml:2:114: models.net.quantize.accuracy_control: accuracy control is NNCF's; expected `method: nncf`, or `keep: auto`",
+    ),
+    "two searches": (
+        "quantize: {calibration: {inputs: models/net.onnx}, keep: auto, accuracy_control: true}, accuracy: {inputs: models/net.onnx, rms: 1}",
+        "models.yaml:2:105: models.net.quantize.accuracy_control: `keep: auto` searches for the same operators; expected one of both",
+    ),
+    "accuracy control without a threshold": (
+        "quantize: {calibration: {inputs: models/net.onnx}, accuracy_control: true}, accuracy: {inputs: models/net.onnx}",
+        "models.yaml:2:93: models.net.quantize.accuracy_control: the model's `accuracy:` has no threshold that the search could keep; expected top1, rms, of_largest, drop or at_least in `accuracy`",
+    ),
     "a misspelt key": (
         "quantize: {calibration: {inputs: models/net.onnx}, exlude: [Softmax]}",
-        'models.yaml:2:93: models.net.quantize.exlude: unknown key; expected calibration, method, exclude or keep; did you mean "exclude"?',
+        'models.yaml:2:93: models.net.quantize.exlude: unknown key; expected calibration, method, exclude, keep or accuracy_control; did you mean "exclude"?',
     ),
 }
 
@@ -113,3 +125,14 @@ def test_a_model_that_is_quantised_for_nobody(load_mistakes: Callable[..., list[
 def test_files_of_a_model_that_is_off_may_be_absent(load: Load) -> None:
     text = "enabled: false, quantize: {calibration: {inputs: real.npz}}"
     assert load(models=f"{NET}{text}}}\n", targets=TARGETS).models[0].quantize is not None
+
+
+def test_the_float_model_of_a_quantised_one(load: Load, load_mistakes: Callable[..., list[str]]) -> None:
+    (model,) = load(models=NET + "accuracy: {inputs: models/net.onnx, original: models/net.onnx}}\n").models
+    assert model.accuracy is not None
+    assert model.accuracy.original == "models/net.onnx"
+    twice = "quantize: {calibration: {inputs: models/net.onnx}}, accuracy: {inputs: models/net.onnx, original: no.onnx}"
+    assert load_mistakes(models=f"{NET}{twice}}}\n", targets=TARGETS) == [
+        "models.yaml:2:130: models.net.accuracy.original: the model is quantised here, so its own file is the original; expected no `original`, or no `quantize`",
+        "models.yaml:2:140: models.net.accuracy.original: the file no.onnx does not exist; expected a path relative to the project's folder",
+    ]

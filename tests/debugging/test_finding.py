@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.cli.debug.text import describe_finding, list_places
-from tvmbuild.debugging.finding import Finding, PlaceError, Request, Suspect, TaskFacts, Tried
+from tvmbuild.debugging.finding import IN_FLOAT32_THERE, Finding, PlaceError, Request, Suspect, TaskFacts, Tried
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.report.debug_page import write_debug_page
 
@@ -16,6 +16,7 @@ RIGHT = PlaceError("conv1", "Conv", "c<1>", 3e-7, 1e-7)
 WRONG = PlaceError("relu1", "Relu", "r1", 0.25, 1e-7)
 SUSPECT = Suspect(
     place=WRONG,
+    nodes=("conv1", "relu1"),
     inputs=(RIGHT,),
     alone=0.5,
     fused=("Conv conv1",),
@@ -55,6 +56,7 @@ def test_the_text_names_the_place_the_record_and_what_mends_it() -> None:
         "  Task conv2d_relu (0123456789abcdef): by its record, records/cpu/0123456789abcdef.json",
         "  layout NHWC, precision fp32",
         "mends it: by rule instead of its record; the whole package passes with it",
+        "  until it is mended, delete records/cpu/0123456789abcdef.json",
         "  right at this place, too: without fusion",
         "  still wrong: LLVM -O0",
         "  cannot be built: in NCHW",
@@ -63,11 +65,40 @@ def test_the_text_names_the_place_the_record_and_what_mends_it() -> None:
     ]
 
 
+def test_what_stays_in_float32_is_told_as_a_line_of_yaml() -> None:
+    alone = replace(SUSPECT, tried=(Tried(IN_FLOAT32_THERE, 0.5, mends=True),), mended=IN_FLOAT32_THERE)
+    lines = describe_finding(replace(FINDING, suspect=alone), REQUEST)
+    assert "  to build it so: `keep: [conv1, relu1]` of the model in models.yaml" in lines
+
+
 def test_nodes_that_no_model_tells_apart_are_named_together() -> None:
     unknown = replace(SUSPECT, range=tuple(f"Loop l{number}" for number in range(9)))
     lines = describe_finding(replace(FINDING, suspect=unknown), REQUEST)
     told = "so it may be Loop l0, Loop l1, Loop l2, Loop l3, Loop l4 and 4 more as well"
     assert f"  no model ends between it and the last right place, {told}" in lines
+
+
+def test_what_nothing_mends_is_to_be_reported() -> None:
+    alone = replace(SUSPECT, tried=SUSPECT.tried[2:], mended=None)
+    report = "  please report it: `--reduce` writes the smallest model that fails"
+    assert report in describe_finding(replace(FINDING, suspect=alone), REQUEST)
+    assert report not in describe_finding(replace(FINDING, suspect=alone), replace(REQUEST, reduce=True))
+
+
+def test_a_task_is_by_the_rule_that_schedules_it() -> None:
+    by_rule = replace(SUSPECT, tasks=(TaskFacts("0123456789abcdef", "conv2d", recorded=False, rule="cpu.convolution"),))
+    lines = describe_finding(replace(FINDING, suspect=by_rule), REQUEST)
+    assert "  Task conv2d (0123456789abcdef): by the rule cpu.convolution" in lines
+
+
+def test_wrong_frames_of_a_right_network_are_told() -> None:
+    wrong = "net@cpu: the package prepares a frame wrongly (NV12 [480, 640], linear): row 3; see `frame`"
+    framed = replace(FINDING, problem=None, suspect=None, frames=wrong, frames_are_wrong=True)
+    assert describe_finding(framed, REQUEST) == [
+        "net@cpu: the network is right: the largest error is 0.25",
+        f"  {wrong}",
+    ]
+    assert Finding.from_json(json.loads(json.dumps(framed.to_json()))) == framed
 
 
 def test_right_numbers_take_one_line() -> None:

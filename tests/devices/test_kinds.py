@@ -13,10 +13,11 @@ from typing import Any, ClassVar, NoReturn
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, TargetSpec
+from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import Settings
 from tvmbuild.cli.doctor.command import check_targets
 from tvmbuild.cluster.needs import list_needs

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.source_specs import Export, ExportFile, Json, Source
-from tvmbuild.base.specs import Attributes, InputSpec, SimplifyOptions, TuneOptions
+from tvmbuild.base.specs import InputSpec, SimplifyOptions, TuneOptions
 from tvmbuild.base.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
 from tvmbuild.engine.fingerprint import fingerprint
 

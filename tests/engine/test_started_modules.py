@@ -66,7 +66,8 @@ IMPORTS = {
         for name in ("exporting", "importing", "list", "merge", "merge_driver", "prune", "show", "verify")
     },
     "tvmbuild.stages.table": {
-        f"tvmbuild.stages.{name}" for name in ("benchmark", "compile", "quantize", "simplify", "tune", "validate")
+        f"tvmbuild.stages.{name}"
+        for name in ("benchmark", "compile", "keep", "quantize", "simplify", "tune", "validate")
     },
 }
 """Module with strings that are imported on demand → the imported modules."""

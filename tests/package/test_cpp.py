@@ -21,7 +21,7 @@ from small_package import build_package, change_package
 
 from tvmbuild.base.cpu_features import X86_FEATURES
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.runtime.session import Session

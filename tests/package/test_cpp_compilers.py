@@ -21,8 +21,9 @@ from cpp_programs import (
 from PIL import Image
 from small_package import ANY_X86, build_package, change_package
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 
 pytestmark = [pytest.mark.nightly, pytest.mark.compiler]
 AARCH64 = "aarch64-linux-gnu.2.28"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -17,8 +18,9 @@ from PIL import Image
 from small_package import ANY_X86, build_package, change_package
 from vulkan_devices import HOST
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.vulkan_driver import ask_driver, explain_driver
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
@@ -30,13 +32,14 @@ pytestmark = [pytest.mark.compiler, pytest.mark.toolchain]
 VULKAN = "error: the package runs on a Vulkan device, and this machine cannot run it: "
 
 
-def find_plugin() -> Path:
-    """Return the Vulkan runtime that Python has loaded; TVM may have one of its own."""
-    find_device("vulkan")
-    found = re.search(r"/\S*libtvmbuild_vulkan\.so", Path("/proc/self/maps").read_text())
-    if found is None:
-        pytest.skip("the Vulkan runtime is another than libtvmbuild_vulkan.so")
-    return Path(found[0])
+def set_own_runtime(kind: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Name the runtime that Python has loaded for the kind of GPU to C++ programs; False if it is TVM's own."""
+    with contextlib.suppress(TvmbuildError):  # without a device the runtime is loaded all the same
+        find_device(kind)
+    found = re.search(rf"/\S*libtvmbuild_{kind}\.so", Path("/proc/self/maps").read_text())
+    if found is not None:
+        monkeypatch.setenv(f"TVMBUILD_{kind.upper()}_LIBRARY", found[0])
+    return found is not None
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +52,8 @@ def programs() -> Path:
 @pytest.fixture
 def package(kind: str, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A classifier for this machine's CPU, GPU or Vulkan device."""
-    if kind == "vulkan":
-        monkeypatch.setenv("TVMBUILD_VULKAN_LIBRARY", str(find_plugin()))
+    if kind != "llvm" and not set_own_runtime(kind, monkeypatch) and kind == "vulkan":
+        pytest.skip("the Vulkan runtime is another than libtvmbuild_vulkan.so")
     host: Attributes = FrozenMap() if kind == "llvm" else HOST
     built = build_package(digits, tmp_path, attributes_of(kind), kind, host)
     return change_package(built, tmp_path / "m.tar", preprocess=Preprocess(color="gray"))
@@ -131,9 +134,10 @@ def test_eight_threads_have_a_session_each(kind: str, package: Path, programs: P
 
 @pytest.mark.parametrize(("kind", "attributes"), [("cuda", {"arch": "sm_20"}), ("hexagon", {})])
 def test_a_device_that_is_not_here_is_refused_as_in_python(
-    cpu_package: Path, tmp_path: Path, kind: str, attributes: dict[str, str]
+    cpu_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, attributes: dict[str, str]
 ) -> None:
     path = claim(cpu_package, tmp_path / "m.tar", kind, FrozenMap(attributes))
+    set_own_runtime(kind, monkeypatch)
     with pytest.raises(TvmbuildError) as caught:
         Session(path)
     done = run_program(install_programs() / "bin" / "bench_model", path)
@@ -169,7 +173,7 @@ def test_a_vulkan_runtime_that_fails(cpu_package: Path, tmp_path: Path, monkeypa
     bench = install_programs() / "bin" / "bench_model"
     cases = {
         "int other(void) { return 0; }": f"{library} has no tvmbuild_vulkan_register",
-        "int tvmbuild_vulkan_register(void) { return 0; }": f"{library} registered no Vulkan runtime",
+        "int tvmbuild_vulkan_register(void) { return 0; }": f"{library} registered no runtime for vulkan",
         '#include <tvm/ffi/c_api.h>\nint tvmbuild_vulkan_register(void) { TVMFFIErrorSetRaisedFromCStr("RuntimeError", '
         '"the driver has Vulkan 1.0"); return -1; }': "the driver has Vulkan 1.0",
         'const char *tvmbuild_vulkan_failure(void) { return "made for another TVM"; }'

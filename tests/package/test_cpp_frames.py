@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,19 +20,22 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from c_programs import build_c_program
 from cpp_programs import SOURCES, install_programs, run_program
 from detector_nets import add_factor, make_detector
+from detector_tails import detect, torchvision
 from device_kinds import KINDS, attributes_of
 from made_once import make_once
+from result_cases import CASES, make_case
 from small_package import build_package
 from vulkan_devices import HOST
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.grid_forms import GRID_FORMS
 from tvmbuild.base.postprocess_specs import (
-    KINDS as RESULT_KINDS,
-)
-from tvmbuild.base.postprocess_specs import (
+    BOX_FORMS,
     Boxes,
     Classes,
     Heatmaps,
@@ -45,7 +48,8 @@ from tvmbuild.base.postprocess_specs import (
     kind_of,
     postprocess_to_json,
 )
-from tvmbuild.base.specs import Attributes, Preprocess
+from tvmbuild.base.postprocess_specs import KINDS as RESULT_KINDS
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.results import Box, Class, Map, Point, Results
 from tvmbuild.package.results import Text as TextFound
@@ -74,7 +78,7 @@ class Net:
     """A network of this file, and the result that its package makes."""
 
     shapes: tuple[tuple[int, ...], ...]
-    """The shapes of its outputs."""
+    """The shapes of its outputs. Empty: it ends with its own suppression."""
     asked: Postprocess | tuple[Postprocess, ...]
     labels: tuple[str, ...] | None = None
     resize: Any = "letterbox"
@@ -85,6 +89,8 @@ class Net:
     @property
     def model(self) -> onnx.ModelProto:
         """The network."""
+        if not self.shapes:
+            return detect(torchvision(), SIZE)
         model = make_detector(self.shapes, SIZE, spread=self.spread)
         return model if self.factor is None else add_factor(model)
 
@@ -123,6 +129,7 @@ NETS = {
     "last": Net(((30, 1, 9),), Text(blank="last")),
     "vector": Net(((1, 300),), Vector()),
     "heatmaps": Net(((1, 5, 16, 20),), Heatmaps(), LABELS),
+    "counted": Net((), Boxes("separate", ("end1", "end0", "end2"), score=0.4), LABELS),
     "outputs": Net(((1, 7), (1, 3, 4)), ()),
     "another input": Net(((1, 9, 60),), Boxes("yolov8", score=0.6), LABELS, factor=_FACTOR),
     "several": Net(
@@ -135,15 +142,52 @@ NETS = {
         LABELS,
         spread=20,
     ),
+    "repeated": Net(
+        ((1, 5, 16, 20), (1, 3, 8, 10), (1, 20), (1, 6), (1, 5, 16, 20), (1, 2, 16, 20)),
+        (
+            Classes(("out2",), most=3),
+            Classes(("out3",), most=9, labels=("first", "second")),
+            Segmentation(("out0",)),
+            Segmentation(("out1",), "nearest", labels=("ground", "ä")),
+            Heatmaps(("out4",)),
+            Heatmaps(("out5",), labels=("left", "right")),
+        ),
+        LABELS,
+        spread=1,
+    ),
 }
 """Name of a package → its network. There is one for every kind of result."""
+
+
+@dataclass(frozen=True)
+class CaseNet:
+    """A case of `result_cases`, as a network of this file."""
+
+    case: str
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The network."""
+        return make_case(self.case)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that its package is built with."""
+        return {
+            "preprocess": Preprocess(resize="letterbox"),
+            "frames": FRAMES[1:3],
+            "postprocess": (CASES[self.case][1],),
+            "labels": LABELS,
+        }
+
+
 _BUILD = """
 import sys
 from pathlib import Path
 from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import *
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
@@ -154,9 +198,10 @@ for name, options in OPTIONS.items():
 """
 _PROGRAM = r"""
 // frames PACKAGE FILE CALLS WIDTH OTHER: takes two frames of rgb8 of the same bytes and of these widths. It writes both
-// results to FILE.results, and prints how many results differ between aligned and other addresses of the bytes, how
-// often lower thresholds give more boxes, and how often this program, not TVM, allocated after the first frames.
-#include <tvmbuild.h>
+// results to FILE.results and the first one's input to FILE.prepared. It prints how many results differ between aligned
+// and other addresses of the bytes, how often lower thresholds give more boxes, and how often this program, not TVM,
+// allocated after the first frames.
+#include <tvmbuild.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -204,7 +249,7 @@ static std::string describe(const tvmbuild::Results &results) {
     add_all(each.score, each.index);
     add_text(each.label);
   }
-  add_map(results.segmentation);
+  for (const tvmbuild::Map &each : results.segmentations) add_map(each);
   add_text(results.text.text);
   add_all(results.text.score);
   for (int symbol : results.text.symbols) add_all(symbol);
@@ -236,6 +281,10 @@ int main(int, char **words) {
   const auto &made = session.info().postprocess;
   if (!made.empty() && made[0].score) options[2].score = -9;
   if (!made.empty() && made[0].overlap) options[2].overlap = 1;
+  auto *given = reinterpret_cast<uint8_t *>(bytes.data());
+  tvmbuild::Tensor prepared = session.prepare_frame(given, bytes.size(), options[0]);
+  std::ofstream(std::string(words[2]) + ".prepared", std::ios::binary)
+      .write(static_cast<char *>(prepared.data()), static_cast<std::streamsize>(prepared.info().bytes()));
   std::string first[3];
   long begun = 0, counted = 0;
   int different = 0, more = 0;
@@ -263,27 +312,32 @@ int main(int, char **words) {
 """
 
 
-def build_packages(kind: str, folder: Path) -> None:
-    """Build a package for each of NETS in a separate process."""
-    for name, net in NETS.items():
+def build_packages(kind: str, folder: Path, nets: Mapping[str, Net | CaseNet] = NETS) -> None:
+    """Build a package for each network in a separate process."""
+    for name, net in nets.items():
         onnx.save(net.model, folder / f"{name}.onnx")
     host: Attributes = FrozenMap() if kind == "llvm" else HOST
     target = f"PackageTarget('here', {kind!r}, {attributes_of(kind)!r}, {host!r})"
-    options = repr({name: net.options for name, net in NETS.items()})
+    options = repr({name: net.options for name, net in nets.items()})
     code = _BUILD.replace("TARGET", target).replace("OPTIONS", options)
     command = [sys.executable, "-W", "ignore", "-c", code, str(folder)]
-    subprocess.run(command, env=dict(os.environ, XDG_RUNTIME_DIR=str(folder)), check=True, timeout=300)
+    subprocess.run(command, env=dict(os.environ, XDG_RUNTIME_DIR=str(folder)), check=True, timeout=1200)
 
 
 @pytest.fixture
-def packages(kind: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the packages for this kind of target."""
+def runtime(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let C++ programs load the runtime of this kind of target that Python loads."""
     if kind == "vulkan":
         find_device("vulkan")
         found = re.search(r"/\S*libtvmbuild_vulkan\.so", Path("/proc/self/maps").read_text())
         if found is None:
             pytest.skip("the Vulkan runtime is another than libtvmbuild_vulkan.so")
         monkeypatch.setenv("TVMBUILD_VULKAN_LIBRARY", found[0])
+
+
+@pytest.fixture
+def packages(kind: str, runtime: None) -> Path:  # noqa: ARG001 - programs need it
+    """The folder of the packages for this kind of target."""
     return make_once(("packages of frames", kind), lambda folder: build_packages(kind, folder))
 
 
@@ -379,24 +433,31 @@ def as_bytes(found: Results | dict[str, np.ndarray]) -> bytes:
     )
     data += draw_masks(found)
     data += b"".join(struct.pack("<fi", each.score, each.index) + name_bytes(each.label) for each in found.classes)
-    data += b"" if found.segmentation is None else map_bytes(found.segmentation.classes)
+    data += b"".join(map_bytes(each.classes) for each in found.segmentations)
     text = found.text or TextFound("", 0)
     data += name_bytes(text.text) + struct.pack(f"<f{len(text.symbols)}i", text.score, *text.symbols)
     data += b"" if found.vector is None else found.vector.values.tobytes()
     return data + point_bytes(found.points)
 
 
+def list_files(net: Net, folder: Path) -> list[object]:
+    """Write the inputs beside the picture, and return the options of run_model that name them."""
+    for name, value in net.inputs.items():
+        np.save(folder / f"{name}.npy", value)
+    return [each for name in net.inputs for each in ("--input", f"{name}={folder / name}.npy")]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_printed_results_are_pythons(packages: Path, tmp_path: Path) -> None:
     different: dict[str, set[tuple[str, ...]]] = {}
     for name, net in NETS.items():
-        if not net.results or net.inputs:
+        if not net.results:
             continue
-        frames = list(draw_frames())
+        frames, others = list(draw_frames()), list_files(net, tmp_path)
         with Session(packages / f"{name}.tar") as session:
             for frame, value in frames if name in ("boxes", "classes") else frames[:2]:
-                want = list_lines(session.run_frame(value, frame.encoding))
-                assert ask(packages / f"{name}.tar", frame, value, tmp_path) == want, name
+                want = list_lines(session.run_frame(value, frame.encoding, inputs=net.inputs))
+                assert ask(packages / f"{name}.tar", frame, value, tmp_path, *others) == want, name
                 different.setdefault(name, set()).add(tuple(want))
     assert {len(each) for each in different["classes"]} == {7}
     assert {len(each) for each in different["few"]} == {3}
@@ -432,7 +493,7 @@ def test_without_a_postprocess_the_outputs_are_the_networks(packages: Path, tmp_
 
 
 @pytest.fixture(scope="module")
-def program() -> Path:
+def cpp_program() -> Path:
     """The program of this file, which counts."""
 
     def build(folder: Path) -> None:
@@ -445,6 +506,23 @@ def program() -> Path:
         subprocess.run([*command, "-lpthread", "-ldl", "-o", str(folder / "frames")], check=True)
 
     return make_once("C++ frames", build) / "frames"
+
+
+@pytest.fixture(scope="module", params=["c++", "c"])
+def program(request: pytest.FixtureRequest, cpp_program: Path) -> Path:
+    """The program of this file, or its twin in C."""
+    return build_c_program("frames", f"-DFACTOR={_FACTOR}") if request.param == "c" else cpp_program
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_are_prepared_as_python_does(packages: Path, cpp_program: Path, tmp_path: Path) -> None:
+    value = list(draw_frames())[1][1]
+    path = tmp_path / "frame.raw"
+    path.write_bytes(value.tobytes())
+    with Session(packages / "classes.tar") as session:
+        prepared = session.prepare_frame(value.reshape(90, 120, 3), "rgb8")
+    assert run_program(cpp_program, packages / "classes.tar", path, 1, 120, 90).returncode == 0
+    assert path.with_suffix(".raw.prepared").read_bytes() == prepared.tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -474,6 +552,28 @@ def test_same_bits_at_any_address_without_allocations(packages: Path, program: P
 
 def test_every_kind_of_result_has_a_package() -> None:
     assert {kind_of(each) for net in NETS.values() for each in net.results} == set(RESULT_KINDS)
+    assert {getattr(asked, "form", None) for _, asked in CASES.values()} >= {*BOX_FORMS, *GRID_FORMS}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("runtime")
+def test_every_form_has_the_same_bits(program: Path, tmp_path: Path, kind: str) -> None:
+    """Compare all cases of tests/support/result_cases.py: every kind, every form of boxes."""
+    nets = {f"case {number}": CaseNet(name) for number, name in enumerate(CASES)}
+    build_packages(kind, tmp_path, nets)
+    path = tmp_path / "frame.raw"
+    value = list(draw_frames())[1][1]
+    path.write_bytes(value.tobytes())
+    for name, net in nets.items():
+        with Session(tmp_path / f"{name}.tar") as session:
+            found = [session.run_frame(value.reshape(shape), "rgb8") for shape in ((90, 120, 3), (120, 90, 3))]
+        done = run_program(program, tmp_path / f"{name}.tar", path, 30, 120, 90)
+        assert (done.returncode, done.stderr) == (0, ""), net.case
+        assert re.fullmatch(r"different 0 more \d+ allocated 0, 1 at first\n", done.stdout), net.case
+        assert path.with_suffix(".raw.results").read_bytes() == b"".join(map(as_bytes, found)), net.case
+        assert all(found), net.case
 
 
 def test_texts_have_symbols_without_labels(cpu_packages: Path) -> None:
@@ -543,6 +643,49 @@ def test_arguments_that_make_no_sense(cpu_packages: Path, tmp_path: Path) -> Non
         assert (done.returncode, done.stderr) == (1, f"error: {path} cannot be read\n")
     done = run_program(run_model, package, "--frame", tmp_path / "absent", "--score", "high")
     assert (done.returncode, done.stderr) == (1, "error: --score: high is no number\n")
+
+
+def test_inputs_beside_the_picture_that_make_no_sense(cpu_packages: Path, tmp_path: Path) -> None:
+    run_model, package = install_programs() / "bin" / "run_model", cpu_packages / "another input.tar"
+    frame, value = next(draw_frames())
+    (tmp_path / "frame.raw").write_bytes(value.tobytes())
+    np.save(tmp_path / "right.npy", np.ones(1, np.float32))
+    np.save(tmp_path / "long.npy", np.ones((2, 3), np.float32))
+    np.save(tmp_path / "wide.npy", np.ones(1, np.float64))
+    np.save(tmp_path / "text.npy", np.array(["a"]))
+    np.save(tmp_path / "turned.npy", np.asfortranarray(np.ones((2, 3), np.float32)))
+    whole = (tmp_path / "right.npy").read_bytes()
+    (tmp_path / "cut.npy").write_bytes(whole[:-1])
+    (tmp_path / "begun.npy").write_bytes(whole[:40])
+    (tmp_path / "bare.npy").write_bytes(b"1.0")
+    unreadable = "cannot be read as .npy: "
+    files = {
+        "long": "the input factor of net is float32 1, got float32 2x3",
+        "wide": "the input factor of net is float32 1, got float64 1",
+        "text": f"{unreadable}its type is none of a package: '<U1'",
+        "turned": f"{unreadable}its columns lie together: save numpy.ascontiguousarray of it",
+        "cut": f"{unreadable}it has fewer elements than its header says",
+        "begun": f"{unreadable}it ends in its header",
+        "bare": f"{unreadable}numpy.save writes such a file",
+        "absent": "cannot be read",
+    }
+    cases = [([f"factor={tmp_path}/{name}.npy"], told) for name, told in files.items()]
+    cases += [
+        ([], "net needs --input for factor beside the picture"),
+        ([f"factor={tmp_path}/right.npy"] * 2, "--input factor is given twice"),
+        ([f"scale={tmp_path}/right.npy"], "net has no input scale beside the picture; its inputs are factor"),
+    ]
+    for given, told in cases:
+        named = [each for word in given for each in ("--input", word)]
+        done = run_program(run_model, package, "--frame", tmp_path / "frame.raw", "--encoding", frame.encoding, *named)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("error: ")
+        assert done.stderr.endswith(f"{told}\n")
+    done = run_program(run_model, package, "--frame", tmp_path / "frame.raw", "--input", "factor")
+    assert done.returncode == 2
+    (tmp_path / "p.ppm").write_bytes(b"P6 1 1 255 abc")
+    done = run_program(run_model, package, tmp_path / "p.ppm")
+    assert done.stderr == "error: net needs --input for factor beside the picture\n"
 
 
 def damage(package: Path, path: Path, alter: Callable[[dict[str, Any]], object]) -> Path:
@@ -629,6 +772,19 @@ def expect_refused(
         assert (done.returncode, done.stderr) == (1, f"error: {path} is damaged: mod.json is damaged: {told}\n")
         with pytest.raises(TvmbuildError, match=re.split(r"\W", told)[0]):
             Session(path)
+
+
+def test_damaged_lists_of_results_are_refused(cpu_packages: Path, tmp_path: Path) -> None:
+    boxes, segmentation = (
+        json.loads(json.dumps(postprocess_to_json((each,)))) for each in (Boxes("yolov8"), Segmentation())
+    )
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"boxes": [boxes["boxes"]]}, ".boxes is no result"),
+        ({"segmentation": []}, ".segmentation is no result"),
+        ({"segmentation": [segmentation["segmentation"], 4]}, ".segmentation[1] is no map"),
+    ]
+    alterations = [(f"postprocess{told}", partial(replace_value, ["postprocess"], value)) for value, told in cases]
+    expect_refused(cpu_packages, tmp_path, alterations)
 
 
 _BOXES = postprocess_to_json((Boxes("yolov8"),)) | postprocess_to_json((Masks("yolov8"),))

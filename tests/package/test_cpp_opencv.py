@@ -18,7 +18,7 @@ from small_package import ANY_X86
 
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.postprocess_specs import Boxes, Postprocess, Segmentation
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.package.results import Box, Map
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.tvm_files import find_headers, find_runtime
@@ -44,7 +44,7 @@ from pathlib import Path
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import *
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget

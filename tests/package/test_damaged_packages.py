@@ -11,7 +11,7 @@ from damaged_packages import write_damaged
 from PIL import Image
 from small_package import build_package, change_package
 
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.session import Session
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cpp_programs import install_programs
+from device_kinds import attributes_of
 from session_process import run_program
 from small_package import build_package
+from vulkan_devices import HOST
 
 from tvmbuild.base.host_cpu import available_cores
 
@@ -87,3 +95,91 @@ print(json.dumps([session.threads, said]))
     assert "threads cannot be bound to the cores " in said
     assert "Operation not permitted" in said
     assert "seccomp" in said
+
+
+def test_a_full_disk_is_told_and_leaves_the_other_sessions(package: Path) -> None:
+    program = """
+import resource
+first = tvmbuild.load(sys.argv[1], 1)
+want = first.run(value)["Plus214_Output_0"]
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # Python ignores its signal, so a write fails as on a full disk
+try:
+    tvmbuild.load(sys.argv[1], 1)
+    said = ""
+except tvmbuild.errors.TvmbuildError as error:
+    said = str(error)
+print(json.dumps([said, bool(np.array_equal(first.run(value)["Plus214_Output_0"], want))]))
+"""
+    said, same = run_program("import tvmbuild.errors\n" + program, package)
+    assert "mod.so cannot be written: File too large" in said
+    assert same
+
+
+@pytest.mark.mount
+@pytest.mark.toolchain
+def test_a_full_disk_is_told_by_the_programs(package: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "full"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", folder], check=True)
+    try:
+        environment = {**os.environ, "TMPDIR": str(folder)}
+        command = [sys.executable, "-m", "tvmbuild", "run", str(package)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        program = [install_programs() / "bin" / "bench_model", package]
+        cpp = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+        left = list(folder.iterdir())
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+    assert (done.returncode, cpp.returncode) == (1, 1)
+    assert "No space left on device" in done.stderr
+    assert "mod.so cannot be written: make room" in cpp.stderr
+    assert "Traceback" not in done.stderr
+    assert left == []
+
+
+def test_the_workers_have_the_nice_value_and_class_of_the_thread_that_loads(package: Path) -> None:
+    program = """
+nice = os.nice(3)
+try:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(7))
+    wanted = [os.SCHED_FIFO, 7]
+except PermissionError:
+    wanted = [os.SCHED_OTHER, 0]
+before = set(os.listdir("/proc/self/task"))
+session = tvmbuild.load(sys.argv[1], 2)
+session.run(value)
+workers = [int(task) for task in set(os.listdir("/proc/self/task")) - before]
+found = [[os.sched_getscheduler(task), os.sched_getparam(task).sched_priority] for task in workers]
+own = {os.getpriority(os.PRIO_PROCESS, task) for task in workers}
+print(json.dumps([len(workers) > 0, all(each == wanted for each in found), own == {nice}]))
+"""
+    assert run_program(program, package) == [True, True, True]
+
+
+@pytest.mark.vulkan
+def test_two_processes_share_a_gpu(digits: Path, tmp_path: Path) -> None:
+    package = build_package(digits, tmp_path, attributes_of("vulkan"), "vulkan", HOST)
+    program = """
+import sys, numpy as np, tvmbuild
+session = tvmbuild.load(sys.argv[1])
+value = {"Input3": np.full((1, 1, 28, 28), 0.5, "float32")}
+want = session.run(value)["Plus214_Output_0"]
+print("ready", flush=True)
+sys.stdin.readline()
+same = all(np.array_equal(session.run(value)["Plus214_Output_0"], want) for _ in range(200))
+print(same, want.tobytes().hex(), flush=True)
+sys.stdin.readline()
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program, str(package)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with ExitStack() as stack:
+        both = [stack.enter_context(subprocess.Popen(command, **pipes)) for _ in range(2)]
+        for word in ("ready", "True"):
+            said = [each.stdout.readline() for each in both if each.stdout]
+            assert all(line.startswith(word) for line in said), said
+            assert len(set(said)) == 1
+            for each in both:
+                if each.stdin:
+                    each.stdin.write("\n")
+                    each.stdin.flush()
+        assert [each.wait(60) for each in both] == [0, 0]

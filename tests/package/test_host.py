@@ -3,14 +3,16 @@ from __future__ import annotations
 import platform
 
 import pytest
+import tvm_ffi
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.cpu_features import X86_FEATURES, X86_LEVELS
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import cpu_flags
-from tvmbuild.base.specs import AttributeValue
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.host import check_cpu, load_backend, required_features, runs_on_card
+from tvmbuild.package.runtime.machine import describe_devices
 
 
 @pytest.mark.parametrize(
@@ -82,3 +84,11 @@ def test_a_backend_that_tvm_lacks() -> None:
     with pytest.raises(TvmbuildError, match="the package needs TVM's hexagon runtime, which is not there") as caught:
         load_backend("hexagon")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(("workspace", "allocator"), [(4 << 20, 1), (33 << 20, 2), (None, 2)])
+def test_memory_between_operators_comes_from_malloc_unless_malloc_would_not_keep_it(
+    workspace: int | None, allocator: int
+) -> None:
+    assert describe_devices(tvm_ffi.device("cpu", 0), workspace) == [1, 0, allocator]
+    assert describe_devices(tvm_ffi.device("vulkan", 1), workspace) == [7, 1, 2, 1, 0, 2]

@@ -8,7 +8,7 @@ import pytest
 
 from tvmbuild.base.files import pretty_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import FileEntry, OperatorInfo, PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 

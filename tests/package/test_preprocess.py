@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.package.preprocess import preprocess_picture

@@ -22,7 +22,7 @@ from small_package import TAR_FILTER, build_package, change_package
 
 import tvmbuild
 from tvmbuild.base.host_cpu import available_cores
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package, write_package
 from tvmbuild.package.runtime.session import Session
@@ -63,6 +63,24 @@ print("libtvm_compiler" in open("/proc/self/maps").read())
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["(1, 10) []", "False"]
+
+
+def test_a_session_imports_only_what_it_uses_and_tvm_ffi_stays_whole(package: Path) -> None:
+    program = """
+import sys, tvmbuild
+with tvmbuild.load(sys.argv[1]) as session:
+    session.run({"Input3": session.empty("Input3") * 0})
+print(sorted({"concurrent.futures", "importlib.metadata", "statistics", "subprocess", "tarfile", "tvmbuild.base.specs",
+              "tvmbuild.package.results", "tvm_ffi.cpp"} & set(sys.modules)))
+import tvm_ffi, tvm_ffi.cpp
+print(callable(tvm_ffi.cpp.load_inline), tvm_ffi.libinfo.im.version("apache-tvm-ffi") == tvm_ffi.__version__)
+print(tvm_ffi.libinfo.find_libtvm_ffi().endswith("libtvm_ffi.so"), __import__("gc").isenabled())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(package)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[]", "True True", "True True"]
 
 
 def test_load_is_a_session_with_what_the_package_says(package: Path, tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import AttributeValue, BenchmarkOptions, TargetSpec, TuneOptions
+from tvmbuild.base.specs import BenchmarkOptions, TargetSpec, TuneOptions
 from tvmbuild.base.steps import TuneStep
 from tvmbuild.planning.availability import explain_unavailable
 from tvmbuild.planning.device_use import explain_device, may_measure
@@ -16,7 +17,7 @@ HERE = Capabilities(
     codegens=("llvm", "cuda"),
     runtimes=("llvm", "cuda"),
     devices=("llvm",),
-    nvcc="13.0",
+    nvcc="12.6",
     machine="x86_64",
     host_cpu="zen4",
     cpu_features=("avx", "avx2", "fma"),
@@ -51,7 +52,7 @@ SSH = SshDevice("pi@pi")
         ("benchmark", V3, HERE, None),
         ("compile", GPU, HERE, None),
         ("compile", GPU, replace(HERE, nvcc=None, nvrtc="12.9"), None),
-        ("compile", GPU, replace(HERE, nvcc=None), "neither nvcc nor NVRTC is here"),
+        ("compile", GPU, replace(HERE, nvcc=None), "neither nvcc nor NVRTC 12 is here"),
         ("tune", GPU, replace(HERE, nvcc=None), None),
         ("benchmark", MANY, HERE, None),
         (

@@ -8,11 +8,11 @@ import pytest
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.nvrtc import INSTALL
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import Accuracy, BenchmarkOptions, ModelSpec, Project, TargetSpec, TuneOptions
 from tvmbuild.base.steps import Settings, TuneStep
-from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.plan import Plan, make_plan
@@ -22,7 +22,7 @@ HERE = Capabilities(
     codegens=("llvm", "cuda"),
     runtimes=("llvm",),
     devices=("llvm",),
-    nvcc="13.0",
+    nvcc="12.6",
     llvm="22",
     machine="x86_64",
     host_cpu="zen4",
@@ -92,7 +92,7 @@ def test_tools_are_those_that_can_change_the_output() -> None:
     assert tools["simplify:net"] == {"onnx": "3", "onnxsim": "4", "onnxruntime": "5"}
     assert tools["tune:net@v3"] == {**tvm, "llvm": "22"}
     assert tools["compile:net@v3"] == {**tvm, "llvm": "22", "ziglang": "6"}
-    assert tools["compile:net@gpu"] == {**tvm, "llvm": "22", "ziglang": "6", "nvcc": "13.0", "nvrtc": "absent"}
+    assert tools["compile:net@gpu"] == {**tvm, "llvm": "22", "ziglang": "6", "nvcc": "12.6", "nvrtc": "absent"}
     assert tools["compile:net@g"] == {**tvm, "llvm": "22", "gcc": "absent"}
     assert tools["benchmark:net@v3"] == {**tvm, "onnxruntime": "5"}
 
@@ -166,7 +166,7 @@ def test_an_unavailable_step_makes_what_needs_it_unavailable() -> None:
     reasons = {step.id: step.unavailable for step in _plan(cuda, here=here).steps}
     assert reasons["tune:net@gpu"] is None
     assert reasons["benchmark:net@gpu"] == (
-        f"needs compile:net@gpu: neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
+        f"needs compile:net@gpu: neither nvcc nor NVRTC 12 is here; `{INSTALL}` brings NVRTC, no GPU needed"
     )
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Attributes, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneMode, TuneStep
 from tvmbuild.planning.price import CellPrice, Known, TaskPrice, TotalPrice, price_cells, total_price
 from tvmbuild.records.choices import Graph

@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.source_specs import Export, ExportFile, Source
-from tvmbuild.base.specs import Accuracy, Attributes, BenchmarkOptions, Metric, ModelSpec, Preprocess, TargetSpec
+from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Keep, Metric, ModelSpec, TargetSpec
 from tvmbuild.base.steps import (
     BenchmarkStep,
     CompileStep,
+    KeepStep,
     QuantizeStep,
     SimplifyStep,
     TuneStep,
@@ -35,7 +38,7 @@ HERE = Capabilities(
     runtimes=tuple(TARGETS),
     devices=tuple(TARGETS),
     vulkan_devices=("llvmpipe",),
-    nvcc="13.0",
+    nvcc="12.6",
     machine="x86_64",
     host_cpu="zen4",
     runnable_cpus=("x86-64-v3",),
@@ -45,6 +48,7 @@ NOWHERE = Capabilities()
 OPTIONS = {
     "simplify": SimplifyStep,
     "quantize": QuantizeStep,
+    "keep": KeepStep,
     "tune": TuneStep,
     "compile": CompileStep,
     "validate": ValidateStep,
@@ -62,11 +66,13 @@ CELLS = [
     Subject(MODEL, TargetSpec(kind, kind, attributes, FrozenMap() if kind == "llvm" else CPU))
     for kind, attributes in ATTRIBUTES.items()
 ]
-SUBJECTS = {"model": [Subject(MODEL)], "quantised model": [Subject(QUANTISED)], "cell": CELLS}
+HALF = Subject(replace(MODEL, keep=Keep(("Softmax",))), TargetSpec("half", "cuda", ATTRIBUTES["cuda"], CPU, "fp16"))
+SUBJECTS = {"model": [Subject(MODEL)], "quantised model": [Subject(QUANTISED)], "kept cell": [HALF], "cell": CELLS}
 PAIRS = [(stage, subject) for stage in STAGES for subject in SUBJECTS[stage.scope]]
 DESCRIPTIONS = {
     "simplify:net": "fetch, check and simplify net",
     "quantize:net": "quantise net by nncf",
+    "keep:net@half": "find the operators of net that stay in float32 in fp16",
     "tune:net@llvm": "search schedules of net for llvm",
     "tune:net@cuda": "search schedules of net for cuda",
     "tune:net@vulkan": "search schedules of net for vulkan",
@@ -123,7 +129,7 @@ def test_every_stage_answers_every_question(stage: Stage, subject: Subject) -> N
 def test_what_a_machine_lacks_is_the_tools_that_are_absent_and_a_reason(stage: Stage, subject: Subject) -> None:
     step = make_step(stage, subject, ROOT, NOWHERE)
     assert set(step.tools.values()) == {"absent"}
-    assert (step.unavailable is None) is (stage.scope == "model")
+    assert (step.unavailable is None) is (stage.name in {"simplify", "keep"})
 
 
 @_of_cells
@@ -218,8 +224,20 @@ def test_a_search_for_operators_in_floats_reads_what_judges_it() -> None:
     assert (told, step.options.accuracy, step.options.preprocess) == (files, accuracy, Preprocess())  # type: ignore[union-attr]
     plain = replace(model, quantize=replace(asked, keep=None))
     step = make_step(stage_of("quantize"), Subject(plain), ROOT, HERE)
-    assert [role for role in step.inputs if role not in SIMPLIFIED] == ["calibration 0"]
-    assert (step.options.accuracy, step.options.preprocess) == (None, None)  # type: ignore[union-attr]
+    assert [role for role in step.inputs if role not in SIMPLIFIED] == ["calibration 0", "sample 0"]
+    assert step.options.accuracy == Accuracy("images", ("a.png",))  # type: ignore[union-attr]
+
+
+def test_cells_of_16_bits_read_which_operators_stay_in_float32() -> None:
+    kept = ROOT / "build/cells/net@half/kept.json"
+    for name in ("tune", "compile", "validate"):
+        assert make_step(stage_of(name), HALF, ROOT, HERE).inputs["kept"] == kept
+        wide = Subject(HALF.model, replace(HALF.require_target(), precision="fp32"))
+        assert "kept" not in make_step(stage_of(name), wide, ROOT, HERE).inputs
+    searched = replace(HALF.model, keep=Keep(search=True), accuracy=Accuracy("inputs", ("seen.npz",), rms=0.1))
+    step = make_step(stage_of("keep"), replace(HALF, model=searched), ROOT, HERE)
+    assert (step.inputs["sample 0"], step.outputs["kept"]) == (ROOT / "seen.npz", kept)
+    assert step.options.accuracy == searched.accuracy  # type: ignore[union-attr]
 
 
 def test_what_quantises_is_a_tool_and_asked_for() -> None:
@@ -260,6 +278,7 @@ def test_the_threads_of_each_stage() -> None:
     assert found == {
         "simplify": {},
         "quantize": {},
+        "keep": {},
         "tune": {"OMP_WAIT_POLICY": "passive", "TVM_NUM_THREADS": "2"},
         "compile": {"TVM_NUM_THREADS": "2"},
         "validate": {"TVM_NUM_THREADS": "2"},

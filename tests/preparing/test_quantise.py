@@ -21,8 +21,11 @@ from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.compare import find_error
+from tvmbuild.preparing.keep.choose import Choice, KeptGroup
+from tvmbuild.preparing.keep.reduced import Reduced
+from tvmbuild.preparing.keep.search import Judged
 from tvmbuild.preparing.onnx_graph import find_precision
-from tvmbuild.preparing.quantise import FloatModel, Quantised, make_unsigned, quantise
+from tvmbuild.preparing.quantise import FloatModel, Guard, Quantised, make_unsigned, quantise
 from tvmbuild.preparing.quantisers.table import QUANTISERS
 from tvmbuild.preparing.reference import Reference, run_onnx
 from tvmbuild.preparing.simplify import Simplified, simplify
@@ -165,6 +168,18 @@ def test_a_model_of_which_nothing_is_quantised(simplified: Simplified, method: s
     options = Quantize(CALIBRATION, method, ("*",))  # type: ignore[arg-type]
     error = refuse(make_float(simplified), options, draw_samples())
     assert error.message == f"{method} left all of net in floats"
+
+
+def test_a_model_that_needs_all_of_its_operators_in_floats(simplified: Simplified) -> None:
+    def keep_all(reduced: Reduced) -> Choice:
+        kept = tuple(KeptGroup(each.name, each.nodes, 0.1, 0.1) for each in reduced.groups)
+        return Choice(kept, len(kept), Judged(False, "rms 0.5"), Judged(True, "rms 0"), reduced.words)
+
+    options, guard = Quantize(CALIBRATION, "onnxruntime"), Guard(choose=keep_all)
+    with pytest.raises(TvmbuildError) as caught:
+        quantise(make_float(simplified), options, draw_samples(), guard)
+    told = "net is accurate enough only with all of its operators in floats; quantised: rms 0.5"
+    assert caught.value.message == told
 
 
 def test_a_model_of_halves(simplified: Simplified) -> None:

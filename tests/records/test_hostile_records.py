@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hostile_records import edit_bytes, edit_fields, edit_trace
 
+from tvmbuild.base.attributes import freeze_attributes
 from tvmbuild.base.files import canonical_json
-from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.cli.records.list import list_rows
 from tvmbuild.cli.records.show import describe
 from tvmbuild.errors import TvmbuildError

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from elected_step import KEY, OPTIONS, OTHER, make_step, select_schedule, task_file, trace
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.files import canonical_json, pretty_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Attributes, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import TaskId, elect, needs_search, read_applicable, read_tasks, wanted_trials

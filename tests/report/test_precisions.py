@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,17 +10,21 @@ import pytest
 from benchmark_results import make_result
 from report_cells import cell_steps, only, shown, write_built_for, write_result
 
+from tvmbuild.base.attributes import AttributeValue, Precision
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import AttributeValue, Precision
-from tvmbuild.base.steps import AnyStep, Step
+from tvmbuild.base.specs import Keep
+from tvmbuild.base.steps import AnyStep, KeepStep, Step
 from tvmbuild.benchmarking.agreement import Agreement
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.report.cells import collect_cells
-from tvmbuild.report.fronts import describe_fronts
+from tvmbuild.report.front_chart import draw_front
+from tvmbuild.report.fronts import describe_fronts, list_fronts
+from tvmbuild.report.kept import TITLE as KEPT
+from tvmbuild.report.kept import describe_kept, list_kept
 from tvmbuild.report.precisions import COLUMNS, TITLE, list_pairs, list_precisions
 from tvmbuild.report.write import write_report
 
@@ -121,6 +126,41 @@ def test_the_fastest_cell_that_keeps_its_thresholds_is_recommended(tmp_path: Pat
     told = " ".join(shown(tmp_path, steps, 400).split())
     assert "rms 0.41%, metric 0.86 of 0.9" in told
     assert "net: half is recommended" in told
+
+
+def test_the_front_is_drawn_with_a_ring_around_the_recommended_cell(tmp_path: Path) -> None:
+    steps, layout = build(tmp_path, V4, V3, VNNI, v4=2.0, v3=3.0, vnni=0.5), Layout(tmp_path)
+    for name, ms, rms in (("v4", 2.0, 1e-7), ("v3", 3.0, 1e-7), ("vnni", 0.5, 0.02)):
+        judged = replace(make_result(f"net@{name}", ms), accuracy=replace(AGREEMENT, rms=rms))
+        write_json(layout.cell_file("net", name, "result.json"), judged.to_json())
+    (front,) = list_fronts(collect_cells(tmp_path, steps))
+    assert [point.cell.target for point in front.unbeaten] == ["vnni", "v4"]
+    chart = draw_front(front)
+    assert (chart.count('class="dot"'), chart.count('class="dot pale"'), chart.count('class="roof"')) == (2, 1, 1)
+    dots = re.findall(r'cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', chart)
+    vnni, ring, v4, v3 = ([float(each) for each in dot] for dot in dots)
+    assert vnni[:2] == ring[:2]
+    assert vnni[0] < v4[0] < v3[0]
+    assert vnni[1] < v4[1] == v3[1]  # the SVG's y grows downwards
+    assert vnni[2] < v4[2]
+    assert "recommended: vnni; vnni (int8, 0.500 ms, rms 2.00%, " in chart
+    write_report(tmp_path, steps)
+    assert "the ring marks the recommended cell, vnni (0.500 ms" in layout.report_html.read_text()
+
+
+def test_operators_in_floats_have_a_cost(tmp_path: Path) -> None:
+    steps, layout = build(tmp_path, V4, HALF, v4=2.0, half=1.1), Layout(tmp_path)
+    steps.append(Step("keep", "net@half", KeepStep("net", "fp16", Keep(search=True)), root=tmp_path))
+    group = {"name": "conv", "nodes": ["conv", "relu"], "harm": 0.7, "cost": 0.1}
+    write_json(layout.cell_file("net", "half", "kept.json"), {"nodes": [], "kept": {"groups": [group]}, "notes": []})
+    cells = collect_cells(tmp_path, steps)
+    assert list_kept(cells) == [("net@half", "conv", "conv, relu", "70%", "10%", "0.100")]  # 0.9 of it saves 0.9 ms
+    assert describe_kept(cells) == [
+        "net@half: conv (conv, relu): 10% of the operations, 70% of the harm, about 0.100 ms"
+    ]
+    write_report(tmp_path, steps)
+    assert f"<h2>{KEPT}</h2>" in layout.report_html.read_text()
+    assert "| net@half | conv | conv, relu | 70% | 10% | 0.100 |" in layout.report_markdown.read_text().replace(":", "")
 
 
 def test_one_precision_alone_has_nothing_beside_it(tmp_path: Path) -> None:

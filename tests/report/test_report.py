@@ -18,6 +18,7 @@ from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.benchmarking.results import Absent
 from tvmbuild.report.cells import collect_cells
+from tvmbuild.report.facts import list_facts
 from tvmbuild.report.html_parts import VOID
 from tvmbuild.report.latency import format_bytes, format_ms
 from tvmbuild.report.write import write_report
@@ -53,6 +54,9 @@ def test_a_measured_cell(tmp_path: Path) -> None:
     write_result(layout, "net", "cpu")
     write_json(layout.model_file("net", "simplify.json"), {"notes": ["not simplified: onnxsim crashed"]})
     cell = only(tmp_path, steps)
+    assert ("memory", "0.4 MB: weights 0.4 MB, code 0.0 MB, workspace unknown") in {
+        (fact.name, fact.text) for fact in list_facts(cell)
+    }
     assert cell.status == "ok"
     assert cell.rival is not None
     assert cell.rival.ratio.value == 0.5

@@ -20,7 +20,7 @@ from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, RpcDevice, SshDe
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.postprocess_specs import Boxes, Classes
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.benchmarking.emulated import run_emulated
 from tvmbuild.benchmarking.frames import contest, references
 from tvmbuild.benchmarking.frames.results import FrameResult
@@ -151,15 +151,37 @@ def test_boxes_that_suppress_other_classes_fail_the_cell(cell: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.ssh
 @pytest.mark.timeout(1200)
-def test_a_board_without_python_says_that_frames_are_not_measured(cell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_are_compared_and_timed_on_a_board_without_python(cell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cell / "ssh").mkdir()
     with ssh_board(cell / "ssh") as found_board:
         monkeypatch.setenv("PATH", found_board.path)
         found = measure(cell, device=SshDevice("board"))
+        package = cell / "net-here.tar"
+        change_package(package, package, preprocess=Preprocess(resize="letterbox", color="bgr"))
+        with pytest.raises(TvmbuildError, match="the package prepares a frame wrongly"):
+            measure(cell, device=SshDevice("board"))
+    assert found.times is not None
+    assert list(found.times.parts_ms) == ["prepare", "network"]
+    assert found.times.cpu_ms > 0
+    assert found.check.frames == 2
+    assert found.check.results > 0
+    assert (found.notes, found.rivals, found.absent) == ((), (), ())
+
+
+@pytest.mark.nightly
+@pytest.mark.ssh
+@pytest.mark.timeout(1200)
+def test_results_without_frames_are_not_measured_on_a_board_without_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_cell(tmp_path, make_detector([[1, 50]], SIZE), frames=(), postprocess=(Classes(most=3),))
+    (tmp_path / "ssh").mkdir()
+    with ssh_board(tmp_path / "ssh") as found_board:
+        monkeypatch.setenv("PATH", found_board.path)
+        found = measure(tmp_path, device=SshDevice("board"))
     assert (found.times, found.check.frames, found.check.results) == (None, 0, 0)
-    assert found.notes == (
-        "frames and results are not measured on this device: the program on a board without Python calls `main` alone",
-    )
+    told = "the program on a board without Python makes results of frames alone, and the package takes none"
+    assert found.notes == (f"frames and results are not measured on this device: {told}",)
 
 
 def test_frames_are_compared_and_timed_on_a_board(cell: Path) -> None:

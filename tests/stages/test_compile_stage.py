@@ -17,10 +17,11 @@ import pytest
 import tvm
 from tvm import relax
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.files import sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
 from tvmbuild.building.package import check_coverage
 from tvmbuild.compiler.apply import Coverage

@@ -14,7 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.postprocess_specs import Boxes
-from tvmbuild.base.specs import InputSpec, Preprocess, SimplifyOptions, Tolerance
+from tvmbuild.base.preprocess_specs import Preprocess
+from tvmbuild.base.specs import InputSpec, SimplifyOptions, Tolerance
 from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.reference import read_reference

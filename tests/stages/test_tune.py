@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import LocalDevice, NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Attributes, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.outdated_schedule import Outdated, find_outdated
 from tvmbuild.errors import TvmbuildError

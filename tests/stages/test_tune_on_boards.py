@@ -13,10 +13,11 @@ import psutil
 import pytest
 from rpc_boards import CPU, board, count_boards, find_workers, kill_tree, starting_board, tracker, wait_until
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Attributes, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.engine.outdated_schedule import find_outdated
 from tvmbuild.errors import TvmbuildError

@@ -15,9 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, quantize_static
 from small_package import build_package
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Accuracy, Attributes, InputSpec, Tolerance
+from tvmbuild.base.specs import Accuracy, InputSpec, Tolerance
 from tvmbuild.base.steps import SimplifyStep, Step, ValidateStep
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.errors import TvmbuildError, VerdictError

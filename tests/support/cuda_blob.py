@@ -32,6 +32,11 @@ def make_cubin(arch: int = 90, *, is_new: bool = False) -> bytes:
     return bytes(head)
 
 
+def make_ptx(arch: int, version: str) -> bytes:
+    """Return the head of PTX."""
+    return f".version {version}\n.target sm_{arch}\n.address_size 64\n\0".encode()
+
+
 def write_blob(
     *kernels: Kernel, code: bytes | None = None, form: str = "cubin", count: int | None = None, after: bytes = b""
 ) -> bytes:

@@ -21,6 +21,7 @@ from cuda_blob import (
     SHARED,
     Kernel,
     make_cubin,
+    make_ptx,
     write_blob,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "empty",
     "load_module",
     "make_cubin",
+    "make_ptx",
     "np",
     "tvm_ffi",
     "upload",

@@ -482,6 +482,14 @@ SHIM cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUj
       return CUDA_ERROR_INVALID_IMAGE;
     }
     if (wanted / 10 != arch / 10 || wanted > arch) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  } else if (const char *target = strstr(static_cast<const char *>(image), ".target sm_")) {
+    const char *version = strstr(static_cast<const char *>(image), ".version ");
+    int written = version != nullptr ? static_cast<int>(strtod(version + 9, nullptr) * 10 + 0.5) : 0;
+    int known = driver() / 1000 * 10 + driver() % 1000 / 10 - 40;  // 12.2 reads PTX 8.2
+    wanted = atoi(target + 11);
+    if (written > known) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    if (wanted > arch) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    note("compile ptx of sm_%d for sm_%d", wanted, arch);
   }
   note("load sm_%d on device %d", wanted, current->device);
   *module = new CUmod_st();
@@ -520,7 +528,10 @@ SHIM cuLaunchCooperativeKernel(CUfunction function, unsigned x, unsigned y, unsi
   const unsigned grid[] = {x, y, z}, block[] = {block_x, block_y, block_z};
   return launch(function, grid, block, shared, stream, " cooperative", arguments);
 }
+// TVM's own library is linked to these.
+SHIM cuModuleLoadData(CUmodule *, const void *) { return CUDA_ERROR_INVALID_VALUE; }
 #ifndef SHIM_OLD
+SHIM cuTensorMapEncodeTiled() { return CUDA_ERROR_INVALID_VALUE; }
 SHIM cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **) {
   NEED_CONTEXT("cuLaunchKernelEx");
   char flags[64] = "";

@@ -162,7 +162,10 @@ def draw_outputs(name: str, count: int, classes: int, generator: np.random.Gener
         best, kinds = scores.max(axis=1, keepdims=True), generator.integers(0, classes, (count, 1))
         if form.split:
             return [best.T.astype(np.float32), boxes.astype(np.float32)[None], kinds.T.astype(np.float32)]
-        parts = [kinds, best, boxes] if form.places[0] else [boxes, best, kinds]
+        ready = np.zeros((count, form.own))
+        for place, part in zip(form.places, (boxes, best, kinds), strict=True):
+            ready[:, place : place + part.shape[1]] = part
+        parts = [ready]
     elif not form.split:
         parts.append(scores)
     rows = np.concatenate(parts, axis=1).astype(np.float32)[None]
@@ -190,10 +193,8 @@ def _take_ready(form: BoxForm, outputs: Outputs) -> tuple[np.ndarray, np.ndarray
     """Return boxes, scores and classes of a form that needs no decoding."""
     if form.split:
         return outputs[1], outputs[0], outputs[2].astype(int)
-    rows = outputs[0]
-    if form.places[0]:  # PP-YOLO's: class, score, box
-        return rows[:, 2:], rows[:, 1], rows[:, 0].astype(int)
-    return rows[:, :4], rows[:, 4], rows[:, 5].astype(int)
+    rows, (box, score, kind) = outputs[0], form.places
+    return rows[:, box : box + 4], rows[:, score], rows[:, kind].astype(int)
 
 
 def decode(

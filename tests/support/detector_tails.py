@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 from counted_graphs import Arrays, Graph
+from detector_nets import make_detector
 from onnx import TensorProto, helper, numpy_helper
 
 BOXES, CLASSES, KEPT = 200, 3, 40
@@ -62,6 +63,44 @@ def torchvision() -> onnx.ModelProto:
     chosen = [graph.add("Gather", each, first, axis=0) for each in (box, score, label)]
     kinds = (TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.INT64)
     return graph.finish(dict(zip(chosen, kinds, strict=True)))
+
+
+def yolov7() -> onnx.ModelProto:
+    """Return the end of YOLOv7's `--end2end`: a row [batch, box, class, score] for each box that is left."""
+    graph = Graph()
+    boxes, scores = graph.take("boxes", [BOXES, 4]), graph.take("scores", [BOXES, CLASSES])
+    batch = graph.add("Unsqueeze", boxes, graph.constant([0]))
+    by_class = graph.add("Unsqueeze", graph.add("Transpose", scores, perm=[1, 0]), graph.constant([0]))
+    limits = (graph.constant([20]), graph.constant([0.5], np.float32), graph.constant([0.3], np.float32))
+    found = graph.add("NonMaxSuppression", batch, by_class, *limits)
+    number, label, place = (graph.add("Gather", found, graph.constant([each]), axis=1) for each in range(3))
+    box = graph.add("Gather", boxes, graph.add("Squeeze", place, graph.constant([1])), axis=0)
+    score = graph.add("GatherND", by_class, found)
+    columns = [graph.add("Cast", each, to=TensorProto.FLOAT) for each in (number, label)]
+    score = graph.add("Unsqueeze", score, graph.constant([1]))
+    rows = graph.add("Concat", columns[0], box, columns[1], score, axis=1)
+    return graph.finish({rows: TensorProto.FLOAT})
+
+
+def detect(end: onnx.ModelProto, size: tuple[int, int]) -> onnx.ModelProto:
+    """Return a network of pictures of this size whose boxes and scores go to an end. Its outputs are end0, end1 …"""
+    model = make_detector([[1, BOXES, 4], [1, BOXES * CLASSES]], size, spread=20)
+    graph, shapes = Graph(prefix="join"), {"out0": [BOXES, 4], "out1": [BOXES, CLASSES]}
+    box, score = (graph.add("Reshape", name, graph.constant(shape)) for name, shape in shapes.items())
+    # Two corners, and few scores above the threshold of the ends.
+    first, sides = (graph.add("Slice", box, *map(graph.constant, ([at], [at + 2], [1]))) for at in (0, 2))
+    corners = graph.add("Concat", first, graph.add("Add", first, sides), axis=1)
+    score = graph.add("Sigmoid", graph.add("Sub", score, graph.constant(4, np.float32)))
+    joints = {corners: "boxes", score: "scores"}
+    joints |= {value.name: f"end{place}" for place, value in enumerate(end.graph.output)}
+    joined = [helper.make_node("Identity", [each], [name]) for each, name in joints.items()]
+    del model.graph.output[:]
+    model.graph.node.extend([*graph.nodes, *joined[:2], *end.graph.node, *joined[2:]])
+    model.graph.initializer.extend([*graph.constants, *end.graph.initializer])
+    for place, value in enumerate(end.graph.output):
+        kind = value.type.tensor_type.elem_type
+        model.graph.output.append(helper.make_tensor_value_info(f"end{place}", kind, None))
+    return model
 
 
 def draw(seed: int, highest: float) -> Arrays:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import pytest
 from small_package import ANY_X86
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.package.runtime.host import find_device
 from tvmbuild.package.runtime.library import call
 from tvmbuild.targets.vulkan_families import FAMILIES

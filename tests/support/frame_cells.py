@@ -13,7 +13,8 @@ from tvmbuild.base.device_specs import DeviceSpec, LocalDevice
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Boxes
-from tvmbuild.base.specs import BenchmarkOptions, Preprocess, Tolerance
+from tvmbuild.base.preprocess_specs import Preprocess
+from tvmbuild.base.specs import BenchmarkOptions, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.package.archive import write_package

@@ -13,7 +13,7 @@ from device_kinds import attributes_of
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Postprocess
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget

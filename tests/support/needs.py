@@ -60,6 +60,12 @@ def _explain_opencv_headers() -> str | None:
     return None if Path("/usr/include/opencv4/opencv2/core.hpp").is_file() else "no OpenCV in /usr/include"
 
 
+def _explain_dds() -> str | None:
+    if shutil.which("idlc") is None or not Path("/usr/include/dds/dds.h").is_file():
+        return "no Cyclone DDS in /usr/include"
+    return None if find_spec("cyclonedds") else "no cyclonedds of Python"
+
+
 def _explain_ssh() -> str | None:
     there = shutil.which("ssh") and (shutil.which("sshd") or Path("/usr/sbin/sshd").exists())
     return None if there else "no OpenSSH server"
@@ -110,6 +116,7 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "cuda": ("an NVIDIA card", _explain_cuda),
     "vulkan": ("a device that the Vulkan runtime can use", _explain_vulkan),
     "vulkan_headers": ("Khronos' headers, Debian's libvulkan-dev", _explain_vulkan_headers),
+    "dds": ("Cyclone DDS, Debian's cyclonedds-dev and cyclonedds-tools, and PyPI's cyclonedds", _explain_dds),
     "opencv_headers": ("OpenCV's C++ core, Debian's libopencv-core-dev", _explain_opencv_headers),
     "ssh": ("OpenSSH's client and server", _explain_ssh),
     "root": ("root's rights", _explain_root),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx
 from detector_nets import add_priors, make_detector
+from detector_tails import detect, torchvision
 from frame_cells import SIZE
 
 from tvmbuild.base.postprocess_specs import (
@@ -60,6 +61,7 @@ FORMS: dict[str, tuple[list[list[int]], Postprocess]] = {
     "end2end": ([[1, 80, 6]], Boxes("end2end", score=0.5)),
     "separate": ([[1, 80], [1, 80, 4], [1, 80]], Boxes("separate", ("out0", "out1", "out2"), score=0.5)),
     "ppyolo": ([[80, 6]], Boxes("ppyolo", score=0.5)),
+    "yolov7_nms": ([[80, 7]], Boxes("yolov7_nms", score=0.5)),
     "rtdetr": ([[1, 80, 7]], Boxes("rtdetr", score=0.5)),
     "detr": ([[1, 30, 4], [1, 30, 4]], Boxes("detr", score=0.3)),
     "dfine": ([[1, 30, 4], [1, 30, 4]], Boxes("dfine", score=0.3)),
@@ -70,6 +72,7 @@ FORMS: dict[str, tuple[list[list[int]], Postprocess]] = {
     "blazeface": _make_ssd("blazeface", 1),
 }
 OTHERS: dict[str, tuple[list[list[int]], Postprocess]] = {
+    "counted": ([], Boxes("separate", ("end1", "end0", "end2"), score=0.4)),
     "masks": ([[1, 4 + 3 + 6, 80], [1, 6, 16, 24]], Masks("yolov8", score=0.5, overlap=0.3, most=20)),
     "keypoints": ([[1, 17, 80]], Keypoints("yolov8", score=0.5, most=30, points=4)),
     "classes": ([[1, 50]], Classes()),
@@ -86,6 +89,8 @@ CASES = {**FORMS, **GRIDS, **OTHERS}
 
 
 def make_case(case: str) -> onnx.ModelProto:
-    """Return the network of a case."""
+    """Return the network of a case. That of `counted` ends with its own suppression."""
+    if case == "counted":
+        return detect(torchvision(), SIZE)
     spread = 20 if case in {*OTHERS, "yolov5", "yolov8", "end2end"} - {"heatmaps", "map"} else 0
     return make_detector(CASES[case][0], SIZE, spread=spread)

@@ -13,9 +13,9 @@ from typing import Any
 
 from made_once import make_once
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.files import sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.package.archive import read_package, write_package
 
 TAR_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -24,27 +24,43 @@ ANY_X86: Attributes = FrozenMap({"mcpu": "x86-64", "num-cores": 2})
 
 
 def build_package(
-    model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = FrozenMap()
+    model: Path,
+    folder: Path,
+    attributes: Attributes = ANY_X86,
+    kind: str = "llvm",
+    host: Attributes = FrozenMap(),
+    **options: Any,
 ) -> Path:
-    """Compile the ONNX file without records, equal packages once; return the package, `net.tar` in ``folder``."""
-    key = ("package", sha256_file(model), attributes, kind, host)
-    made = make_once(key, lambda empty: compile_package(model, empty, attributes, kind, host))
+    """Compile the ONNX file without records, equal packages once; return the package, `net.tar` in ``folder``.
+
+    ``options`` are further ones of BuildOptions.
+    """
+    key = ("package", sha256_file(model), attributes, kind, host, options)
+    made = make_once(key, lambda empty: compile_package(model, empty, attributes, kind, host, **options))
     return Path(shutil.copy(made / "net.tar", folder))
 
 
 def compile_package(
-    model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = FrozenMap()
+    model: Path,
+    folder: Path,
+    attributes: Attributes = ANY_X86,
+    kind: str = "llvm",
+    host: Attributes = FrozenMap(),
+    **options: Any,
 ) -> Path:
     """Compile the package as `build_package` does, even if it was built before."""
     folder.chmod(0o700)
     program = f"""
 from pathlib import Path
 from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.base.frame_specs import *
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.postprocess_specs import *
+from tvmbuild.base.specs import Preprocess
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 target = PackageTarget("here", {kind!r}, {attributes!r}, {host!r})
-package = build_package(Path({str(model)!r}), target, options=BuildOptions("net"))
+package = build_package(Path({str(model)!r}), target, options=BuildOptions("net", **{options!r}))
 write_package(Path({str(folder / "net.tar")!r}), package)
 """
     environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder), TVM_NUM_THREADS="2")

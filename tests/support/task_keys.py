@@ -24,8 +24,8 @@ import tvm_ffi
 from task_key_files import find_file, list_files
 from task_key_networks import NETWORKS
 
+from tvmbuild.base.attributes import Attributes, AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.building.scheduling import import_for, lower_for, make_target
 from tvmbuild.compiler.passes.winograd.apply_winograd import TILES
 from tvmbuild.compiler.pipeline import Lowered

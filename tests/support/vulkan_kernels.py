@@ -17,8 +17,8 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 from vulkan_devices import HOST
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.codegen.generators import use_generators
 from tvmbuild.compiler.codegen.vulkan.kernel import Kernel, generate_kernel
 from tvmbuild.compiler.machine.target import tvm_target

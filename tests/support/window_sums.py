@@ -9,8 +9,8 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from vulkan_devices import HOST
 
+from tvmbuild.base.attributes import Precision
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.passes.precision import reduce_precision

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.source_specs import Source
-from tvmbuild.base.specs import Attributes, ModelSpec, Project, TargetSpec
+from tvmbuild.base.specs import ModelSpec, Project, TargetSpec
 from tvmbuild.base.steps import Settings
 from tvmbuild.cluster.needs import list_needs, list_resources
 from tvmbuild.config.schema import load_schema
@@ -31,14 +32,20 @@ ALL = Capabilities(
     runtimes=tuple(TARGETS),
     devices=tuple(TARGETS),
     vulkan_devices=("Iris",),
-    nvcc="13.0",
-    nvrtc="13.1",
+    nvcc="12.6",
+    nvrtc="11.8, 12.9",
     llvm="20",
     machine="x86_64",
     cores=8,
     host_cpu="znver4",
     runnable_cpus=("x86-64-v3",),
 )
+
+
+def test_jetpack_4_is_refused_with_a_reason() -> None:
+    (mistake,) = target_kind("cuda").find_mistakes({"arch": "sm_72", "driver": "11.4", "glibc": "2.27"})
+    assert mistake[0] == "glibc"
+    assert mistake[1].startswith("JetPack 4, with glibc 2.27, runs no package")
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -51,14 +58,14 @@ def test_every_kind_answers(name: str) -> None:
     problem = kind.explain_precision("bf16", attributes)
     assert (problem is None) is (name == "cuda")
     assert kind.needs_records is kind.always_builds is not kind.on_gpu
-    assert set(kind.list_tools(NOTHING)) == TOOLS[name]
-    assert set(kind.list_tools(NOTHING).values()) <= {"absent"}
+    assert set(kind.list_tools(attributes, NOTHING)) == TOOLS[name]
+    assert set(kind.list_tools(attributes, NOTHING).values()) <= {"absent"}
     assert (kind.explain_codegen(NOTHING) or "").startswith(
         ("the installed TVM generates no ", "the runtime that Vulkan code is packed with")
     )
     assert kind.explain_codegen(ALL) is None
-    assert (kind.explain_compiler(NOTHING) is None) is (name != "cuda")
-    assert kind.explain_compiler(ALL) is None
+    assert (kind.explain_compiler(attributes, NOTHING) is None) is (name != "cuda")
+    assert kind.explain_compiler(attributes, ALL) is None
     assert kind.explain_here(CPU, NOTHING)
     assert kind.explain_here(CPU, ALL) is None
     assert isinstance(kind.frees_cores, bool)

@@ -11,10 +11,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Attributes, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.outdated_schedule import Outdated, find_outdated
 from tvmbuild.records.choices import choices_path, read_graph

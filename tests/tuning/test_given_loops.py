@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 
 pytestmark = pytest.mark.compiler
 

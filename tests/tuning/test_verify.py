@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.attributes import freeze_attributes
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import TuneOptions, freeze_attributes
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.selection import elect_all

@@ -19,7 +19,9 @@ TOOLS = (
     "ziglang",
     "xgboost",
     "xgboost-cpu",
-    "cuda-bindings",
+    "nvidia-cuda-nvrtc-cu11",
+    "nvidia-cuda-nvrtc-cu12",
+    "nvidia-cuda-nvrtc",
     *(name for extra in EXTRAS for name in extra.distributions),
 )
 
@@ -50,8 +52,9 @@ class Capabilities:
     It is a setting that disables tvmbuild's runtime, or the reason why that runtime accepts none of the devices.
     """
     nvcc: str | None = None
+    """The version of the CUDA compiler nvcc. None means that it is not installed."""
     nvrtc: str | None = None
-    """The versions of the CUDA compilers nvcc and NVRTC. None means that the compiler is not installed."""
+    """The versions of NVRTC, from the oldest to the newest: `11.8, 12.9`. None means that none is installed."""
     llvm: str | None = None
     machine: str = ""
     """The machine as `platform.machine()` names it: x86_64, aarch64 …"""

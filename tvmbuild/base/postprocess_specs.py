@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
@@ -63,6 +63,11 @@ class BoxForm:
         return self.split and self.ready
 
     @property
+    def own(self) -> int:
+        """The number of values of a ready box in the output with its score."""
+        return 1 if self.split else max(self.places[0] + 4, *(place + 1 for place in self.places[1:]))
+
+    @property
     def spare(self) -> int:
         """The number of scores that belong to no class."""
         return int(self.background != "none")
@@ -75,6 +80,7 @@ BOX_FORMS: dict[str, BoxForm] = {
     "end2end": BoxForm(corners=True, ready=True, suppress=False),
     "separate": BoxForm(corners=True, ready=True, split=True, suppress=False, places=(0, 0, 0)),
     "ppyolo": BoxForm(corners=True, ready=True, suppress=False, places=(2, 1, 0)),
+    "yolov7_nms": BoxForm(corners=True, ready=True, suppress=False, places=(1, 6, 5)),
     "rtdetr": BoxForm(normalised=True, suppress=False),
     "detr": BoxForm(split=True, activation="softmax", background="last", normalised=True, suppress=False),
     "dfine": BoxForm(split=True, activation="sigmoid", normalised=True, suppress=False),
@@ -227,6 +233,8 @@ MAX_MASKS = 255
 """The largest ``most`` of masks, because a byte holds the number of an object."""
 
 
+REPEATED = ("classes", "segmentation", "heatmaps")
+"""The kinds of which a package may make several results, each of its own output."""
 WITH_BOXES = tuple(name for name, each in KINDS.items() if issubclass(each, Boxes))
 """The kinds of results with boxes. A package makes one of them at most."""
 
@@ -236,6 +244,13 @@ def kind_of(value: Postprocess) -> str:
     return next(name for name, each in KINDS.items() if type(value) is each)
 
 
+def name_results(asked: Sequence[Postprocess]) -> tuple[str, ...]:
+    """Return the name of each result: its kind, and for a further one of the kind its number, `segmentation 2`."""
+    kinds = [kind_of(each) for each in asked]
+    counts = [kinds[:place].count(kind) for place, kind in enumerate(kinds)]
+    return tuple(f"{kind} {count + 1}" if count else kind for kind, count in zip(kinds, counts, strict=True))
+
+
 def find_clash(kinds: Collection[str]) -> str | None:
     """Return why no package makes results of these kinds together, or None if one can."""
     found = [name for name in WITH_BOXES if name in kinds]
@@ -243,8 +258,14 @@ def find_clash(kinds: Collection[str]) -> str | None:
 
 
 def postprocess_to_json(value: tuple[Postprocess, ...]) -> dict[str, Any]:
-    """Return results as a JSON value, a map with a key for each kind. ``postprocess_from_json`` is the inverse."""
-    return {kind_of(each): _write_fields(each) for each in value}
+    """Return results as a JSON value, a map from each kind to its result, or to the list of its results.
+
+    ``postprocess_from_json`` is the inverse.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for each in value:
+        found.setdefault(kind_of(each), []).append(_write_fields(each))
+    return {kind: results[0] if len(results) == 1 else results for kind, results in found.items()}
 
 
 def _write_fields(value: Postprocess) -> dict[str, Any]:
@@ -261,10 +282,15 @@ def postprocess_from_json(value: Mapping[str, Any]) -> tuple[Postprocess, ...]:
     if clash is not None:
         raise ValueError(f"postprocess is impossible: {clash}")
     return tuple(
-        make(**{key: _freeze(each) for key, each in value[kind].items()})
+        make(**{key: _freeze(each) for key, each in fields.items()})
         for kind, make in KINDS.items()
-        if kind in value
+        for fields in list_results(value.get(kind, []))
     )
+
+
+def list_results(value: Any) -> list[Any]:
+    """Return the results of a kind, one or a list of them, as a list."""
+    return value if isinstance(value, list) else [value]
 
 
 def _freeze(value: Any) -> Any:

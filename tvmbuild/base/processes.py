@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from tvmbuild.base.progress import PREFIX
+from tvmbuild.base.progress import follow_output
 from tvmbuild.errors import TvmbuildError
 
 _PR_SET_PDEATHSIG = 1
@@ -44,24 +44,6 @@ def neutral_folder() -> TemporaryDirectory[str]:
         ) from error
 
 
-def check_loadable(folder: Path, variable: str = "TMPDIR") -> None:
-    """Raise TvmbuildError if the folder is on a disk that is mounted noexec, so that it cannot hold libraries.
-
-    ``variable`` is the environment variable that names another folder. The loader's own message would be "failed to map
-    segment from shared object".
-    """
-    try:
-        flags = os.statvfs(folder).f_flag
-    except OSError:
-        return
-    if flags & os.ST_NOEXEC:
-        disk = next((each for each in (folder, *folder.parents) if each.is_mount()), folder)
-        raise TvmbuildError(
-            f"{disk} is mounted noexec: no library can be loaded from there (failed to map segment)",
-            f"Set {variable} to a folder of a disk that allows it.",
-        )
-
-
 def explain_failure(done: subprocess.CompletedProcess[str]) -> str:
     """Return the signal that ended the process, or else the last line of its standard error."""
     if done.returncode < 0:
@@ -75,16 +57,13 @@ def follow_module(module: str, *arguments: Path | str, show: Callable[[str], Non
 
     The finished process's output has the other lines.
     """
-    command, lines = [sys.executable, "-m", module, *map(str, arguments)], []
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     with neutral_folder() as folder, TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=complaints, text=True)
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=complaints)
         with process:
             try:
-                for line in process.stdout or ():
-                    if line.startswith(PREFIX):
-                        show(line.removeprefix(PREFIX).rstrip("\n"))
-                    else:
-                        lines.append(line)
+                output = follow_output(process.stdout or (), show)
+                lines = [f"{line}\n" for line, is_progress in output if not is_progress]
             except BaseException:
                 process.kill()
                 raise

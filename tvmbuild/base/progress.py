@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
 from typing import TextIO
 
@@ -28,6 +28,20 @@ def report_progress(text: str) -> None:
 
 def _print_to(stream: TextIO, text: str) -> None:
     print(f"{PREFIX}{text}", file=stream, flush=True)
+
+
+def follow_output(stream: Iterable[bytes], show: Callable[[str], None]) -> Iterator[tuple[str, bool]]:
+    """Yield each line of a process's output and whether it is progress, which is passed to ``show``.
+
+    A terminal that is closed, or that knows ASCII only, does not stop the reading.
+    """
+    for raw in stream:
+        line = raw.decode(errors="replace").rstrip("\n")
+        is_progress = line.startswith(PREFIX)
+        if is_progress:
+            with suppress(OSError, ValueError):
+                show(line.removeprefix(PREFIX))
+        yield line.removeprefix("::") if is_progress else line, is_progress
 
 
 @contextmanager

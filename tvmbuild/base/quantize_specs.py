@@ -32,3 +32,5 @@ class Quantize:
     """Globs of node names, and operator types, that stay in floating point."""
     keep: Literal["auto"] | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """`auto` searches for further operators that stay in floating point, until the model's accuracy is kept."""
+    accuracy_control: bool = field(default=False, metadata=OMIT_WHEN_DEFAULT)
+    """Whether NNCF returns operators to floats, one after the other, until the model's accuracy is kept."""

@@ -5,38 +5,22 @@ Every class is frozen, hashable, picklable and made of plain data, so that a fin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from tvmbuild.base.attributes import Attributes, Precision
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice
 from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Postprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.size_specs import Size, Sizes
 from tvmbuild.base.source_specs import Source
-
-Scalar = str | int | float | bool
-AttributeValue = Scalar | tuple[Scalar, ...]
-Attributes = FrozenMap[str, AttributeValue]
-"""The attributes of a target in TVM's spelling, sorted by name: mcpu, mattr, mtriple, num-cores, arch …"""
-
-
-def freeze_attributes(data: Mapping[str, Any]) -> Attributes:
-    """Return the attributes of a JSON or YAML map, sorted by name, with tuples for lists."""
-    return FrozenMap(sorted((name, tuple(each) if isinstance(each, list) else each) for name, each in data.items()))
-
-
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
-"""The precision in which a target computes float32 models.
-
-`int8` is for models that are quantised, by their author or by ``quantize``.
-"""
-
 
 # --------------------------------------------------------------------------- models
 
@@ -138,6 +122,11 @@ class Accuracy:
     of_largest: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """The largest accepted error, as a share of the largest magnitude of the original's output."""
     metric: Metric | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    original: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    """The ONNX file of the float model, relative to the project's root, to compare with if the model came quantised.
+
+    None stands for the model's own file before it is quantised here.
+    """
 
     @property
     def has_threshold(self) -> bool:
@@ -148,31 +137,13 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Preprocess:
-    """The conversion of a picture into an input tensor.
+class Keep:
+    """The operators that stay in float32 where a target has a precision of 16 bits."""
 
-    The picture is resized, its colours are ordered, and its values are multiplied by ``scale``, reduced by ``mean`` and
-    divided by ``std``.
-    """
-
-    input: str | None = None
-    """The name of the input, or None for the model's only input."""
-    resize: Literal["stretch", "letterbox", "crop"] = "stretch"
-    color: Literal["rgb", "bgr", "gray"] = "rgb"
-    scale: float = 1.0 / 255.0
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
-    layout: Literal["NCHW", "NHWC"] = "NCHW"
-    align: Literal["center", "top-left"] = field(default="center", metadata=OMIT_WHEN_DEFAULT)
-    """The place of a letterboxed picture in the tensor."""
-    fill: int = field(default=114, metadata=OMIT_WHEN_DEFAULT)
-    """The byte around a letterboxed picture, by default that of the training of YOLO models."""
-    crop_pct: float = field(default=1.0, metadata=OMIT_WHEN_DEFAULT)
-    """The share of a resized picture's shorter side that `crop` keeps, as in timm: 0.875 makes 224 pixels of 256."""
-
-
-MIN_CROP_PCT = 0.1
-"""The smallest ``crop_pct``."""
+    words: tuple[str, ...] = ()
+    """Globs of node names, and operator types."""
+    search: bool = False
+    """Whether further operators are searched for, until the model's accuracy is kept."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +188,7 @@ class ModelSpec:
     """The fields of a Tolerance that the model sets for each reduced precision."""
     accuracy: Accuracy | None = None
     quantize: Quantize | None = None
+    keep: Keep | None = None
 
     def includes(self, target: str) -> bool:
         """Return whether the model is built for the target of that name."""

@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeGuard, TypeVar
 
+from tvmbuild.base.attributes import Attributes, Precision
 from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.field_marks import NOT_FINGERPRINTED, OMIT_WHEN_DEFAULT
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Postprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.size_specs import Sizes
 from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import (
     Accuracy,
-    Attributes,
     BenchmarkOptions,
     CacheSpec,
     InputSpec,
-    Precision,
-    Preprocess,
+    Keep,
     SimplifyOptions,
     Tolerance,
     TuneOptions,
@@ -52,7 +52,22 @@ class QuantizeStep:
     preprocess: Preprocess | None
     """The conversion of pictures into the input, or None if the samples are arrays."""
     accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """The accuracy that a search for operators in floats must keep, or None if there is no search."""
+    """The real inputs with which those of the calibration are compared, or None if the model names none. For a search
+    for operators in floats also the thresholds that it must keep.
+    """
+
+
+@dataclass(frozen=True)
+class KeepStep:
+    """The options of the step `keep:MODEL@TARGET`."""
+
+    model: str
+    precision: Precision
+    keep: Keep
+    preprocess: Preprocess | None = None
+    """The conversion of pictures into the input, or None if no pictures judge a search."""
+    accuracy: Accuracy | None = None
+    """The accuracy that a search must keep, or None if there is no search."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +150,7 @@ class BenchmarkStep:
     """The device class that the target states. In a cluster, a worker with this CPU times the package."""
 
 
-StepOptions = SimplifyStep | QuantizeStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
+StepOptions = SimplifyStep | QuantizeStep | KeepStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
 O_co = TypeVar("O_co", bound=StepOptions, covariant=True)
 Other = TypeVar("Other", bound=StepOptions)
 TuneMode = Literal["missing", "never", "full"]
@@ -203,6 +218,8 @@ AnyStep = Step[StepOptions]
 
 SAMPLE = "sample "
 """The beginning of the roles of real inputs: `sample 0`, `sample 1` …"""
+ORIGINAL = "named original"
+"""The role of the float model that `accuracy:` names."""
 METRIC, TRUTHS = "metric", "truths"
 """The roles of the Python file with the user's metric, and of the file with its truths."""
 CALIBRATION = "calibration "
@@ -232,9 +249,16 @@ def find_model(step: Step[Any], size: str) -> Path:
 def find_original(step: Step[Any]) -> Path:
     """Return the ONNX file of the model with which a package's accuracy is compared.
 
-    It is the file before quantisation, or the file from which the package is built if the model is not quantised.
+    It is the file that `accuracy:` names, else the file before quantisation, or the file from which the package is
+    built if the model is not quantised here.
     """
-    return step.inputs.get("original") or step.input("model")
+    return step.inputs.get(ORIGINAL) or step.inputs.get("original") or step.input("model")
+
+
+def find_file_beside(step: Step[Any]) -> Path | None:
+    """Return the ONNX file from which the package is built, or None if it is the original itself."""
+    model = step.input("model")
+    return None if find_original(step) == model else model
 
 
 def has_options(step: Step[Any], kind: type[Other]) -> TypeGuard[Step[Other]]:

@@ -1,4 +1,4 @@
-"""The import of tvm_ffi without modules that it would take for PyTorch, or that take long and are not used."""
+"""The import of tvm_ffi without what it would take for PyTorch, and what takes long and is not used."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
+
+from tvmbuild.base.lazy_modules import import_lazily
 
 _TORCH = "torch"
 _CUDA = "cuda.bindings"
+_CPP = "tvm_ffi.cpp"
+_METADATA = "importlib.metadata"
+_FOR_TORCH = "tvm_ffi._optional_torch_c_dlpack"
 
 
 def import_if_shadowed() -> None:
@@ -24,30 +30,58 @@ def import_if_shadowed() -> None:
 
 
 def import_tvm_ffi() -> None:
-    """Import tvm_ffi without `cuda.bindings`, which takes a third of the import, unless one of them is imported.
+    """Import tvm_ffi unless it is imported, in less than half of its own time.
 
-    tvm_ffi needs `cuda.bindings` only for a CUstream as an argument of a function. A program that passes one imports
-    tvm_ffi first.
+    Some parts of the import are left out. tvm_ffi needs `cuda.bindings` only for a CUstream as an argument of a
+    function; a program that passes one imports tvm_ffi first. `tvm_ffi.cpp`, the compiler of inline C++, is imported
+    when it is used, and what speeds up PyTorch's tensors only if there is PyTorch. `importlib.metadata`, which reads
+    the list of the wheel's files, is not asked for the place of libtvm_ffi.so if it is in the wheel's own folder.
     """
     if "tvm_ffi" in sys.modules:
         return
-    names = [*([_TORCH] if _is_shadowed() else []), *([] if _CUDA in sys.modules else [_CUDA])]
+    hidden: dict[str, ModuleType | None] = {} if _CUDA in sys.modules else {_CUDA: None}
+    shadowed = _is_shadowed()
+    hidden |= {_TORCH: None} if shadowed else {}
+    has_torch = not shadowed and (_TORCH in sys.modules or importlib.util.find_spec(_TORCH) is not None)
+    lazy = [_CPP, *([] if has_torch else [_FOR_TORCH])]
+    hidden |= {name: import_lazily(name) for name in lazy}
+    is_found = _METADATA not in sys.modules and _has_own_library()
+    hidden |= {_METADATA: _NoDistributions(_METADATA)} if is_found else {}
     with ExitStack() as stack:
-        for name in names:
-            stack.enter_context(_hide(name))
+        for name, module in hidden.items():
+            stack.enter_context(_replace(name, module))
         importlib.import_module("tvm_ffi")
+    if is_found:
+        libinfo = importlib.import_module("tvm_ffi.libinfo")
+        libinfo.im = import_lazily(_METADATA)  # type: ignore[attr-defined]  # for those who look for other libraries
+
+
+class _NoDistributions(ModuleType):
+    """A stand-in for `importlib.metadata` that finds no distribution, so that tvm_ffi looks into its own folder."""
+
+    PackageNotFoundError = ModuleNotFoundError
+
+    def distribution(self, name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+
+def _has_own_library() -> bool:
+    spec = importlib.util.find_spec("tvm_ffi")
+    folders = (spec.submodule_search_locations or ()) if spec else ()
+    return any(Path(folder, "lib/libtvm_ffi.so").is_file() for folder in folders)
 
 
 @contextmanager
-def _hide(hidden: str) -> Iterator[None]:
-    kept = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(f"{hidden}.")}
+def _replace(replaced: str, stand_in: ModuleType | None) -> Iterator[None]:
+    """Replace a module in `sys.modules` during the context. None stands for an absent one."""
+    kept = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(f"{replaced}.")}
     for name in kept:
         del sys.modules[name]
-    sys.modules[hidden] = None  # type: ignore[assignment]  # Python takes None for an absent module
+    sys.modules[replaced] = stand_in  # type: ignore[assignment]  # Python takes None for an absent module
     try:
         yield
     finally:
-        del sys.modules[hidden]
+        del sys.modules[replaced]
         sys.modules.update(kept)
 
 

@@ -12,15 +12,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import onnx
 
 from tvmbuild.base.pace import Pace
 from tvmbuild.base.specs import Accuracy
 from tvmbuild.benchmarking.agreement import Agreement
 from tvmbuild.benchmarking.metric import MetricRun
+from tvmbuild.benchmarking.real_inputs import REMEMBERED, RememberedSamples, run_each
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TakesInputs
 from tvmbuild.package.samples import list_samples
 from tvmbuild.preparing.compare import widen
+from tvmbuild.preparing.onnx_graph import graph_inputs
 from tvmbuild.preparing.reference import open_onnx
 
 Arrays = Mapping[str, np.ndarray]
@@ -38,10 +41,11 @@ def make_judge(
     """
     known: list[float] = []  # the metric of the original model, for the next call
     originals = _Originals(original)
+    named = RememberedSamples(lambda: name_samples(accuracy, paths, takes))
 
     def judge(ours: Run) -> Agreement:
         theirs = originals.begin()
-        named, total = name_samples(accuracy, paths, takes)
+        total = len(accuracy.paths) if accuracy.kind == "images" else None
         if accuracy.metric is None:
             return compare_samples(named, ours, theirs, total)
         with TemporaryDirectory(prefix="tvmbuild-metric-") as folder:
@@ -59,8 +63,12 @@ def make_judge(
     return judge
 
 
-REMEMBERED = 512 * 2**20
-"""The most bytes of the original model's outputs that a judge keeps for its next call."""
+def judge_file_too(judge: Judge, file: Path | None) -> Judge:
+    """Return a judge that also compares ``file``, the quantised model from which a package is built; None: no file."""
+    if file is None:
+        return judge
+    data = file.read_bytes()
+    return lambda ours: replace(judge(ours), of_file=judge(open_onnx(data, "the quantised file")))
 
 
 class _Originals:
@@ -68,6 +76,7 @@ class _Originals:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._inputs = [value.name for value in graph_inputs(onnx.load(path, load_external_data=False))]
         self._known: list[Arrays] = []
         self._bytes = self._next = 0
 
@@ -79,7 +88,7 @@ class _Originals:
             index, self._next = self._next, self._next + 1
             if index < len(self._known):
                 return self._known[index]
-            outputs = compute(inputs)
+            outputs = compute(self._name(inputs))
             self._bytes += sum(each.nbytes for each in outputs.values())
             if self._bytes <= REMEMBERED:
                 self._known.append(outputs)
@@ -87,15 +96,19 @@ class _Originals:
 
         return run
 
+    def _name(self, inputs: Arrays) -> Arrays:
+        """Return the inputs under the original's names, by their order if it has other names."""
+        if inputs.keys() == set(self._inputs) or len(inputs) != len(self._inputs):
+            return inputs
+        return dict(zip(self._inputs, inputs.values(), strict=True))
 
-def name_samples(
-    accuracy: Accuracy, paths: Sequence[Path], takes: TakesInputs
-) -> tuple[Iterator[tuple[str, Arrays]], int | None]:
-    """Return (name, inputs) for each sample in the files ``paths``, and the number of samples if it is known."""
+
+def name_samples(accuracy: Accuracy, paths: Sequence[Path], takes: TakesInputs) -> Iterator[tuple[str, Arrays]]:
+    """Return (name, inputs) for each sample in the files ``paths``."""
     samples = list_samples(accuracy, paths, takes)
     if accuracy.kind == "images":
-        return zip(accuracy.paths, samples, strict=True), len(accuracy.paths)
-    return ((f"{accuracy.paths[0]}[{index}]", each) for index, each in enumerate(samples)), None
+        return zip(accuracy.paths, samples, strict=True)
+    return ((f"{accuracy.paths[0]}[{index}]", each) for index, each in enumerate(samples))
 
 
 def compare_samples(
@@ -112,15 +125,22 @@ def compare_samples(
     names or shapes, or if there are no samples.
     """
     tally, pace = _Tally(), Pace("comparing with the original model on real inputs", total, "samples")
-    for index, (name, inputs) in enumerate(samples):
+    for index, (name, inputs, got) in enumerate(run_each(samples, ours)):
         pace.report(index)
-        got, want = ours(inputs), theirs(inputs)
+        want = _align(theirs(inputs), got)
         tally.add(name, got, want, _count_batch(inputs, want))
         if keep:
             keep(name, got, want)
     if not tally.count:
         raise TvmbuildError("there is no sample to judge the accuracy by", "the model takes no inputs: leave it out")
     return tally.sum_up()
+
+
+def _align(want: Arrays, got: Arrays) -> Arrays:
+    """Return the original's outputs under the package's names, by their order if the original has other names."""
+    if want.keys() == got.keys() or len(want) != len(got):
+        return want
+    return dict(zip(got, want.values(), strict=True))
 
 
 def _count_batch(inputs: Arrays, want: Arrays) -> int:
@@ -193,7 +213,7 @@ class _Tally:
         if shapes != wanted:
             raise TvmbuildError(
                 f"the original model has the outputs {wanted}, and the package {shapes}",
-                "the package is of another model: delete it and run doit again",
+                "the package is of another model: delete it and run doit again; or correct `original:` of `accuracy:`",
             )
         first = next(iter(want))
         rows = (each[first].reshape(batch, -1) for each in (got, want))

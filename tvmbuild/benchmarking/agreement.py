@@ -6,7 +6,7 @@ This module imports no slow module.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tvmbuild.base.specs import Accuracy, Metric
@@ -54,6 +54,10 @@ class Agreement:
     """The number that the user's metric gives the package's outputs. None if the model names no metric."""
     metric_original: float | None = None
     """The number that the same metric gives the original model's outputs."""
+    of_file: Agreement | None = None
+    """The agreement of the quantised ONNX file itself, as ONNX Runtime computes it, with the original model. None if
+    the package is built from the original model.
+    """
 
     @property
     def drop(self) -> float | None:
@@ -78,6 +82,7 @@ class Agreement:
         parts += [f"largest error {self.max_abs_error:.2g} where outputs reach {self.largest:.3g}"]
         parts += [f"NaN or infinity in other places for {self.unlike}"] if self.unlike else []
         parts += [] if self.metric is None else [f"metric {self.metric:.4g}, the original's {self.metric_original:.4g}"]
+        parts += [] if self.of_file is None else [f"the quantised file itself: {self.of_file.describe()}"]
         return ", ".join(parts)
 
 
@@ -87,24 +92,54 @@ _UNKNOWN = asdict(Agreement(0, 0, 0.0, 0.0))
 def read_agreement(data: Mapping[str, Any]) -> Agreement:
     """Parse the output of `Agreement.to_json`, also of older versions with fewer fields. Raises like `read_fields`."""
     known = {name: value for name, value in _UNKNOWN.items() if name not in ("samples", "agreeing")}
-    agreement: Agreement = read_fields(Agreement, {**known, **data})
-    return agreement
+    agreement: Agreement = read_fields(Agreement, {**known, **data, "of_file": None})
+    of_file = data.get("of_file")
+    return replace(agreement, of_file=None if of_file is None else read_agreement(of_file))
 
 
 def check_agreement(agreement: Agreement | None, accuracy: Accuracy | None) -> None:
     """Raise VerdictError if the agreement misses a threshold of ``accuracy``. If either is None, nothing is checked."""
     short = list_shortfalls(agreement, accuracy) if agreement and accuracy else ()
     if short:
+        told = [*short, *_explain_file(agreement, accuracy)]
         raise VerdictError(
-            f"too far from the original model on real inputs: {'; '.join(short)}",
+            f"too far from the original model on real inputs: {'; '.join(told)}",
             "look at that sample, also with `tvmbuild debug CELL --input NAME=SAMPLE`; if the figure is good enough "
             "for this model, change its `accuracy:` in models.yaml.",
         )
 
 
+def _explain_file(agreement: Agreement | None, accuracy: Accuracy | None) -> Iterator[str]:
+    """Yield whether the quantised file itself is too far from the original, if there is one."""
+    if agreement is None or accuracy is None or agreement.of_file is None:
+        return
+    short = list_shortfalls(agreement.of_file, accuracy)
+    if short:
+        yield f"the quantised file itself is too far under ONNX Runtime, so quantising lost it: {'; '.join(short)}"
+    else:
+        figures = agreement.of_file.describe()
+        yield f"the quantised file itself is close enough under ONNX Runtime, so the build lost it: {figures}"
+
+
 def list_shortfalls(found: Agreement, asked: Accuracy) -> tuple[str, ...]:
     """Return a phrase for each figure that misses its threshold."""
     return tuple(_describe_shortfalls(found, asked))
+
+
+def measure_margin(found: Agreement, asked: Accuracy) -> float:
+    """Return the distance of the figures from the nearest threshold, negative if one is missed.
+
+    Limits of errors count as shares of themselves, so that none hides behind another's unit.
+    """
+    margins = [found.top1 - asked.top1] if asked.top1 is not None else []
+    for limit, error in ((asked.rms, found.rms), (asked.of_largest, found.of_largest)):
+        margins += [(limit - error) / (limit or 1.0)] if limit is not None and error is not None else []
+    metric, drop = asked.metric, found.drop
+    if metric is not None and metric.drop is not None and drop is not None:
+        margins.append(metric.drop - drop)
+    if metric is not None and metric.at_least is not None and found.metric is not None:
+        margins.append(found.metric - metric.at_least)
+    return -1.0 if found.unlike else min(margins, default=0.0)
 
 
 def _describe_shortfalls(found: Agreement, asked: Accuracy) -> Iterator[str]:

@@ -1,21 +1,25 @@
-"""The operators of a quantised network that stay in floats, so that the model's `accuracy:` is kept."""
+"""The operators of a network that stay in floats, so that the model's `accuracy:` is kept in a reduced precision."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.files import canonical_json, sha256_file
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import Accuracy
+from tvmbuild.base.steps import Step
 from tvmbuild.benchmarking.accuracy import Judge
-from tvmbuild.benchmarking.agreement import Agreement, list_shortfalls
+from tvmbuild.benchmarking.agreement import Agreement, list_shortfalls, measure_margin
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.samples import Samples
 from tvmbuild.preparing.keep.choose import MEASURED, Choice, KeepSearch, Run
+from tvmbuild.preparing.keep.errors import Arrays
+from tvmbuild.preparing.keep.reduced import Reduced
 from tvmbuild.preparing.keep.search import Judged
-from tvmbuild.preparing.quantise import Choose
 from tvmbuild.records.kept import list_kept_nodes, read_kept, write_kept
 
 
@@ -26,18 +30,15 @@ class Keeping:
     model: str
     accuracy: Accuracy
     judge: Judge
-    samples: Samples
-    """The samples that calibrate the quantisation. Each group of operators is tried on some of them."""
+    samples: Iterable[Arrays]
+    """Real inputs. Each group of operators is tried on the first few of them."""
     known: Path
     """The file with the result of an earlier search, if there was one."""
 
-    def choose(self, quantised: Any, original: Any) -> tuple[Any, Choice]:
-        """Return the QDQ model with the chosen operators in floats, and the choice.
-
-        ``original`` is the float model. Raises TvmbuildError if the accuracy is not enough with any in floats.
-        """
+    def choose(self, reduced: Reduced) -> Choice:
+        """Return the choice of operators. Raises TvmbuildError if the accuracy is not enough with any in floats."""
         tried = list(islice(self.samples, MEASURED))
-        search = KeepSearch(quantised, original, tried, self._judge)
+        search = KeepSearch(reduced, tried, self.judge_run)
         choice = self._take_known(search) or search.find()
         if choice is None:
             raise TvmbuildError(
@@ -46,19 +47,7 @@ class Keeping:
                 "correct the thresholds of its `accuracy:`; the float model itself may miss them.",
             )
         write_kept(self.known, self.model, choice.to_json()["groups"], choice.tell())
-        return search.build(choice.nodes), choice
-
-    def follow(self, choice: Choice) -> Choose:
-        """Return the function that leaves the operators of an earlier choice in floats, in another size of the model.
-
-        An operator that this size does not have, because its shapes made it a constant, is passed over.
-        """
-
-        def choose(quantised: Any, original: Any) -> tuple[Any, Choice]:
-            search = KeepSearch(quantised, original, (), self._judge)
-            return search.build(choice.nodes & search.nodes), choice
-
-        return choose
+        return choice
 
     def _take_known(self, search: KeepSearch) -> Choice | None:
         """Return the choice in the file, judged anew. None: there is none, or it is not enough any more."""
@@ -72,10 +61,11 @@ class Keeping:
         report_progress(f"the operators in {self.known} are not enough any more: {'; '.join(judged.shortfalls)}")
         return None
 
-    def _judge(self, run: Run) -> Judged:
+    def judge_run(self, run: Run) -> Judged:
+        """Judge a model, given the function that runs it, by the thresholds."""
         agreement = self.judge(run)
         short = list_shortfalls(agreement, self.accuracy)
-        return Judged(not short, _describe(agreement, self.accuracy), short)
+        return Judged(not short, _describe(agreement, self.accuracy), short, measure_margin(agreement, self.accuracy))
 
 
 def _describe(found: Agreement, asked: Accuracy) -> str:
@@ -85,5 +75,13 @@ def _describe(found: Agreement, asked: Accuracy) -> str:
         parts.append(f"{asked.metric.function} {found.metric:.4g} (the original's {found.metric_original:.4g})")
     parts += [f"top1 {found.top1:.4g}"] if asked.top1 is not None else []
     parts += [f"rms {found.rms:.3g}"] if asked.rms is not None and found.rms is not None else []
+    parts += [f"NaN or infinity in {found.unlike} of {found.samples} samples"] if found.unlike else []
     known = asked.of_largest is not None and found.of_largest is not None
     return ", ".join([*parts, *([f"of_largest {found.of_largest:.3g}"] if known else [])])
+
+
+def digest_step(step: Step[Any]) -> str:
+    """Return a short digest of all that a step declares: files, options, and the versions of tools."""
+    files = {role: sha256_file(path) for role, path in step.inputs.items() if role != "reference"}
+    told = canonical_json([files, repr(step.options), sorted(step.tools.items()), step.version])
+    return hashlib.sha256(told.encode()).hexdigest()[:16]

@@ -25,7 +25,7 @@ def read_fields(kind: type[Any], data: Mapping[str, Any]) -> Any:
     names = [field.name for field in fields(kind)]
     for field in fields(kind):
         value = data[field.name]
-        allowed = {each for name in str(field.type).split(" | ") for each in _PLAIN[name]}
+        allowed = {each for name in str(field.type).split(" | ") for each in _PLAIN.get(name, ())}
         if type(value) not in allowed or (isinstance(value, float) and not math.isfinite(value)):
             raise TypeError(f"{field.name} is {value!r}")
     return kind(**{name: data[name] for name in names})

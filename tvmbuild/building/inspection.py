@@ -46,6 +46,11 @@ class Kernel:
     attempts: tuple[Attempt, ...] = ()
     """The schedule rules that refused the function or made its schedule, in order. Empty unless a rule scheduled it."""
 
+    @property
+    def rules(self) -> str:
+        """The names of the rules that made the schedule, or empty if its loops are plain or a record's."""
+        return " and ".join(dict.fromkeys(each.rule for each in self.attempts if each.refused is None))
+
 
 def show_passes(model: Path, target: PackageTarget, schedule: Schedule, folder: Path | None) -> list[str]:
     """Compile the model as for a package and return the lines of a table of the passes that ran.

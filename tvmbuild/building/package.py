@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from tvmbuild.base.cuda_versions import choose_driver, show_version
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Postprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import Preprocess
 from tvmbuild.building.scheduling import Model, ScheduledModel, schedule_model
 from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.codegen.executable import compile_module, name_profiled
@@ -72,7 +73,7 @@ def build_package(
     plain = list_plain_loops(scheduled.mod, operators)
     info = PackageInfo(
         model=name,
-        target=target,
+        target=_state_driver(target),
         inputs=scheduled.lowered.inputs,
         outputs=scheduled.lowered.outputs,
         params=params,
@@ -90,6 +91,14 @@ def build_package(
         workspace=compiled.workspace,
     )
     return Package(info, library, params_bytes(lifted.params))
+
+
+def _state_driver(target: PackageTarget) -> PackageTarget:
+    """Return the target with its driver in the attributes if it is a CUDA target: the loader compares it."""
+    if target.kind != "cuda":
+        return target
+    driver = show_version(choose_driver(target.attributes))
+    return replace(target, attributes=FrozenMap(sorted({**target.attributes, "driver": driver}.items())))
 
 
 def check_coverage(coverage: Coverage, schedule: Schedule, cell: str) -> None:

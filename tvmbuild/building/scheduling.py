@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tvm
 
+from tvmbuild.base.attributes import NARROW
 from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.apply import Coverage, apply_records
 from tvmbuild.compiler.bugs import collect_bugs
@@ -43,7 +44,9 @@ def import_for(model: Model, target: PackageTarget, name: str | None = None) -> 
 
     ``name`` is the model's name in messages; by default it is the name of the file.
     """
-    return reduce_precision(import_onnx(model, name, for_gpu=target.on_gpu), target.precision, target.kind, name)
+    keep = target.keep if target.precision in NARROW else ()
+    imported = import_onnx(model, name, for_gpu=target.on_gpu, keep=keep)
+    return reduce_precision(imported, target.precision, target.kind, name)
 
 
 def lower_for(imported: ImportedModel, target: tvm.target.Target, schedule: Schedule = NO_RECORDS) -> Lowered:

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "bench": "tvmbuild.cli.bench.command",
     "report": "tvmbuild.cli.report.command",
     "bundle": "tvmbuild.cli.bundle.command",
+    "pack": "tvmbuild.cli.pack",
     "config": "tvmbuild.cli.config",
     "device": "tvmbuild.cli.device.command",
 }
@@ -39,7 +40,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "start a project": ("init", "doctor", "schema"),
     "see what a build would do, and what came of it": ("plan", "explain", "debug", "report"),
     "build on many machines": ("build", "worker"),
-    "use a package": ("run", "bench", "config", "bundle"),
+    "use a package": ("run", "bench", "pack", "config", "bundle"),
     "know the hardware, and what was measured on it": ("target", "device", "records"),
 }
 """The groups of commands in the help."""

@@ -18,6 +18,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.plan import Plan
 from tvmbuild.planning.price import CellPrice
 from tvmbuild.planning.project import find_root, load_plan
+from tvmbuild.report.cells import collect_cells
+from tvmbuild.report.kept import describe_kept
 
 HELP = "say why a step would run: which input, option, tool or output changed, from what to what"
 
@@ -44,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if step is None:
         meant = suggest(find_nearest(args.step, (each.id for each in plan.steps)))
         raise TvmbuildError(f"no step is called {args.step!r}", f"{meant}`tvmbuild plan` shows all of them.")
-    print("\n".join(_explain(plan_work(plan, [step]), step)))
+    print("\n".join([*_explain(plan_work(plan, [step]), step), *_list_kept(plan, step)]))
     return 0
 
 
@@ -63,6 +65,15 @@ def _explain(planned: Planned, step: AnyStep) -> list[str]:
         lines += _list_tasks(next(price for price in planned.prices if price.cell == step.subject))
     lines += ["inputs:", *(f"  {role}: {path.relative_to(step.root)}" for role, path in step.inputs.items())]
     return lines
+
+
+def _list_kept(plan: Plan, step: AnyStep) -> list[str]:
+    """Return lines for the operators that the step's search keeps in floats, with their cost in each cell."""
+    if step.stage not in {"quantize", "keep"}:
+        return []
+    cells = collect_cells(step.root, plan.steps)
+    told = describe_kept([cell for cell in cells if step.subject in {cell.model, cell.name}])
+    return ["operators in floats:", *(f"  {each}" for each in told)] if told else []
 
 
 def _list_tasks(price: CellPrice) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.files import canonical_json
+from tvmbuild.base.kept_nodes import list_kept
 from tvmbuild.base.processes import explain_failure, run_module
 from tvmbuild.base.steps import CompileStep, Step, has_options
 from tvmbuild.errors import TvmbuildError
@@ -54,21 +55,28 @@ def find_compile_step(plan: Plan, cell: str) -> Step[CompileStep]:
     return step
 
 
-def describe_target(options: CompileStep) -> PackageTarget:
-    """Return the target of a compile step."""
+def describe_target(step: Step[CompileStep]) -> PackageTarget:
+    """Return the target of a compile step. The file with its kept nodes, if it has one, is there."""
+    options = step.options
     return PackageTarget(
-        options.target, options.kind, options.attributes, options.host, options.glibc, options.precision
+        options.target,
+        options.kind,
+        options.attributes,
+        options.host,
+        options.glibc,
+        options.precision,
+        list_kept(step),
     )
 
 
 def _inspect(plan: Plan, cell: str, wish: Mapping[str, object]) -> Any:
     step = find_compile_step(plan, cell)
-    missing = [role for role in ("model", "schedule") if not step.input(role).is_file()]
+    missing = [role for role in ("model", "kept", "schedule") if role in step.inputs and not step.input(role).is_file()]
     if missing:
         raise TvmbuildError(
             f"{step.subject} has no {' and no '.join(missing)} yet", f"Run `doit compile:{step.subject}` first."
         )
-    target = describe_target(step.options)
+    target = describe_target(step)
     files = {role: str(step.input(role)) for role in ("model", "schedule")}
     request = {**files, "target": target.to_json(), **wish}
     done = run_module("tvmbuild.building.inspection", canonical_json(request))

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from tvmbuild.base.steps import AnyStep, TuneStep, has_options, list_sizes
 from tvmbuild.doit_adapter.state import open_state
 from tvmbuild.engine.status import Status, list_statuses
+from tvmbuild.package.memory import Memory, find_memory
 from tvmbuild.planning.plan import Plan
 from tvmbuild.planning.price import CellPrice, Known, TotalPrice, price_cells, total_price
 from tvmbuild.records.choices import read_graph
 from tvmbuild.records.selection import read_tasks
+from tvmbuild.report.cells import peek_metadata
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,16 @@ class Planned:
 
     statuses: tuple[Status, ...]
     prices: tuple[CellPrice, ...]
+
+    @property
+    def memory(self) -> dict[str, Memory]:
+        """Return cell → the memory of its package, of the cells that are built, whether or not they are up to date."""
+        found = {}
+        for status in self.statuses:
+            info = peek_metadata(status.step.output("package")) if status.step.stage == "compile" else None
+            if info is not None:
+                found[status.step.subject] = find_memory(info)
+        return found
 
     @property
     def total(self) -> TotalPrice:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from tvmbuild.base.files import write_bytes
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import AnyStep, CompileStep, QuantizeStep, SimplifyStep, TuneStep, has_options
+from tvmbuild.base.steps import AnyStep, CompileStep, KeepStep, QuantizeStep, SimplifyStep, TuneStep, has_options
 from tvmbuild.benchmarking.history import append_entry, read_entry
 from tvmbuild.cluster.parcel import Files, Outcome, read_files, write_files
 from tvmbuild.records.merge import merge_branches
@@ -28,6 +28,8 @@ def list_places(step: AnyStep) -> tuple[Path, ...]:
         return ()
     if has_options(step, QuantizeStep):
         return (layout.kept_folder,) if step.options.quantize.keep else ()
+    if has_options(step, KeepStep):
+        return (layout.kept_folder,) if step.options.keep.search else ()
     if not has_options(step, TuneStep):
         model, target = step.subject.split("@", 1)
         return (layout.cell_file(model, target, "schedule.json"), layout.history)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,11 @@ _HINT = "rewrite or replace this operator in the model"
 
 @contextmanager
 def name_culprit(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) -> Iterator[None]:
-    """Turn a TVM error in the block into a TvmbuildError that names the operator on which ``build`` fails."""
+    """Turn a TVM error in the block into a TvmbuildError that names the operator on which ``build`` fails.
+
+    An operator alone may fail for another reason, for example because a pass does not expect so small a module. So it
+    is named only if it fails for the same reason as the whole module.
+    """
     try:
         yield
     except TvmbuildError:
@@ -27,7 +32,7 @@ def name_culprit(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) 
     except TVM_ERRORS as error:
         for name, part in _take_apart(mod):
             found = _find_error(part, build)
-            if found:
+            if found and _explain(found) == _explain(error):
                 reason, hint = _read(found)
                 raise TvmbuildError(f"TVM cannot build the operator {name}: {reason}", hint) from error
         reason, hint = _read(error)
@@ -40,6 +45,12 @@ def _find_error(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) -
     except TVM_ERRORS as error:
         return error
     return None
+
+
+def _explain(error: Exception) -> tuple[type[Exception], str, str]:
+    """Return the kind of an error and its reason without numbers, in which a part may differ from the whole."""
+    reason, hint = _read(error)
+    return type(error), "" if hint != _HINT else re.sub(r"\d+", "0", reason), hint
 
 
 def _read(error: Exception) -> tuple[str, str]:
@@ -74,11 +85,20 @@ def _take_apart(mod: tvm.ir.IRModule) -> Iterator[tuple[str, tvm.ir.IRModule]]:
 
 
 def _of_call(call: relax.Call) -> tvm.ir.IRModule:
+    """Return a module whose ``main`` is the call; all variables in its arguments, also those in tuples, are inputs."""
+    inputs: dict[relax.Var, relax.Var] = {}
+
+    def rename(value: relax.Expr) -> relax.Expr:
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([rename(each) for each in value.fields])
+        if not isinstance(value, relax.Var):
+            return value
+        return inputs.setdefault(value, relax.Var(f"x{len(inputs)}", value.ty))
+
+    arguments = [rename(each) for each in call.args]
     builder = relax.BlockBuilder()
-    parameters = {i: relax.Var(f"x{i}", each.ty) for i, each in enumerate(call.args) if isinstance(each, relax.Var)}
-    with builder.function("main", list(parameters.values())):
+    with builder.function("main", list(inputs.values())):
         with builder.dataflow():
-            arguments = [parameters.get(i, each) for i, each in enumerate(call.args)]
             result = builder.emit_output(relax.Call(call.op, arguments, call.attrs, call.ty_args))
         builder.emit_func_output(result)
     return builder.get()

@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.relax.utils import copy_with_new_vars
 
 from tvmbuild.base.frame_specs import Frame
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.kernels.frames.prepare import Preparation, describe_preparation, write_along, write_down

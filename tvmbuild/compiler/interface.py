@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.postprocess_specs import Postprocess
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.package.metadata import TensorInfo
 
 

@@ -9,6 +9,7 @@ from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML
 from tvmbuild.base.specs import Project
 from tvmbuild.config.cache import make_cache
 from tvmbuild.config.document import Document, read_document
+from tvmbuild.config.keep import check_kept
 from tvmbuild.config.mistakes import Mistake
 from tvmbuild.config.models import make_models
 from tvmbuild.config.quantize import check_quantised
@@ -57,6 +58,7 @@ def _load(root: Path) -> tuple[Project, Document]:
     models = make_models(models_document, root, _names(targets_document))
     if not targets_document.mistakes:
         check_quantised(models_document, models, targets)
+        check_kept(models_document, models, targets)
     cache = make_cache(targets_document, root)
     _refuse_mistakes(models_document, targets_document)
     return Project(root, models, targets, cache), targets_document

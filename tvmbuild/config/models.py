@@ -8,18 +8,21 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
+from tvmbuild.base.attributes import Precision
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.size_specs import Sizes
-from tvmbuild.base.specs import Accuracy, InputSpec, ModelSpec, Precision, Preprocess, SimplifyOptions, Tolerance
+from tvmbuild.base.specs import Accuracy, InputSpec, ModelSpec, SimplifyOptions, Tolerance
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
+from tvmbuild.config.keep import check_search, make_keep
 from tvmbuild.config.metric import check_metric, make_metric
 from tvmbuild.config.mistakes import KeyPath, show_value
 from tvmbuild.config.named_files import check_file, relative_path
 from tvmbuild.config.postprocess import check_frames, check_postprocess, make_frames, make_postprocess
-from tvmbuild.config.quantize import check_keep, make_quantize
+from tvmbuild.config.quantize import check_control, make_quantize
 from tvmbuild.config.samples import check_samples, find_samples
 from tvmbuild.config.sizes import check_sizes, make_sizes
 from tvmbuild.config.sources import check_source, make_source
@@ -49,8 +52,12 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
             check_frames(document, path, own)
             check_postprocess(document, path, own)
             check_samples(document, root, (*path, "accuracy"), with_enabled)
-            check_keep(document, path, with_enabled)
+            check_search(document, path, with_enabled, ("quantize", "keep"))
+            check_search(document, path, with_enabled, ("quantize", "accuracy_control"))
+            check_search(document, path, with_enabled, ("keep",))
+            check_control(document, path, with_enabled)
             check_metric(document, root, (*path, "accuracy"), with_enabled)
+            _check_original(document, root, path, with_enabled)
             check_samples(document, root, (*path, "quantize", "calibration"), with_enabled)
             _check_globs(document, path, own, targets)
         if document.is_sound(path):
@@ -65,6 +72,18 @@ def _check_files(document: Document, root: Path, path: KeyPath, own: dict[str, A
     labels = document.part(path, "labels", None)
     if labels is not None:
         check_file(document, root, (*path, "labels"), labels, must_exist=required)
+
+
+def _check_original(document: Document, root: Path, path: KeyPath, own: dict[str, Any]) -> None:
+    """Report a missing file of the float model to compare with, and one for a model that is quantised here."""
+    here = (*path, "accuracy", "original")
+    accuracy = own.get("accuracy")
+    if not isinstance(accuracy, dict) or "original" not in accuracy or not document.is_sound((*path, "accuracy")):
+        return
+    check_file(document, root, here, accuracy["original"], must_exist=own.get("enabled", True) is not False)
+    if "quantize" in own:
+        what = "the model is quantised here, so its own file is the original"
+        document.report_key(here, what, "no `original`, or no `quantize`")
 
 
 def _check_inputs(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
@@ -115,6 +134,7 @@ def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
         reduced_tolerance=_make_reduced(tolerance),
         accuracy=_make_accuracy(root, data),
         quantize=make_quantize(root, data),
+        keep=make_keep(data),
         preprocess=None if preprocess is None else _make_preprocess(preprocess),
         frames=() if preprocess is None else make_frames(preprocess),
         postprocess=make_postprocess(data.get("postprocess", {})),
@@ -169,7 +189,9 @@ def _make_accuracy(root: Path, data: dict[str, Any]) -> Accuracy | None:
         return None
     asked = {name: float(accuracy[name]) for name in ("top1", "rms", "of_largest") if name in accuracy}
     kind, paths = find_samples(root, accuracy)
-    return Accuracy(kind, paths, **asked, metric=make_metric(root, accuracy))
+    original = accuracy.get("original")
+    named = None if original is None else relative_path(root, original)
+    return Accuracy(kind, paths, **asked, metric=make_metric(root, accuracy), original=named)
 
 
 def _make_simplify(data: dict[str, Any]) -> SimplifyOptions:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvmbuild.base.frame_specs import Crop, Frame
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, WITH_BOXES, Postprocess, find_clash
+from tvmbuild.base.postprocess_specs import BOX_FORMS, KINDS, WITH_BOXES, Postprocess, find_clash, list_results
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
 
@@ -159,7 +159,7 @@ def _make_frame(data: dict[str, Any]) -> Frame:
 
 def make_postprocess(data: dict[str, Any]) -> tuple[Postprocess, ...]:
     """Return the results that a checked map `postprocess` asks for, in the order of `KINDS`."""
-    return tuple(_make_result(make, data[kind]) for kind, make in KINDS.items() if kind in data)
+    return tuple(_make_result(make, each) for kind, make in KINDS.items() for each in list_results(data.get(kind, [])))
 
 
 def _make_result(make: type[Postprocess], fields: dict[str, Any]) -> Postprocess:

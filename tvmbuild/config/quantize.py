@@ -13,8 +13,6 @@ from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
 from tvmbuild.config.samples import find_samples
 
-_THRESHOLDS = frozenset({"top1", "rms", "of_largest", "drop", "at_least"})
-
 
 def make_quantize(root: Path, model: dict[str, Any]) -> Quantize | None:
     """Return the model's quantisation, or None if it has none."""
@@ -28,22 +26,22 @@ def make_quantize(root: Path, model: dict[str, Any]) -> Quantize | None:
         method=data.get("method", Quantize.method),
         exclude=tuple(data.get("exclude", Quantize.exclude)),
         keep=data.get("keep"),
+        accuracy_control=bool(data.get("accuracy_control", False)),
     )
 
 
-def check_keep(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
-    """Report a search for operators in floats without a threshold.
+def check_control(document: Document, path: KeyPath, own: dict[str, Any]) -> None:
+    """Report an accuracy control by another library than NNCF, and beside a search.
 
     ``path`` leads to the model, whose map is ``own``.
     """
-    quantize, here = own.get("quantize"), (*path, "quantize")
-    wanted = isinstance(quantize, dict) and "keep" in quantize
-    if not wanted or not document.is_sound(here) or not document.is_sound((*path, "accuracy")):
+    quantize, here = own.get("quantize"), (*path, "quantize", "accuracy_control")
+    if not isinstance(quantize, dict) or quantize.get("accuracy_control") is not True or not document.is_sound(here):
         return
-    accuracy = own.get("accuracy")
-    if not isinstance(accuracy, dict) or not _THRESHOLDS & accuracy.keys():
-        what = "the model's `accuracy:` has no threshold that the search could keep"
-        document.report_key((*here, "keep"), what, "top1, rms, of_largest, drop or at_least in `accuracy`")
+    if quantize.get("method", Quantize.method) != "nncf":
+        document.report_key(here, "accuracy control is NNCF's", "`method: nncf`, or `keep: auto`")
+    if "keep" in quantize:
+        document.report_key(here, "`keep: auto` searches for the same operators", "one of both")
 
 
 def check_quantised(document: Document, models: Iterable[ModelSpec], targets: Iterable[TargetSpec]) -> None:

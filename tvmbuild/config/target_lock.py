@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.attributes import Attributes, freeze_attributes
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, freeze_attributes
 
 FORMAT = 1
 

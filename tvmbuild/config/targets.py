@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.attributes import Attributes, AttributeValue
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Attributes, AttributeValue, BenchmarkOptions, TargetSpec, TuneOptions
+from tvmbuild.base.specs import BenchmarkOptions, TargetSpec, TuneOptions
 from tvmbuild.config.cache import read_size
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
@@ -94,14 +95,17 @@ def find_questions(data: dict[str, Any]) -> Questions:
 
 
 def _with_text(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """Return ``data`` with glibc as it is written, 2.30 and not 2.3. Report a text that is not a version."""
-    here = (*path, "glibc")
-    if here not in document.texts:
-        return data
-    text, rule = document.texts[here], load_schema("targets")["$defs"]["glibc"]
-    if not re.search(rule["pattern"], text):
-        document.report(here, f"{text} is not valid", rule["patternErrorMessage"])
-    return {**data, "glibc": text}
+    """Return ``data`` with versions as they are written, 2.30 and not 2.3. Report a text that is not a version."""
+    definitions = load_schema("targets")["$defs"]
+    for key, rule in (("glibc", definitions["glibc"]), ("driver", definitions["cuda"]["properties"]["driver"])):
+        here = (*path, key)
+        if here not in document.texts:
+            continue
+        text = document.texts[here]
+        if not re.search(rule["pattern"], text):
+            document.report(here, f"{text} is not valid", rule["patternErrorMessage"])
+        data = {**data, key: text}
+    return data
 
 
 def _check_pinned(document: Document, path: KeyPath, data: dict[str, Any]) -> None:

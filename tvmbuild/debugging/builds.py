@@ -12,18 +12,19 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from tvmbuild.base.attributes import Attributes, Precision
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.progress import progress_shown_by
-from tvmbuild.base.specs import Attributes, Precision
+from tvmbuild.benchmarking.frames.gate import check_frames
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.pass_manager import PassRun, observe_passes, skip_passes
 from tvmbuild.debugging.places import Values
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.model_worker import Load
-from tvmbuild.package.archive import Package, write_package
+from tvmbuild.devices.model_worker import Load, Worker
+from tvmbuild.package.archive import Package, read_metadata, write_package
 from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.metadata import PackageInfo, PackageTarget
 from tvmbuild.records.schedule import Schedule
@@ -75,11 +76,26 @@ class Bench:
 
     def run(self, package: Path, inputs: Values) -> dict[str, np.ndarray]:
         """Run a package once and return its outputs by name."""
+        with self._start(package, inputs) as worker:
+            return worker.outputs()
+
+    @contextmanager
+    def _start(self, package: Path, inputs: Values) -> Iterator[Worker]:
         with TemporaryDirectory(prefix="tvmbuild-debug-") as folder, self.device.hold(exclusive=False):
             reference = Path(folder, "inputs.npz")
             write_arrays(reference, {f"input:{name}": value for name, value in inputs.items()})
             with self.device.start(Load("tvm", package, reference, self.threads)) as worker:
-                return worker.outputs()
+                yield worker
+
+    def check_frames(self, package: Path, inputs: Values, who: str) -> str | None:
+        """Compare a package's frames and results with plain NumPy, and return the words about it; None: it has none.
+
+        Raises TvmbuildError if they are wrong.
+        """
+        info = read_metadata(package)
+        with self._start(package, inputs) as worker:
+            checked = check_frames(info, worker, who, lacks=self.device.lacks_frames(info))
+        return None if checked is None else "; ".join((checked.check.describe(), *checked.notes))
 
     def compute(self, build: Build, model: bytes, inputs: Values) -> Computed:
         """Build a model and run it. Raises TvmbuildError if it cannot be built or run."""
@@ -90,10 +106,10 @@ class Bench:
             return Computed(self.run(path, inputs), package.info)
 
 
-def make_host_target(precision: Precision) -> PackageTarget:
-    """Return this machine's CPU as a target that computes in a precision."""
+def make_host_target(precision: Precision, keep: tuple[str, ...] = ()) -> PackageTarget:
+    """Return this machine's CPU as a target that computes in a precision, and the nodes ``keep`` in float32."""
     attributes: Attributes = FrozenMap({"mcpu": str(host_target().attrs["mcpu"]), "num-cores": available_cores()})
-    return PackageTarget("here", "llvm", attributes, precision=precision)
+    return PackageTarget("here", "llvm", attributes, precision=precision, keep=keep)
 
 
 @contextmanager

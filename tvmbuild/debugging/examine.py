@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from tvmbuild.base.progress import report_progress
 from tvmbuild.debugging.errors import ROUNDINGS, Rounding, compute_places, measure_rounding
@@ -12,6 +13,8 @@ from tvmbuild.debugging.inquiry import Case, Inquiry, Wish, get_ratio, judge
 from tvmbuild.debugging.places import Places
 from tvmbuild.debugging.probe import Probe
 from tvmbuild.debugging.search import Questions, find_origin
+from tvmbuild.devices.conversation import DeviceLostError
+from tvmbuild.errors import TvmbuildError
 
 
 def examine(case: Case, wish: Wish) -> Finding:
@@ -40,6 +43,8 @@ def examine(case: Case, wish: Wish) -> Finding:
         remark=_explain_nothing(case, closeness) if problem and origin is None else None,
         suspect=Inquiry(case, probe, rounding, origin).report(wish) if origin else None,
     )
+    if problem is None and origin is None and case.package is not None:
+        finding = _add_frames(finding, case, case.package)
     if wish.every:
         finding = _add_places(finding, probe, rounding)
     return replace(finding, builds=probe.builds)
@@ -81,6 +86,18 @@ def _explain_nothing(case: Case, closeness: str) -> str:
     if case.package is not None and judge(replace(case, package=None)) is None:
         return "built again, the package is right: another version built it, or the device is not reliable"
     return f"the tolerance is narrower than the precision: {closeness}"
+
+
+def _add_frames(finding: Finding, case: Case, package: Path) -> Finding:
+    """Return the finding with the comparison of what a package of a right network makes of frames."""
+    report_progress("comparing frames and results")
+    try:
+        told = case.bench.check_frames(package, case.reference.inputs, case.cell)
+    except DeviceLostError:
+        raise
+    except TvmbuildError as error:
+        return replace(finding, frames=f"{error.message}; {error.hint}", frames_are_wrong=True)
+    return finding if told is None else replace(finding, frames=f"frames and results are right: {told}")
 
 
 def _rate_alone(probe: Probe) -> Callable[[int], float | None]:

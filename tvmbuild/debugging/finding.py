@@ -17,6 +17,9 @@ PLACES = "places.json"
 REDUCED = "reduced.onnx"
 """The file with the smallest model that fails. ``reduced.npz`` has its inputs and the right outputs."""
 
+IN_FLOAT32_THERE = "in float32 there alone"
+"""The variant that `keep:` of a model makes permanent."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -26,7 +29,8 @@ class Request:
     model: Path
     """The ONNX file from which the package is built."""
     package: Path
-    schedule: Path
+    schedule: Path | None
+    """The cell's Schedule, or None for a package without its project: rules schedule everything."""
     reference: Path
     target: PackageTarget
     tolerance: Tolerance
@@ -42,6 +46,8 @@ class Request:
     """Whether the table of all places is made."""
     reduce: bool = False
     """Whether the smallest model that fails is written."""
+    remark: str | None = None
+    """A remark about the request, which stands below the finding."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,8 @@ class TaskFacts:
     name: str
     recorded: bool
     """Whether a record schedules it; else a rule does."""
+    rule: str = ""
+    """The rule that schedules it, or empty if a record does, or if no rule does."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,8 @@ class Suspect:
     """The first wrong place, and the facts about the code that computes it."""
 
     place: PlaceError
+    nodes: tuple[str, ...]
+    """The names of the nodes that stay in float32 in `IN_FLOAT32_THERE`."""
     inputs: tuple[PlaceError, ...]
     """The places that the node reads."""
     alone: float | None
@@ -127,6 +137,9 @@ class Finding:
     suspect: Suspect | None = None
     places: tuple[PlaceError, ...] = ()
     """The errors of all places in one build that returns all of them."""
+    frames: str | None = None
+    """The comparison of the package's frames and results in words. None: it has neither, or the network is wrong."""
+    frames_are_wrong: bool = False
 
     def to_json(self) -> dict[str, object]:
         """Return the finding as a JSON value. ``from_json`` is the inverse."""
@@ -147,6 +160,7 @@ def _read_suspect(value: Mapping[str, Any]) -> Suspect:
         "inputs": _read_places(value["inputs"]),
         "tasks": tuple(TaskFacts(**each) for each in value["tasks"]),
         "tried": tuple(Tried(**each) for each in value["tried"]),
+        "nodes": tuple(value["nodes"]),
         "fused": tuple(value["fused"]),
         "range": tuple(value["range"]),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tvmbuild.debugging.search import OWN, Origin
 from tvmbuild.debugging.variants import Context, Variant, list_variants
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.reference import Reference, write_reference
+from tvmbuild.records.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -77,22 +78,24 @@ class Inquiry:
         probe, last = self.probe, self.origin.last
         report_progress("finding the kernel")
         tasks, fused = probe.list_fused(last)
+        rules = probe.name_rules(last)
         part = self._reduce(fused)
         if wish.reduce:
             _write_part(wish.folder, part, probe)
         with list_passes() as passes:
             layout = self.case.build.make(part.model, "part").info.layout
-        keys = frozenset(key for key, _ in tasks)
-        variants = list(list_variants(Context(self.case.build, keys, layout, tuple(passes))))
+        keys, nodes = frozenset(key for key, _ in tasks), self._list_nodes(fused)
+        variants = list(list_variants(Context(self.case.build, keys, nodes, layout, tuple(passes))))
         tried = tuple(self._try(variant, part) for variant in variants)
         build = self.case.build
         return Suspect(
             place=max(self._list_wrong(), key=get_ratio),
+            nodes=nodes,
             inputs=tuple(probe.describe(name, error) for name, error in self._list_inputs().items()),
             alone=self.origin.alone,
             fused=tuple(self._name(number) for number in fused if number != last),
             range=tuple(self._name(number) for number in range(self.origin.first, last)),
-            tasks=tuple(TaskFacts(key, name, key in build.schedule.traces) for key, name in tasks),
+            tasks=tuple(_describe_task(key, name, build.schedule, rules) for key, name in tasks),
             layout=probe.layout,
             precision=build.target.precision,
             tried=tried,
@@ -103,6 +106,11 @@ class Inquiry:
     def _name(self, number: int) -> str:
         node = self.probe.places.nodes[number]
         return f"{node.op_type} {node.name or node.output[0]}"
+
+    def _list_nodes(self, fused: list[int]) -> tuple[str, ...]:
+        """Return the names of the nodes between the last right place and the wrong one, and of those of its kernel."""
+        numbers = sorted({*fused, *range(self.origin.first, self.origin.last + 1)})
+        return tuple(self.probe.places.nodes[number].name for number in numbers)
 
     def _list_wrong(self) -> list[PlaceError]:
         """Return the node's own places, or all ends if those are right: a node may make what runs beside it wrong."""
@@ -153,6 +161,11 @@ class Inquiry:
                 except TvmbuildError:
                     continue
         return None
+
+
+def _describe_task(key: str, name: str, schedule: Schedule, rules: Mapping[str, str]) -> TaskFacts:
+    recorded = key in schedule.traces
+    return TaskFacts(key, name, recorded, "" if recorded else rules.get(key, ""))
 
 
 def _list_lengths(last: int) -> Iterator[int]:

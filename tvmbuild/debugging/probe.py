@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tvmbuild.base.progress import report_progress
-from tvmbuild.building.scheduling import import_for, lower_to_tasks, make_target
+from tvmbuild.base.progress import progress_shown_by, report_progress
+from tvmbuild.building.inspection import list_kernels
+from tvmbuild.building.scheduling import import_for, lower_to_tasks, make_target, schedule_model
 from tvmbuild.compiler.bugs import collect_bugs
 from tvmbuild.debugging.builds import Bench, Build
 from tvmbuild.debugging.errors import measure_error
@@ -102,6 +103,16 @@ class Probe:
         except TvmbuildError:
             return Counter()
         return Counter({(task.key, task.name): task.weight for task in tasks})
+
+    def name_rules(self, number: int) -> dict[str, str]:
+        """Return Task key → the rules that schedule it, in the model that ends with the node ``number``."""
+        part = self.places.cut_after(number + 1, self.values)
+        try:
+            with collect_bugs(), progress_shown_by(lambda _: None):
+                scheduled = schedule_model(part.model, self.build.part_target, self.build.schedule, "part")
+                return {kernel.key: kernel.rules for kernel in list_kernels(scheduled)}
+        except Exception:  # noqa: BLE001 - the part's compiler is wrong, so that it may raise anything
+            return {}
 
     def list_fused(self, number: int) -> tuple[Counter[tuple[str, str]], list[int]]:
         """Return the Tasks that the model has with the node ``number`` and not before, and the nodes that they fuse.

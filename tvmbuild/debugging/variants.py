@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tvmbuild.base.attributes import NARROW
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.debugging.builds import Bench, Build, leave_out, make_host_target
+from tvmbuild.debugging.finding import IN_FLOAT32_THERE
 from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.records.schedule import Schedule
 
@@ -29,6 +31,8 @@ class Context:
     build: Build
     keys: frozenset[str]
     """The keys of the Tasks that compute the wrong place."""
+    nodes: tuple[str, ...]
+    """The names of the nodes that are computed with the wrong place, which is the last."""
     layout: str
     """The layout of the wrong package."""
     passes: Sequence[str]
@@ -74,6 +78,13 @@ def _in_nchw(context: Context) -> Iterator[Variant]:
         yield Variant("in NCHW", replace(context.build, schedule=replace(context.build.schedule, layout="NCHW")))
 
 
+def _in_float32_there(context: Context) -> Iterator[Variant]:
+    target = context.build.target
+    if target.precision in NARROW:
+        keep = tuple(dict.fromkeys((*target.keep, *context.nodes)))
+        yield Variant(IN_FLOAT32_THERE, replace(context.build, target=replace(target, keep=keep)))
+
+
 def _in_float32(context: Context) -> Iterator[Variant]:
     target = context.build.target
     if target.precision not in {"fp32", "int8"}:
@@ -101,6 +112,7 @@ VARIANTS: tuple[Callable[[Context], Iterator[Variant]], ...] = (
     _without_fusion,
     _by_plain_loops,
     _in_nchw,
+    _in_float32_there,
     _in_float32,
     _unoptimised,
     _on_this_cpu,

@@ -10,6 +10,7 @@ from typing import Protocol
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Load, Worker
+from tvmbuild.package.metadata import PackageInfo
 
 
 class Watching(Protocol):
@@ -35,8 +36,8 @@ class Device:
     """Whether the device is emulated, so that times on it mean nothing."""
     profiles: bool = True
     """Whether the device can time each operator of a package."""
-    lacks_frames: str | None = None
-    """The reason why the device cannot run a package's functions for frames, or None if it can."""
+    lacks_frames: Callable[[PackageInfo], str | None] = lambda _: None
+    """Returns the reason why the device cannot run a package's functions for frames, or None if it can."""
 
     @property
     def takes_baselines(self) -> bool:

@@ -13,9 +13,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import DeviceSpec
-from tvmbuild.base.specs import Attributes, TargetSpec
+from tvmbuild.base.specs import TargetSpec
 
 if TYPE_CHECKING:
     from tvmbuild.devices.candidate_timer import CandidateTimer  # imports TVM

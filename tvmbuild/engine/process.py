@@ -18,7 +18,7 @@ from typing import IO
 
 from tvmbuild.base.files import remove_leftovers
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.progress import PREFIX
+from tvmbuild.base.progress import follow_output
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.engine.display import show_progress
 from tvmbuild.engine.leftovers import temporary_folder
@@ -205,15 +205,8 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 def _copy_output(stream: IO[bytes], step: AnyStep, show: Callable[[str], None], tail: deque[str]) -> None:
     """Copy the process's lines to its log, and its progress to ``show``, until every writer of the pipe is gone."""
     with _open_log(Layout(step.root).log(step.id)) as log:
-        for raw in stream:
-            line = raw.decode(errors="replace").rstrip("\n")
-            if line.startswith(PREFIX):
-                with contextlib.suppress(
-                    OSError, ValueError
-                ):  # a closed or an ASCII terminal must not stop the reading
-                    show(line.removeprefix(PREFIX))
-                line = line.removeprefix("::")
-            else:
+        for line, is_progress in follow_output(stream, show):
+            if not is_progress:
                 tail.append(line)
             if log is not None:
                 with contextlib.suppress(OSError):  # a full disk must not stop the reading

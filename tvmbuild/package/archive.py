@@ -5,23 +5,34 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tvmbuild.base.file_kinds import recognise_wrapping
-from tvmbuild.base.files import pretty_json, write_bytes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.source_specs import MODEL_SUFFIXES
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.mapped_file import MappedFile, map_file
 from tvmbuild.package.metadata import FileEntry, PackageInfo
-from tvmbuild.package.size_functions import is_library
+
+if TYPE_CHECKING:
+    import tarfile
+
+    from tvmbuild.base import file_kinds, files, source_specs
+    from tvmbuild.package import size_functions
+else:  # for writing packages, for those with sizes, and for messages
+    tarfile = import_lazily("tarfile")
+    file_kinds = import_lazily("tvmbuild.base.file_kinds")
+    files = import_lazily("tvmbuild.base.files")
+    source_specs = import_lazily("tvmbuild.base.source_specs")
+    size_functions = import_lazily("tvmbuild.package.size_functions")
 
 LIBRARY = "mod.so"
 PARAMS = "mod.params"
 METADATA = "mod.json"
+PACK = "pack.json"
+"""The first member of a pack (`package.pack`), which lists its packages."""
 _NAMES = frozenset({LIBRARY, PARAMS, METADATA})
 MAX_BYTES = 4 << 30
 """The size limit of a package in bytes."""
@@ -41,6 +52,13 @@ class Package:
     """The contents of mod.params: the weights. Empty if the weights are inside the library."""
     others: FrozenMap[str, bytes] = FrozenMap()
     """The libraries of the sizes that are not the largest, by name."""
+    places: tuple[int, ...] | None = None
+    """The places of its weights among those in ``params``, which it shares with others of a pack. None: all."""
+
+    @property
+    def contents(self) -> Mapping[str, bytes | memoryview]:
+        """The files beside mod.json, by name."""
+        return {LIBRARY: self.library, PARAMS: self.params, **self.others}
 
 
 def write_package(path: Path, package: Package) -> None:
@@ -48,10 +66,10 @@ def write_package(path: Path, package: Package) -> None:
 
     The file appears at once, complete. Equal packages give equal bytes.
     """
-    contents = {LIBRARY: package.library, PARAMS: bytes(package.params), **package.others}
+    contents = {name: bytes(data) for name, data in package.contents.items()}
     entries = tuple(FileEntry(name, _digest(data), len(data)) for name, data in sorted(contents.items()))
-    metadata = pretty_json(replace(package.info, files=entries).to_json()).encode()
-    write_bytes(path, _archive({**contents, METADATA: metadata}))
+    metadata = files.pretty_json(replace(package.info, files=entries).to_json()).encode()
+    files.write_bytes(path, _archive({**contents, METADATA: metadata}))
 
 
 def read_package(path: Path) -> Package:
@@ -65,25 +83,47 @@ def read_package(path: Path) -> Package:
 
 def map_package(path: Path) -> tuple[Package, MappedFile]:
     """Verify a package as ``read_package`` does. Its ``params`` are in the file, which is mapped, and not copied."""
-    file = _map(path)
-    contents = _members(path, file.data)
+    file = map_archive(path)
+    return check_package(path, _members(path, file.data)), file
+
+
+def check_package(path: Path, contents: Mapping[str, memoryview], *, with_params: bool = True) -> Package:
+    """Verify the members of a package and return it. Only ``with_params`` is mod.params compared with its digest.
+
+    ``path`` is for messages. Raises TvmbuildError if a member is not the one that mod.json describes.
+    """
     try:
         info = PackageInfo.from_json(json.loads(bytes(contents[METADATA])))
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"{METADATA} is no JSON: {error}") from error
+        raise explain_damage(path, f"{METADATA} is no JSON: {error}") from error
     except TvmbuildError as error:
-        raise _damaged(path, error.message) from error
+        raise explain_damage(path, error.message) from error
     if {entry.name for entry in info.files} != set(contents) - {METADATA}:
-        raise _damaged(path, f"{METADATA} lists other files than the archive holds")
+        raise explain_damage(path, f"{METADATA} lists other files than the archive holds")
     for entry in info.files:
         data = contents[entry.name]
+        if entry.name == PARAMS and not with_params:
+            continue
         if len(data) != entry.size or _digest(data) != entry.sha256:
-            raise _damaged(path, f"{entry.name} is not the file that {METADATA} describes")
+            raise explain_damage(path, f"{entry.name} is not the file that {METADATA} describes")
     others = {each.library for each in info.sizes.functions[:-1]} if info.sizes else set[str]()
     if others != set(contents) - _NAMES:
-        raise _damaged(path, f"{METADATA} lists other sizes than the archive holds")
+        raise explain_damage(path, f"{METADATA} lists other sizes than the archive holds")
     libraries = FrozenMap((name, bytes(contents[name])) for name in sorted(others))
-    return Package(info, bytes(contents[LIBRARY]), contents[PARAMS], libraries), file
+    return Package(info, bytes(contents[LIBRARY]), contents[PARAMS], libraries)
+
+
+def is_pack(path: Path) -> bool:
+    """Return whether the file begins as a pack does."""
+    try:
+        with path.open("rb") as file:
+            return _begins_pack(file.read(100))
+    except OSError:
+        return False
+
+
+def _begins_pack(begin: bytes) -> bool:
+    return begin.rstrip(b"\0") == PACK.encode()
 
 
 def read_metadata(path: Path) -> PackageInfo:
@@ -102,7 +142,7 @@ def extract_package(path: Path, folder: Path) -> PackageInfo:
     (folder / PARAMS).write_bytes(package.params)
     for name, library in package.others.items():
         (folder / name).write_bytes(library)
-    (folder / METADATA).write_text(pretty_json(package.info.to_json()), encoding="utf-8")
+    (folder / METADATA).write_text(files.pretty_json(package.info.to_json()), encoding="utf-8")
     return package.info
 
 
@@ -116,27 +156,32 @@ def _archive(contents: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _map(path: Path) -> MappedFile:
+def map_archive(path: Path) -> MappedFile:
+    """Map a package's file. Raises TvmbuildError if it cannot be read or is too large for a package."""
     try:
-        return map_file(path)
+        file = map_file(path)
     except FileNotFoundError as error:
         raise TvmbuildError(f"{path.name}: no such package", "build it first") from error
     except OSError as error:
         raise TvmbuildError(f"{path.name} cannot be read: {error.strerror or error}") from error
+    if len(file.data) > MAX_BYTES:
+        raise TvmbuildError(f"{path.name} is no package: it is larger than {MAX_BYTES >> 30} GiB")
+    return file
 
 
 def _members(path: Path, data: memoryview) -> dict[str, memoryview]:
     try:
-        contents = read_members(data) if len(data) <= MAX_BYTES else {}
+        contents = read_members(data)
     except DamagedArchiveError as error:
-        raise _damaged(path, str(error)) from error
-    if len(data) > MAX_BYTES:
-        raise TvmbuildError(f"{path.name} is no package: it is larger than {MAX_BYTES >> 30} GiB")
+        if _begins_pack(bytes(data[:100])):
+            remedy = "`tvmbuild.load` chooses one of them; elsewhere name one of the packages that it was made of"
+            raise TvmbuildError(f"{path.name} is a pack of several packages", remedy) from error
+        raise explain_damage(path, str(error)) from error
     missing = sorted(_NAMES - set(contents))
     if missing:
-        raise _damaged(path, f"{', '.join(missing)} missing")
+        raise explain_damage(path, f"{', '.join(missing)} missing")
     if len(contents[METADATA]) > MAX_METADATA_BYTES:
-        raise _damaged(path, f"{METADATA} is larger than {MAX_METADATA_BYTES >> 20} MiB")
+        raise explain_damage(path, f"{METADATA} is larger than {MAX_METADATA_BYTES >> 20} MiB")
     return contents
 
 
@@ -144,11 +189,12 @@ def _digest(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _damaged(path: Path, reason: str) -> TvmbuildError:
-    kind = recognise_wrapping(path)
+def explain_damage(path: Path, reason: str) -> TvmbuildError:
+    """Return the error for a file that is damaged, or that is no package."""
+    kind = file_kinds.recognise_wrapping(path)
     if kind is not None:
         return TvmbuildError(f"{path.name} is no package: it is {kind.name}", kind.remedy)
-    if path.suffix in MODEL_SUFFIXES:
+    if path.suffix in source_specs.MODEL_SUFFIXES:
         return TvmbuildError(f"{path.name} is a model, not a package", "`tvmbuild compile` makes a package of it.")
     return TvmbuildError(f"{path.name} is damaged: {reason}", _REMEDY)
 
@@ -165,7 +211,12 @@ class DamagedArchiveError(ValueError):
     """The error for an archive that is damaged or has unexpected members. Its text gives the reason."""
 
 
-def read_members(data: bytes | memoryview) -> dict[str, memoryview]:
+def is_member(name: str) -> bool:
+    """Return whether a package may have a file of this name: a plain one, so that it cannot leave the folder."""
+    return name in _NAMES or size_functions.is_library(name)
+
+
+def read_members(data: bytes | memoryview, is_expected: Callable[[str], bool] = is_member) -> dict[str, memoryview]:
     """Return the members of an archive by name.
 
     Raises DamagedArchiveError if the archive is damaged, or if a member is not a regular file of a
@@ -177,8 +228,7 @@ def read_members(data: bytes | memoryview) -> dict[str, memoryview]:
     while position + _BLOCK <= len(data) and any(view[position : position + _BLOCK]):
         header = bytes(view[position : position + _BLOCK])
         name, size = _read_header(header)
-        # Only expected plain names are accepted, so that no member can leave the folder.
-        if not (name in _NAMES or is_library(name)) or name in members or header[156] not in _REGULAR:
+        if not is_expected(name) or name in members or header[156] not in _REGULAR:
             raise DamagedArchiveError(f"unexpected member {name!r}")
         position += _BLOCK
         if position + size > len(data):

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tvmbuild.base.did_you_mean import find_nearest, suggest
-from tvmbuild.base.file_kinds import recognise_wrapping
-from tvmbuild.base.files import publish
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo, TakesInputs, TensorInfo
-from tvmbuild.package.preprocess import first_line, preprocess_picture
+
+if TYPE_CHECKING:
+    import zipfile
+    import zlib
+
+    from tvmbuild.base import did_you_mean, file_kinds, files
+    from tvmbuild.package import preprocess
+else:  # for files and mistakes
+    zipfile = import_lazily("zipfile")
+    zlib = import_lazily("zlib")
+    did_you_mean = import_lazily("tvmbuild.base.did_you_mean")
+    file_kinds = import_lazily("tvmbuild.base.file_kinds")
+    files = import_lazily("tvmbuild.base.files")
+    preprocess = import_lazily("tvmbuild.package.preprocess")
 
 Fill = Literal["random", "ones", "zeros"]
 PICTURES = (".png", ".jpg", ".jpeg")
-_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
 _REFERENCE = "input:"
 """The prefix of the inputs' names in a reference.npz, which also holds outputs."""
 
@@ -105,13 +113,13 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             stack.enter_context(arrays)
             names = [name for name in arrays.files if name.startswith(_REFERENCE)]
             return {name.removeprefix(_REFERENCE): arrays[name] for name in names or arrays.files}
-    except _UNREADABLE as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _explain(path, ".npz", "numpy.savez writes such a file", error) from error
 
 
 def _explain(path: Path, form: str, remedy: str, error: Exception) -> TvmbuildError:
-    kind = recognise_wrapping(path)
-    reason, remedy = (f"it is {kind.name}", kind.remedy) if kind else (first_line(error), remedy)
+    kind = file_kinds.recognise_wrapping(path)
+    reason, remedy = (f"it is {kind.name}", kind.remedy) if kind else (preprocess.first_line(error), remedy)
     return TvmbuildError(f"{path} cannot be read as {form}: {reason}", remedy)
 
 
@@ -124,10 +132,10 @@ def read_input(info: PackageInfo, name: str, path: Path) -> np.ndarray:
         known = [tensor.name for tensor in info.inputs]
         raise TvmbuildError(
             f"{info.model} has no input {name}; its inputs are {', '.join(known)}",
-            suggest(find_nearest(name, known)).strip() or None,
+            did_you_mean.suggest(did_you_mean.find_nearest(name, known)).strip() or None,
         )
     if path.suffix.lower() in PICTURES:
-        return preprocess_picture(info, path, name)
+        return preprocess.preprocess_picture(info, path, name)
     if path.suffix.lower() != ".npy":
         raise TvmbuildError(f"{path} is no input: expected a name that ends in .npy, {', '.join(PICTURES)}")
     return read_array_file(path)
@@ -138,7 +146,7 @@ def read_array_file(path: Path) -> np.ndarray:
     try:
         with path.open("rb") as stream:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
-    except _UNREADABLE as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _explain(path, ".npy", "numpy.save writes such a file", error) from error
 
 
@@ -148,7 +156,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     Unlike numpy.savez, this accepts an array called `file`. Raises TvmbuildError if the file cannot be written.
     """
     try:
-        with publish(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        with files.publish(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for name, value in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
                     np.lib.format.write_array(stream, np.asanyarray(value), allow_pickle=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tvmbuild.package.metadata import PackageInfo
@@ -16,6 +17,8 @@ class Memory:
     workspace: int | None
     """The memory for the values between the operators and for the outputs. None: the package is too old to say it."""
     code: int
+    on_gpu: bool = False
+    """Whether weights and workspace are in the memory of a GPU. The code that launches the kernels is on the host."""
 
     @property
     def total(self) -> int:
@@ -27,14 +30,15 @@ class Memory:
         parts = {"weights": self.weights, "workspace": self.workspace, "code": self.code}
         known = sorted(((size, name) for name, size in parts.items() if size is not None), reverse=True)
         told = [f"{name} {format_size(size)}" for size, name in known]
-        return ", ".join([*told, *(["workspace unknown"] if self.workspace is None else [])])
+        where = "; weights and workspace on the GPU" if self.on_gpu else ""
+        return ", ".join([*told, *(["workspace unknown"] if self.workspace is None else [])]) + where
 
 
-def find_memory(info: PackageInfo) -> Memory:
-    """Return the memory of a package whose files are written."""
-    sizes = {each.name: each.size for each in info.files}
-    weights = sizes.pop("mod.params", 0)
-    return Memory(weights, info.workspace, sum(sizes.values()))
+def find_memory(info: PackageInfo, sizes: Mapping[str, int] | None = None) -> Memory:
+    """Return the memory of a package. ``sizes`` are the bytes of its files by name, if mod.json has them not yet."""
+    code = dict(sizes or {each.name: each.size for each in info.files})
+    weights = code.pop("mod.params", 0)
+    return Memory(weights, info.workspace, sum(code.values()), info.target.on_gpu)
 
 
 def format_size(size: int) -> str:

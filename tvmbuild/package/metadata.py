@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
-from tvmbuild.base.frame_specs import Frame, frame_from_json
+from tvmbuild.base.attributes import Attributes, Precision, freeze_attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.postprocess_specs import Postprocess, postprocess_from_json, postprocess_to_json
-from tvmbuild.base.specs import Attributes, Precision, Preprocess, freeze_attributes
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata_check import check_metadata
-from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
+
+if TYPE_CHECKING:
+    from tvmbuild.base import frame_specs, postprocess_specs, preprocess_specs
+    from tvmbuild.base.frame_specs import Frame
+    from tvmbuild.base.postprocess_specs import Postprocess
+    from tvmbuild.base.preprocess_specs import Preprocess
+    from tvmbuild.package import size_functions
+    from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
+else:  # most packages need none of them, and a session starts in half the time
+    frame_specs = import_lazily("tvmbuild.base.frame_specs")
+    postprocess_specs = import_lazily("tvmbuild.base.postprocess_specs")
+    preprocess_specs = import_lazily("tvmbuild.base.preprocess_specs")
+    size_functions = import_lazily("tvmbuild.package.size_functions")
 
 FORMAT = 1
 
@@ -89,6 +100,8 @@ class PackageTarget:
     """The oldest version of glibc that the library supports, for example 2.28. None means the linker's default."""
     precision: Precision = "fp32"
     """The precision of the package's computations. mod.json contains it only if it is not fp32."""
+    keep: tuple[str, ...] = ()
+    """The ONNX nodes that stay in float32 in a precision of 16 bits. mod.json contains them only if there are any."""
 
     @property
     def on_gpu(self) -> bool:
@@ -105,6 +118,10 @@ class PackageTarget:
         value: dict[str, object] = asdict(self)
         if self.precision == "fp32":
             del value["precision"]
+        if self.keep:
+            value["keep"] = list(self.keep)
+        else:
+            del value["keep"]
         return value
 
     @classmethod
@@ -117,6 +134,7 @@ class PackageTarget:
             freeze_attributes(value["host"]),
             value["glibc"],
             _read_precision(value),
+            tuple(map(str, value.get("keep", ()))),
         )
 
 
@@ -237,7 +255,7 @@ class PackageInfo:
         if not self.postprocess:
             del value["postprocess"]
         else:
-            value["postprocess"] = postprocess_to_json(self.postprocess)
+            value["postprocess"] = postprocess_specs.postprocess_to_json(self.postprocess)
         return value
 
     @classmethod
@@ -272,10 +290,10 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         params=value["params"],
         coverage=PackageCoverage(coverage["tasks"], coverage["covered"], tuple(coverage["uncovered"])),
         layout=str(value["layout"]),
-        preprocess=None if preprocess is None else Preprocess(**{k: _frozen(v) for k, v in preprocess.items()}),
-        frames=tuple(map(frame_from_json, value.get("frames") or ())),
-        postprocess=postprocess_from_json(value.get("postprocess") or {}),
-        sizes=SizeFunctions.from_json(value["sizes"]) if value.get("sizes") else None,
+        preprocess=None if preprocess is None else _read_preprocess(preprocess),
+        frames=tuple(frame_specs.frame_from_json(each) for each in value.get("frames") or ()),
+        postprocess=_read_postprocess(value.get("postprocess")),
+        sizes=size_functions.SizeFunctions.from_json(value["sizes"]) if value.get("sizes") else None,
         labels=None if labels is None else tuple(labels),
         digests=FrozenMap(sorted(value["digests"].items())),
         tools=FrozenMap(sorted(value["tools"].items())),
@@ -286,6 +304,14 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         profiled=str(value.get("profiled") or value["entry"]),
         workspace=value.get("workspace"),
     )
+
+
+def _read_preprocess(value: Mapping[str, Any]) -> Preprocess:
+    return preprocess_specs.Preprocess(**{key: _frozen(each) for key, each in value.items()})
+
+
+def _read_postprocess(value: Mapping[str, Any] | None) -> tuple[Postprocess, ...]:
+    return postprocess_specs.postprocess_from_json(value) if value else ()
 
 
 def _read_precision(target: Mapping[str, Any]) -> Precision:

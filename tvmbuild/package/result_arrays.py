@@ -19,6 +19,7 @@ from tvmbuild.base.postprocess_specs import (
     Text,
     Vector,
     kind_of,
+    name_results,
 )
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
@@ -77,12 +78,12 @@ def require_postprocess(info: PackageInfo) -> tuple[Postprocess, ...]:
 def make_thresholds(
     asked: tuple[Postprocess, ...], score: float | None = None, overlap: float | None = None
 ) -> dict[str, np.ndarray]:
-    """Return kind of result → its thresholds of scores and of overlaps, float32 [2].
+    """Return name of a result → its thresholds of scores and of overlaps, float32 [2].
 
     A number replaces the threshold of the first result that has it; None stands for those of the package. Raises
     TvmbuildError if no result has the threshold.
     """
-    made = {kind_of(each): np.array([_own(each, name) for name in _THRESHOLDS], np.float32) for each in asked}
+    made = [np.array([_own(each, name) for name in _THRESHOLDS], np.float32) for each in asked]
     for place, (name, given) in enumerate(zip(_THRESHOLDS, (score, overlap), strict=True)):
         if given is None:
             continue
@@ -90,8 +91,8 @@ def make_thresholds(
         if adjusted is None:
             who = f"a result {' and '.join(f'`{kind_of(each)}`' for each in asked)}" if asked else "a model's output"
             raise TvmbuildError(f"{who} has no threshold `{name}`", f"leave `{name}` out")
-        made[kind_of(adjusted)][place] = given
-    return made
+        made[next(number for number, each in enumerate(asked) if each is adjusted)][place] = given
+    return dict(zip(name_results(asked), made, strict=True))
 
 
 def find_adjustable(asked: tuple[Postprocess, ...], name: str = "score") -> Postprocess | None:
@@ -106,10 +107,10 @@ def _own(asked: Postprocess, name: str) -> float:
 def read_results(info: PackageInfo, placed: Placed) -> Results:
     """Return the results in the arrays of a package's function."""
     found, begin = {}, 0
-    for each in info.postprocess:
+    for name, each in zip(name_results(info.postprocess), info.postprocess, strict=True):
         end = begin + _count_arrays(each)
         own = Placed(placed.arrays[begin:end], placed.geometry)
-        found[kind_of(each)] = tuple(_READ_BY[type(each)](each, own, find_labels(info, each)))
+        found[name] = tuple(_READ_BY[type(each)](each, own, find_labels(info, each)))
         begin = end
     return Results(found)
 

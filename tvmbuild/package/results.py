@@ -122,7 +122,8 @@ class Results(tuple[Result, ...]):  # noqa: SLOT001 - a tuple cannot have slots
     """
 
     by_kind: Mapping[str, tuple[Result, ...]]
-    """Kind of result, as models.yaml has it → its results."""
+    """Kind of result, as models.yaml has it → its results. A further result of a kind has its number, too:
+    `segmentation 2`."""
 
     def __new__(cls, by_kind: Mapping[str, tuple[Result, ...]]) -> Results:  # noqa: PYI034 - typing.Self needs Python 3.11
         """Return the results of all kinds."""
@@ -141,18 +142,23 @@ class Results(tuple[Result, ...]):  # noqa: SLOT001 - a tuple cannot have slots
 
     @property
     def classes(self) -> tuple[Class, ...]:
-        """The likeliest classes."""
+        """The likeliest classes, of all `classes` in their order."""
         return self._list(Class)
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The points of heatmaps."""
+        """The points of heatmaps, of all `heatmaps` in their order."""
         return self._list(Point)
 
     @property
     def segmentation(self) -> Map | None:
-        """The class of each pixel, or None if the package has no `segmentation`."""
-        return next(iter(self._list(Map)), None)
+        """The class of each pixel, the first map of several, or None if the package has no `segmentation`."""
+        return next(iter(self.segmentations), None)
+
+    @property
+    def segmentations(self) -> tuple[Map, ...]:
+        """The classes of each pixel, a map for each `segmentation` of the package."""
+        return self._list(Map)
 
     @property
     def text(self) -> Text | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 64
@@ -45,6 +46,24 @@ def read_weights(data: bytes | memoryview) -> list[Weight]:
         return _read(data)
     except struct.error as error:
         raise ValueError("it is cut short") from error
+
+
+def join_weights(files: Sequence[bytes]) -> tuple[bytes, list[tuple[int, ...]]]:
+    """Return one parameter file with the tensors of several, equal ones once, and for each file their places in it.
+
+    The places are in the order of a file's names. Empty files have no tensors. Raises ValueError if one is damaged.
+    """
+    blocks: dict[bytes, int] = {}
+    places = []
+    for data in files:
+        tensors = [each for each in read_weights(data) if not each.name.startswith(FILLER)] if data else []
+        tensors.sort(key=lambda each: each.name)
+        contents = [bytes(data[each.header : each.start + each.size]) for each in tensors]
+        places.append(tuple(blocks.setdefault(block, len(blocks)) for block in contents))
+    names = [f"p{number:06d}".encode() for number in range(len(blocks))]
+    listed = b"".join(_NUMBER.pack(len(name)) + name for name in names)
+    begin = _NUMBER.pack(_LIST_MAGIC) + _NUMBER.pack(0) + _NUMBER.pack(len(names)) + listed
+    return begin + _NUMBER.pack(len(names)) + b"".join(blocks), places
 
 
 def align_weights(data: bytes) -> bytes:

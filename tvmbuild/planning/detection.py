@@ -28,7 +28,7 @@ from tvmbuild.base.processes import run_module
 from tvmbuild.base.vulkan_driver import list_vulkan_files
 from tvmbuild.devices.qemu.board import list_boards
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.runtime.native_build import VULKAN, place_prebuilt
+from tvmbuild.package.runtime.native_build import RUNTIMES, place_prebuilt
 
 FORMAT = 3
 
@@ -105,14 +105,14 @@ def _probe_key() -> str:
         cpu_identity(),
         _distribution_identity("apache-tvm"),
         _distribution_identity("apache-tvm-ffi"),
-        _distribution_identity("cuda-bindings"),
+        *map(_distribution_identity, ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu11")),
         str(shutil.which("nvcc")),
         *(f"{name}={os.environ.get(name)}" for name in ("TVM_LIBRARY_PATH", "LD_LIBRARY_PATH", "CUDA_HOME")),
         *(str(Path(device).exists()) for device in ("/dev/nvidia0", "/dev/dri")),
         *list_vulkan_files(),
-        *(f"{name}={os.environ.get(name)}" for name in ("TVMBUILD_VULKAN", "TVMBUILD_VULKAN_DEVICE")),
+        *(f"{name}={os.environ.get(name)}" for name in ("TVMBUILD_CUDA", "TVMBUILD_VULKAN", "TVMBUILD_VULKAN_DEVICE")),
         _distribution_identity("ziglang"),
-        str(place_prebuilt(VULKAN, machine_of(platform.machine())).is_file()),
+        *(str(place_prebuilt(each, machine_of(platform.machine())).is_file()) for each in RUNTIMES),
         *sorted(str(entry) for entry in importlib.metadata.entry_points(group="tvm.backends")),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

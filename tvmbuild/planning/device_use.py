@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import DeviceSpec
-from tvmbuild.base.specs import Attributes
 from tvmbuild.base.steps import TuneStep
 from tvmbuild.devices.kind import Code
 from tvmbuild.devices.table import device_kind

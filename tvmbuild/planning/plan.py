@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.specs import Project
-from tvmbuild.base.steps import CALIBRATION, METRIC, SAMPLE, TRUTHS, AnyStep, Settings, TuneStep, has_options
+from tvmbuild.base.steps import CALIBRATION, METRIC, ORIGINAL, SAMPLE, TRUTHS, AnyStep, Settings, TuneStep, has_options
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.availability import explain_step
 from tvmbuild.planning.device_use import may_measure
@@ -16,7 +16,7 @@ from tvmbuild.planning.step import make_step
 from tvmbuild.planning.subject import Subject
 from tvmbuild.stages.table import STAGES, Stage
 
-_GIVEN = frozenset({"source", "export", "labels", METRIC, TRUTHS})
+_GIVEN = frozenset({"source", "export", "labels", METRIC, ORIGINAL, TRUTHS})
 """The roles of files that the YAML names."""
 
 
@@ -50,6 +50,7 @@ def make_plan(
     subjects = {
         "model": [Subject(model) for model in models],
         "quantised model": [Subject(model) for model in models if model.name in quantised],
+        "kept cell": [each for each in in_cells if each.keeps],
         "cell": in_cells,
     }
     machines = workers or (capabilities,)

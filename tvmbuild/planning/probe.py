@@ -25,6 +25,8 @@ def main() -> int:
 
 def probe() -> Capabilities:
     """Import TVM and return the capabilities that it reports. The caller adds tool versions and linkers."""
+    for kind in TARGETS.values():
+        kind.prepare()
     import tvm  # noqa: PLC0415 - only this process may pay for it
 
     def has(name: str) -> bool:

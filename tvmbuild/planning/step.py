@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.kept_nodes import KEPT
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.size_specs import SIZES
 from tvmbuild.base.steps import AnyStep, Step
@@ -65,6 +66,8 @@ def _list_outputs(stage: Stage, role: str, subject: Subject, root: Path) -> dict
 def _input(role: str, subject: Subject, root: Path) -> Path | None:
     """Return the input file with this role, or None if the YAML names none."""
     source = subject.model.source
+    if role == KEPT and not subject.keeps:
+        return None
     if role in {"source", "export"}:
         kind = "path" if role == "source" else role
         return root / source.location if source.kind == kind else None
@@ -89,6 +92,6 @@ def _path(stage: Stage, role: str, subject: Subject, root: Path) -> Path:
     if role == "package":
         return layout.package(subject.model.name, subject.require_target().name)
     name = stage.outputs[role]
-    if stage.scope != "cell":
+    if not stage.is_of_cells:
         return layout.model_file(subject.model.name, name)
     return layout.cell_file(subject.model.name, subject.require_target().name, name)

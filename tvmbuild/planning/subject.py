@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvmbuild.base.attributes import NARROW
 from tvmbuild.base.specs import ModelSpec, TargetSpec
 
 
@@ -23,6 +24,11 @@ class Subject:
     def is_quantised(self) -> bool:
         """Whether the cell is built from the output of quantize:M."""
         return self.target is not None and self.target.precision == "int8" and self.model.quantize is not None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether operators of the cell are to stay in float32 in its precision of 16 bits."""
+        return self.target is not None and self.target.precision in NARROW and self.model.keep is not None
 
     def require_target(self) -> TargetSpec:
         """Return the cell's target. Raises ValueError if the subject is a model alone."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
@@ -15,17 +14,23 @@ import onnx
 import onnx.version_converter
 from onnx.shape_inference import InferenceError
 
-from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.base.wording import count
 from tvmbuild.compiler.importing.expand.scope import find_opset
+from tvmbuild.compiler.importing.reading import name_nodes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.samples import Samples
+from tvmbuild.preparing.calibration import find_doubts, list_rounded, measure_ranges
 from tvmbuild.preparing.compare import compare, find_error
 from tvmbuild.preparing.interface import explain_changed_interface
 from tvmbuild.preparing.keep.choose import Choice
+from tvmbuild.preparing.keep.control import Control
+from tvmbuild.preparing.keep.errors import Arrays
+from tvmbuild.preparing.keep.groups import MOVERS
+from tvmbuild.preparing.keep.reduced import QuantisedModel, Reduced
+from tvmbuild.preparing.node_words import find_nodes
 from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
 from tvmbuild.preparing.quantisers.counted import CountedSamples
 from tvmbuild.preparing.quantisers.quantiser import Work
@@ -39,8 +44,6 @@ UNCERTAIN = 0.25
 be twice as far off as a model's own numbers are uncertain.
 """
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-_MOVERS = frozenset({"Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators that only move bytes between a DequantizeLinear and a product."""
 _FAILURES = (*ORT_ERRORS, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """The errors that libraries raise over models they cannot quantise."""
 _SAME = Tolerance(rtol=1e-3, atol=1e-4)
@@ -68,11 +71,13 @@ class Quantised:
 
     choice: Choice | None = None
     """The operators in floats that a search found, or None if there was no search."""
+    doubts: tuple[str, ...] = ()
+    """The reasons to doubt the samples that calibrated the quantisation."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The report's notes about it."""
-        return (*self._list_notes(), *([] if self.choice is None else [self.choice.describe()]))
+        return (*self._list_notes(), *self.doubts, *([] if self.choice is None else [self.choice.describe()]))
 
     def _list_notes(self) -> tuple[str, ...]:
         if self.method is None:
@@ -98,6 +103,7 @@ class Quantised:
             "products": self.products,
             "in_floats": list(self.in_floats),
             "error": self.error,
+            "doubts": list(self.doubts),
             **({} if self.choice is None else {"kept": self.choice.to_json()}),
             "notes": list(self.notes),
         }
@@ -115,12 +121,29 @@ class FloatModel:
     """The name in messages."""
 
 
-Choose = Callable[[Any, Any], tuple[Any, Choice]]
-"""A function that returns a QDQ model with some operators in floats, given the QDQ model and the float model."""
+Choose = Callable[[Reduced], Choice]
+"""A function that chooses the operators of a quantised model that stay in floats."""
 
 
-def quantise(given: FloatModel, options: Quantize, samples: Samples, choose: Choose | None = None) -> Quantised:
-    """Quantise the model ``given``. ``choose`` may return operators to floats, so that the accuracy is kept.
+@dataclass(frozen=True)
+class Guard:
+    """The inputs that a model will see, and the way to keep its accuracy on them."""
+
+    samples: Iterable[Arrays] | None = None
+    """The inputs, with which those of the calibration are compared, or None if there are none."""
+    choose: Choose | None = None
+    """A search for operators that stay in floats."""
+    control: Control | None = None
+    """The accuracy that the library itself is to keep."""
+
+
+def quantise(
+    given: FloatModel,
+    options: Quantize,
+    samples: Samples,
+    guard: Guard = Guard(),
+) -> Quantised:
+    """Quantise the model ``given``. The ``guard`` may leave operators in floats, so that the accuracy is kept.
 
     The result has the same inputs and outputs, and its own reference for the first sample. TvmbuildError for samples
     that do not fit, an exclusion that matches nothing, a failure of the library, and products that it left in floats.
@@ -136,18 +159,53 @@ def quantise(given: FloatModel, options: Quantize, samples: Samples, choose: Cho
             "give the float32 model, or take `quantize:` away",
         )
     modern = _modernise(model, reference, name)
-    excluded = find_excluded(modern, options.exclude, name)
+    excluded = find_nodes(modern, options.exclude, name, "`exclude:` of its `quantize:`")
     report_progress(f"quantising by {options.method}")
     original = onnx.ModelProto.FromString(modern.SerializeToString())  # a library may change its model
-    quantised = _call_library(Work(modern, CountedSamples(samples, options.method), excluded), options.method, name)
+    started, counted = time.monotonic(), CountedSamples(samples, options.method)
+    quantised = _call_library(Work(modern, counted, excluded, guard.control), options.method, name)
+    doubts = _find_doubts(quantised, original, samples, guard.samples)
     make_unsigned(quantised)
     choice = None
-    if choose is not None:
-        quantised, choice = choose(quantised, original)
+    if guard.control is not None:
+        choice = guard.control.describe(quantised, original, started)
+        _require_enough(choice, name)
+    if guard.choose is not None:
+        reduced = QuantisedModel(quantised, original)
+        choice = guard.choose(reduced)
+        quantised = reduced.build(choice.nodes)
+        if find_precision(quantised) != "int8":
+            raise TvmbuildError(
+                f"{name} is accurate enough only with all of its operators in floats; quantised: {choice.before.told}",
+                "leave its int8 targets out: `targets: {exclude: […]}`, or allow a larger loss in its `accuracy:`.",
+            )
     set_output_shapes(quantised, dict(reference.outputs))
     _check(quantised, proto, options.method, name)
     report_progress("running the quantised model")
-    return replace(_describe(quantised, model, samples, options.method), choice=choice)
+    return replace(_describe(quantised, model, samples, options.method), choice=choice, doubts=doubts)
+
+
+def _require_enough(choice: Choice, name: str) -> None:
+    if not choice.after.is_enough:
+        raise TvmbuildError(
+            f"{name} is not accurate enough with the operators that NNCF returned to floats: "
+            + "; ".join(choice.after.shortfalls),
+            "say `keep: auto` in place of `accuracy_control`, or correct the thresholds of its `accuracy:`.",
+        )
+
+
+def _find_doubts(quantised: Any, original: Any, samples: Samples, judged: Iterable[Arrays] | None) -> tuple[str, ...]:
+    names = list_rounded(quantised, original)
+    if not names:
+        return ()
+    others = None
+    try:
+        seen = measure_ranges(original, names, samples, "looking at the calibration samples")
+        if judged is not None:
+            others = measure_ranges(original, names, judged, "looking at the samples of accuracy")
+    except TvmbuildError as error:  # an activation without elements has no range
+        return (f"whether the calibration samples suffice is not known: {error.message}",)
+    return find_doubts(seen, others)
 
 
 def _modernise(model: bytes, reference: Reference, name: str) -> Any:
@@ -214,37 +272,13 @@ def _list_float_products(proto: Any) -> tuple[tuple[str, ...], int]:
 
 
 def _is_of_integers(name: str, makers: Mapping[str, Any]) -> bool:
-    while name in makers and makers[name].op_type in _MOVERS:
+    while name in makers and makers[name].op_type in MOVERS - {"Concat"}:
         name = makers[name].input[0]
     if name not in makers:
         return False
     if makers[name].op_type == "Concat":
         return all(_is_of_integers(each, makers) for each in makers[name].input)
     return bool(makers[name].op_type == "DequantizeLinear")
-
-
-# The key `exclude:` of `quantize:` selects nodes.
-
-
-def find_excluded(proto: Any, words: Sequence[str], name: str) -> tuple[str, ...]:
-    """Return the names of the nodes that a word matches: a glob of names, or the type of operators.
-
-    Names and types are those of the simplified model. TvmbuildError for a word that matches none.
-    """
-    nodes = proto.graph.node
-    excluded: dict[str, None] = {}
-    for word in words:
-        found = [node.name for node in nodes if word in (node.op_type, node.name) or fnmatchcase(node.name, word)]
-        if not found:
-            types = Counter(node.op_type for node in nodes)
-            near = find_nearest(word, {*types, *(node.name for node in nodes)})
-            raise TvmbuildError(
-                f"{name}: `exclude:` of its `quantize:` in models.yaml names {word!r}, "
-                "which is no node and no operator of the simplified model",
-                f"{suggest(near)}Its operators are {', '.join(sorted(types))}; nodes have the names of the ONNX file.",
-            )
-        excluded |= dict.fromkeys(found)
-    return tuple(excluded)
 
 
 # The form that quantisers need: an opset with scales for each channel, and a name for every node.
@@ -264,22 +298,8 @@ def modernise(proto: Any, name: str) -> Any:
     proto.ir_version = max(proto.ir_version, _IR_VERSION)
     if find_opset(proto) < OPSET:
         proto = _convert(proto, name)
-    _name_nodes(proto)
+    name_nodes(proto)
     return proto
-
-
-def _name_nodes(proto: Any) -> None:
-    """Give every node a unique name: the first node with a name keeps it."""
-    taken = {node.name for node in proto.graph.node}
-    seen = {""}
-    for index, node in enumerate(proto.graph.node):
-        if node.name in seen:
-            name = f"{node.op_type}_{index}"
-            while name in taken:
-                name += "_"
-            node.name = name
-            taken.add(name)
-        seen.add(node.name)
 
 
 def _convert(proto: Any, name: str) -> Any:

@@ -122,7 +122,29 @@ def run_onnx(
     return open_onnx(model, what, optimized=optimized)(inputs)
 
 
-def open_onnx(model: bytes, what: str, *, optimized: bool = False) -> Run:
+class OnnxRun:
+    """A model in a session of ONNX Runtime. Several threads may run it at once."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, what: str) -> None:
+        """Prepare for a session of the model that messages call ``what``."""
+        self._session, self._what = session, what
+        self._names = [output.name for output in session.get_outputs()]
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the outputs for the inputs (name → array). Raises TvmbuildError with ONNX Runtime's own reason."""
+        with _explained(self._what):
+            values = self._session.run(self._names, dict(inputs))
+        outputs = dict(zip(self._names, values, strict=True))
+        for name, value in outputs.items():
+            if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
+                raise TvmbuildError(
+                    f"the output {name} of {self._what} is no numeric tensor",
+                    "remove that output from the model, or train a classifier on labels that are numbers",
+                )
+        return outputs
+
+
+def open_onnx(model: bytes, what: str, *, optimized: bool = False) -> OnnxRun:
     """Return a function that runs the model as written, on one thread; TvmbuildError with ONNX Runtime's own reason.
 
     Its integers are summed exactly on every CPU.
@@ -134,22 +156,9 @@ def open_onnx(model: bytes, what: str, *, optimized: bool = False) -> Run:
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     with _explained(what):
-        session = onnxruntime.InferenceSession(use_exact_integers(model), options, providers=["CPUExecutionProvider"])
-        names = [output.name for output in session.get_outputs()]
-
-    def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        with _explained(what):
-            values = session.run(names, dict(inputs))
-        outputs = dict(zip(names, values, strict=True))
-        for name, value in outputs.items():
-            if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
-                raise TvmbuildError(
-                    f"the output {name} of {what} is no numeric tensor",
-                    "remove that output from the model, or train a classifier on labels that are numbers",
-                )
-        return outputs
-
-    return run
+        return OnnxRun(
+            onnxruntime.InferenceSession(use_exact_integers(model), options, providers=["CPUExecutionProvider"]), what
+        )
 
 
 @contextmanager

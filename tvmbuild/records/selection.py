@@ -9,9 +9,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.files import canonical_json, write_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.choices import DIRECT, Choices, Graph
 from tvmbuild.records.quarantine import has_file_fault, leave_out, read_faults

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 
 FIRST_RULES = 1
 """The version of the rules in record files that state none."""

@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm.s_tir.meta_schedule.database import MemoryDatabase
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-from tvmbuild.base.specs import freeze_attributes
+from tvmbuild.base.attributes import freeze_attributes
 from tvmbuild.compiler.codegen.prepare import prepare_compiler
 from tvmbuild.compiler.machine.target import is_gpu, tvm_target
 from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tvmbuild.base.kept_nodes import KeptShare, read_shares
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.benchmarking.agreement import Agreement
@@ -20,6 +21,7 @@ from tvmbuild.benchmarking.regressions import explain_difference
 from tvmbuild.benchmarking.results import EmulatedResult, Result, Rival, read_emulated, read_result
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.memory import Memory, find_memory
 from tvmbuild.package.metadata import PackageInfo, PackageTarget
 from tvmbuild.package.profile import Peak
 from tvmbuild.report.limits import choose_limits
@@ -67,9 +69,13 @@ class CellReport:
     takes_frames: bool = False
     """Whether the package takes frames or makes results."""
     package_bytes: int | None = None
+    memory: Memory | None = None
+    """The memory that the package takes, beside the runtime's own."""
     built_for: PackageTarget | None = None
     """The target as the package records it."""
     notes: tuple[str, ...] = ()
+    kept: tuple[KeptShare, ...] = ()
+    """The operators in floats that a search found for the cell's reduced precision."""
     peak: Peak | None = None
     """The peak rates of the machine that timed the cell, if they were measured."""
     tuning: Tuning = UNTUNED
@@ -154,7 +160,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
     tune = _read_json(layout.cell_file(model, target, "tune.json"))
     failure = next((f for f in (_read_failure(layout, step_id) for step_id in ids.values()) if f), None)
     # Outputs that a failed step has from an earlier run belong to other inputs.
-    info = _read_info(package) if failure is None or failure.step in {ids["validate"], ids["benchmark"]} else None
+    info = peek_metadata(package) if failure is None or failure.step in {ids["validate"], ids["benchmark"]} else None
     path = layout.cell_file(model, target, "result.json")
     found = _read_json(path) if info and _is_current(failure, ids["benchmark"]) else {}
     result, emulated = read_result(found), read_emulated(found)
@@ -164,7 +170,10 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
     if status == "built" and validated is not None:
         reason = f"{reason}; {validated.describe()}"
     prepared = ["simplify.json", *(["quantised/quantize.json"] if "quantize" in ids else [])]
-    prepared_notes = [note for name in prepared for note in _read_json(layout.model_file(model, name)).get("notes", ())]
+    files = [layout.model_file(model, name) for name in prepared]
+    files += [layout.cell_file(model, target, "kept.json")] if "keep" in ids else []
+    told = [_read_json(path) for path in files]
+    prepared_notes = [note for each in told for note in each.get("notes", ())]
     uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))
     return CellReport(
         model=model,
@@ -181,6 +190,8 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
         takes_frames=info is not None and bool(info.frames or info.postprocess),
         built_for=info.target if info else None,
         package_bytes=package.stat().st_size if info else None,
+        kept=tuple(share for each in told for share in read_shares(each)),
+        memory=find_memory(info) if info else None,
         notes=(*prepared_notes, *(_list_notes(info) if info else ())),
         quarantined=tuple(f"{row['name']} ({row['key']}): {row['reason']}" for row in tune.get("quarantined", ())),
     )
@@ -195,11 +206,13 @@ def _is_current(failure: Failure | None, step: str) -> bool:
 
 
 def _list_ids(steps: Mapping[str, AnyStep], model: str, cell: str) -> dict[str, str]:
-    """Return stage → id of the cell's step. `quantize` is included only if the cell is built from its output."""
-    ids = {stage.name: f"{stage.name}:{cell if stage.scope == 'cell' else model}" for stage in STAGES}
+    """Return stage → id of the cell's step. `quantize` and `keep` are included only if the cell is built with them."""
+    ids = {stage.name: f"{stage.name}:{cell if stage.is_of_cells else model}" for stage in STAGES}
     quantize, compile_ = steps.get(ids["quantize"]), steps.get(ids["compile"])
     if quantize is None or compile_ is None or compile_.inputs.get("model") != quantize.outputs.get("model"):
         del ids["quantize"]
+    if ids["keep"] not in steps:
+        del ids["keep"]
     return ids
 
 
@@ -244,7 +257,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _read_info(package: Path) -> PackageInfo | None:
+def peek_metadata(package: Path) -> PackageInfo | None:
     """Return the contents of mod.json, or None if the package cannot be read.
 
     It is the archive's first member, so the rest is not read.

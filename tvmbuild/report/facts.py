@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
 from tvmbuild.benchmarking.history import Entry
+from tvmbuild.package.memory import format_size
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.latency import NAMES, describe_state, format_bytes, format_ratio, format_spread
 
@@ -67,6 +68,8 @@ def _list_known(cell: CellReport) -> Iterator[Fact]:
     agreement = cell.accuracy
     yield Fact("accuracy on real inputs", agreement.describe() if agreement else "not known: none were compared")
     yield Fact("package size", "none built" if cell.package_bytes is None else format_bytes(cell.package_bytes))
+    if cell.memory is not None:
+        yield Fact("memory", f"{format_size(cell.memory.total)}: {cell.memory.describe()}")
     if result and result.peak_memory_mb is not None:
         yield Fact("peak memory", f"{result.peak_memory_mb:.0f} MiB with Python and TVM's runtime")
     if cell.built_for:

@@ -37,27 +37,50 @@ class Point:
         return f"{self.cell.target} ({self.precision}, {format_ms(self.ms)} ms, {loss}, {format_bytes(self.size)})"
 
 
+@dataclass(frozen=True)
+class Front:
+    """The cells of a model that one machine has timed in several precisions on real inputs."""
+
+    model: str
+    points: tuple[Point, ...]
+    unbeaten: tuple[Point, ...]
+    """The cells that no other beats in time, accuracy and size, the fastest first."""
+    best: Point | None
+    """The fastest of them that keeps its thresholds, or None if none does."""
+
+    @property
+    def measure(self) -> str:
+        """The measure of accuracy: the rms of errors, or the loss of the user's metric."""
+        agreement = self.points[0].cell.accuracy
+        return "rms, %" if agreement is None or agreement.drop is None else "loss of the metric, points"
+
+
+def list_fronts(cells: Sequence[CellReport]) -> list[Front]:
+    """Return the cells of each model and machine with measured cells in at least two precisions."""
+    return [front for model in dict.fromkeys(cell.model for cell in cells) for front in _list_fronts(model, cells)]
+
+
 def describe_fronts(cells: Sequence[CellReport]) -> list[str]:
-    """Return a line for each model that one machine has timed in several precisions on real inputs.
-
-    The line recommends the fastest cell that keeps its thresholds, and lists all cells that no other beats.
-    """
-    return [line for model in dict.fromkeys(cell.model for cell in cells) for line in _describe(model, cells)]
+    """Return a line for each front: the fastest cell that keeps its thresholds, and all cells that no other beats."""
+    return [_describe(front) for front in list_fronts(cells)]
 
 
-def _describe(model: str, cells: Sequence[CellReport]) -> Iterator[str]:
+def _list_fronts(model: str, cells: Sequence[CellReport]) -> Iterator[Front]:
     points = [point for cell in cells if cell.model == model and (point := _measure(cell)) is not None]
-    machines = dict.fromkeys(_name_machine(point) for point in points)
-    for machine in machines:
-        alike = [point for point in points if _name_machine(point) == machine]
+    for machine in dict.fromkeys(_name_machine(point) for point in points):
+        alike = tuple(point for point in points if _name_machine(point) == machine)
         if len({point.precision for point in alike}) < 2:
             continue
-        front = [point for point in alike if not any(other.beats(point) for other in alike)]
-        listed = ", ".join(point.describe() for point in sorted(front, key=lambda each: each.ms))
-        right = [point for point in front if point.cell.failure is None]
+        unbeaten = [point for point in alike if not any(other.beats(point) for other in alike)]
+        right = [point for point in unbeaten if point.cell.failure is None]
         best = min(right, key=lambda each: each.ms, default=None)
-        told = f"{best.cell.target} is recommended" if best else "no precision keeps the thresholds"
-        yield f"{model}: {told}; no other cell beats in time, accuracy and size: {listed}"
+        yield Front(model, alike, tuple(sorted(unbeaten, key=lambda each: each.ms)), best)
+
+
+def _describe(front: Front) -> str:
+    listed = ", ".join(point.describe() for point in front.unbeaten)
+    told = f"{front.best.cell.target} is recommended" if front.best else "no precision keeps the thresholds"
+    return f"{front.model}: {told}; no other cell beats in time, accuracy and size: {listed}"
 
 
 def _measure(cell: CellReport) -> Point | None:

@@ -13,9 +13,14 @@ from pathlib import Path
 from tvmbuild.report.cell_page import draw_cell
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.frames import list_unmeasured
-from tvmbuild.report.fronts import describe_fronts
+from tvmbuild.report.front_chart import draw_front
+from tvmbuild.report.fronts import describe_fronts, list_fronts
 from tvmbuild.report.grid import draw_grid, draw_legend
 from tvmbuild.report.html_parts import NOTHING, Html, join, make_list, make_table, tag
+from tvmbuild.report.kept import COLUMNS as KEPT_COLUMNS
+from tvmbuild.report.kept import MEANING as MEANING_OF_KEPT
+from tvmbuild.report.kept import TITLE as KEPT
+from tvmbuild.report.kept import list_kept
 from tvmbuild.report.latency import INTERVALS, list_absent, list_doubts, list_machines, name_baseline
 from tvmbuild.report.limits import choose_limits
 from tvmbuild.report.matrix import SIGNS, Matrix, arrange, describe_face
@@ -127,5 +132,15 @@ def _draw_precisions(cells: Sequence[CellReport]) -> Html:
     if not rows:
         return NOTHING
     table = make_table(PRECISIONS, PRECISION_COLUMNS, rows, words=3)
+    charts = tag("div", *(draw_front(each) for each in list_fronts(cells)), class_="charts")
     fronts = [tag("p", each) for each in describe_fronts(cells)]
-    return join([tag("h2", PRECISIONS), table, *fronts, tag("p", MEANING, class_="dim-small")], "\n")
+    kept = _draw_kept(cells)
+    return join([tag("h2", PRECISIONS), table, charts, *fronts, tag("p", MEANING, class_="dim-small"), kept], "\n")
+
+
+def _draw_kept(cells: Sequence[CellReport]) -> Html:
+    rows = list_kept(cells)
+    if not rows:
+        return NOTHING
+    table = make_table(KEPT, KEPT_COLUMNS, rows, words=3)
+    return join([tag("h2", KEPT), table, tag("p", MEANING_OF_KEPT, class_="dim-small")], "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tvmbuild.base.specs import AttributeValue
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.benchmarking.estimates import Estimate, divide
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.latency import format_bytes, format_ms, shorten_ratio

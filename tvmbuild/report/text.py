@@ -12,6 +12,10 @@ from tvmbuild.report.frames import HEADING, format_time, has_times, list_frame_r
 from tvmbuild.report.frames import MEANING as MEANING_OF_FRAMES
 from tvmbuild.report.frames import TITLE as FRAMES
 from tvmbuild.report.fronts import describe_fronts
+from tvmbuild.report.kept import COLUMNS as KEPT_COLUMNS
+from tvmbuild.report.kept import MEANING as MEANING_OF_KEPT
+from tvmbuild.report.kept import TITLE as KEPT
+from tvmbuild.report.kept import list_kept
 from tvmbuild.report.latency import COLUMNS as LATENCY_COLUMNS
 from tvmbuild.report.latency import (
     INTERVALS,
@@ -153,6 +157,9 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
     if precisions:
         lines += ["", f"## {PRECISIONS}", "", *_table(PRECISION_COLUMNS, precisions, left=3), "", MEANING]
         lines += ["", *(f"- {_escape(each)}" for each in describe_fronts(cells))]
+    kept = list_kept(cells)
+    if kept:
+        lines += ["", f"## {KEPT}", "", *_table(KEPT_COLUMNS, kept, left=3), "", MEANING_OF_KEPT]
     for cell in cells:
         operators = list_operators(cell)
         if operators:

@@ -8,8 +8,16 @@ from pathlib import Path
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.steps import BenchmarkStep, Step, find_model, find_original, list_sample_files, list_sizes
-from tvmbuild.benchmarking.accuracy import Judge, make_judge
+from tvmbuild.base.steps import (
+    BenchmarkStep,
+    Step,
+    find_file_beside,
+    find_model,
+    find_original,
+    list_sample_files,
+    list_sizes,
+)
+from tvmbuild.benchmarking.accuracy import Judge, judge_file_too, make_judge
 from tvmbuild.benchmarking.agreement import check_agreement
 from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.emulated import run_emulated
@@ -82,7 +90,8 @@ def _make_judge(step: Step[BenchmarkStep]) -> Judge | None:
     if accuracy is None:
         return None
     takes = read_metadata(step.input("package"))
-    return make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
+    judge = make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
+    return judge_file_too(judge, find_file_beside(step))
 
 
 def keep_result(step: Step[BenchmarkStep], result: Result) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import canonical_json, sha256_file, write_json
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.kept_nodes import list_kept
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.size_specs import SIZES, Size, Sizes
@@ -22,7 +23,7 @@ from tvmbuild.compiler.schedules.cpu.packing import Costs, agree, list_changes, 
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import Package, read_package, write_package
-from tvmbuild.package.memory import Memory, format_size
+from tvmbuild.package.memory import find_memory, format_size
 from tvmbuild.package.metadata import PackageInfo, PackageTarget
 from tvmbuild.preparing.sizes import Padding
 from tvmbuild.records.schedule import read_schedule
@@ -46,7 +47,13 @@ def _build(step: Step[CompileStep], model: Path, schedule: Path) -> Package:
     """Return the package of a model, which is the step's model or one size of it."""
     options = step.options
     target = PackageTarget(
-        options.target, options.kind, options.attributes, options.host, options.glibc, options.precision
+        options.target,
+        options.kind,
+        options.attributes,
+        options.host,
+        options.glibc,
+        options.precision,
+        list_kept(step),
     )
     tools = FrozenMap(sorted(step.tools.items()))
     built = BuildOptions(
@@ -122,15 +129,14 @@ def _read_part(path: Path, note: Path) -> _Part | None:
 def _digest(step: Step[CompileStep], widths: Mapping[str, int], *inputs: Path) -> str:
     """Return the digest of all that determines the package of one size."""
     options = replace(step.options, sizes=None, memory=None)
-    told = [repr(options), sorted(step.tools.items()), sorted(step.environment.items()), step.version]
+    told = [repr(options), *list_kept(step), sorted(step.tools.items()), sorted(step.environment.items()), step.version]
     told += [sorted(widths.items())] if widths else []
     return hashlib.sha256(canonical_json([*told, *map(sha256_file, inputs)]).encode()).hexdigest()[:16]
 
 
 def check_memory(package: Package, cell: str, limit: int | None) -> None:
     """Raise TvmbuildError that names what takes the memory if the package takes more than ``limit`` bytes."""
-    code = len(package.library) + sum(map(len, package.others.values()))
-    memory = Memory(len(package.params), package.info.workspace, code)
+    memory = find_memory(package.info, {name: len(data) for name, data in package.contents.items()})
     if limit is not None and memory.total > limit:
         raise TvmbuildError(
             f"{cell} takes {format_size(memory.total)} of memory, and the target allows {format_size(limit)}: "

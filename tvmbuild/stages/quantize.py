@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from tvmbuild.base.files import canonical_json, sha256_file, write_bytes, write_json
+from tvmbuild.base.files import write_bytes, write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import Accuracy
 from tvmbuild.base.steps import (
     CALIBRATION,
     QuantizeStep,
@@ -16,12 +19,14 @@ from tvmbuild.base.steps import (
     list_sample_files,
     list_sizes,
 )
-from tvmbuild.benchmarking.accuracy import make_judge
-from tvmbuild.benchmarking.keeping import Keeping
+from tvmbuild.benchmarking.accuracy import Arrays, make_judge, name_samples
+from tvmbuild.benchmarking.keeping import Keeping, digest_step
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.package.samples import Samples, crop_samples, open_samples
-from tvmbuild.preparing.quantise import Choose, FloatModel, Quantised, quantise
+from tvmbuild.preparing.keep.choose import Choice
+from tvmbuild.preparing.keep.control import Control
+from tvmbuild.preparing.quantise import FloatModel, Guard, Quantised, quantise
 from tvmbuild.preparing.reference import read_reference, write_reference
 from tvmbuild.stages.sizes import remove_other_sizes
 
@@ -36,10 +41,8 @@ def run(step: Step[QuantizeStep]) -> None:
     given, takes = _read(step, "")
     with device_lock("local", exclusive=False):
         samples = open_samples(options.quantize.calibration, list_sample_files(step, CALIBRATION), takes)
-        keeping = _make_keeping(step, takes, samples)
-        largest = quantise(given, options.quantize, samples, keeping.choose if keeping else None)
-        choose = keeping.follow(largest.choice) if keeping and largest.choice else None
-        others = {size: _quantise_at(step, size, samples, choose) for size in list_sizes(step, "model")}
+        largest = quantise(given, options.quantize, samples, _make_guard(step, takes, samples))
+        others = {size: _quantise_at(step, size, samples, largest.choice) for size in list_sizes(step, "model")}
     for size, made in others.items():
         write_bytes(step.output(f"model {size}"), made.model)
         write_reference(step.output(f"reference {size}"), made.reference)
@@ -50,8 +53,8 @@ def run(step: Step[QuantizeStep]) -> None:
     write_json(step.output("info"), {**largest.to_json(), **({"sizes": told} if told else {})})
 
 
-def _quantise_at(step: Step[QuantizeStep], size: str, samples: Samples, choose: Choose | None) -> Quantised:
-    """Quantise the model at a smaller size. ``samples`` are those of the largest."""
+def _quantise_at(step: Step[QuantizeStep], size: str, samples: Samples, choice: Choice | None) -> Quantised:
+    """Quantise the model at a smaller size. ``samples`` and ``choice`` are those of the largest."""
     report_progress(f"quantising {size}")
     given, takes = _read(step, size)
     options = step.options.quantize
@@ -59,7 +62,7 @@ def _quantise_at(step: Step[QuantizeStep], size: str, samples: Samples, choose: 
         samples = open_samples(options.calibration, list_sample_files(step, CALIBRATION), takes)
     else:
         samples = crop_samples(samples, takes)
-    return quantise(given, options, samples, choose)
+    return quantise(given, options, samples, Guard(choose=choice.follow) if choice else Guard())
 
 
 def _read(step: Step[QuantizeStep], size: str) -> tuple[FloatModel, ModelInputs]:
@@ -71,18 +74,29 @@ def _read(step: Step[QuantizeStep], size: str) -> tuple[FloatModel, ModelInputs]
     return FloatModel(find_model(step, size).read_bytes(), reference, name), takes
 
 
-def _make_keeping(step: Step[QuantizeStep], takes: ModelInputs, samples: Samples) -> Keeping | None:
-    """Return the search for operators that stay in floats, or None if the model asks for none."""
-    accuracy, model = step.options.accuracy, step.options.model
+def _make_guard(step: Step[QuantizeStep], takes: ModelInputs, samples: Samples) -> Guard:
+    """Return the real inputs that the model names, and the way to keep its accuracy if it asks for one."""
+    accuracy, model, quantize = step.options.accuracy, step.options.model, step.options.quantize
     if accuracy is None:
-        return None
-    judge = make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
-    known = Layout(step.root).kept("int8", _digest(step))
-    return Keeping(model, accuracy, judge, samples, known)
+        return Guard()
+    files = list_sample_files(step)
+    judged = _Judged(accuracy, files, takes)
+    if not (quantize.keep or quantize.accuracy_control):
+        return Guard(judged)
+    judge = make_judge(accuracy, takes, find_original(step), files, step.root)
+    keeping = Keeping(model, accuracy, judge, samples, Layout(step.root).kept("int8", digest_step(step)))
+    if quantize.keep:
+        return Guard(judged, choose=keeping.choose)
+    return Guard(judged, control=Control(keeping.judge_run, list(judged)))
 
 
-def _digest(step: Step[QuantizeStep]) -> str:
-    """Return a short digest of all that the step declares: files, options, and the versions of tools."""
-    files = {role: sha256_file(path) for role, path in step.inputs.items() if role != "reference"}
-    told = canonical_json([files, repr(step.options), sorted(step.tools.items()), step.version])
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+@dataclass(frozen=True)
+class _Judged:
+    """The samples that judge the accuracy, read anew by each walk."""
+
+    accuracy: Accuracy
+    files: Sequence[Path]
+    takes: ModelInputs
+
+    def __iter__(self) -> Iterator[Arrays]:
+        return (inputs for _, inputs in name_samples(self.accuracy, self.files, self.takes))

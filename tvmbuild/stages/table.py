@@ -17,11 +17,13 @@ class Stage:
     """The stage's version. Raise it if the same inputs and options come to mean another output. A refactoring does not
     need that.
     """
-    scope: Literal["model", "quantised model", "cell"]
-    """The subjects of the stage: all models, the models that are quantised for a target, or all cells."""
+    scope: Literal["model", "quantised model", "kept cell", "cell"]
+    """The subjects of the stage: all models, the models that are quantised for a target, the cells with operators that
+    stay in float32, or all cells.
+    """
     inputs: tuple[str, ...]
     """The roles of the input files. `source`, `export` and `labels` are present only if the YAML names a path, `sizes`
-    only if the model's shapes vary.
+    only if the model's shapes vary, `kept` only if operators of the cell stay in float32.
     """
     outputs: FrozenMap[str, str]
     """Role → file name. The name of the package comes from `Layout.package`.
@@ -31,6 +33,11 @@ class Stage:
     """
     module: str
     """The name of the Python module, which has ``run(step: Step) -> None``."""
+
+    @property
+    def is_of_cells(self) -> bool:
+        """Whether the stage has cells as subjects."""
+        return self.scope.endswith("cell")
 
 
 STAGES: tuple[Stage, ...] = (
@@ -46,7 +53,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="quantize",
-        version=2,
+        version=3,
         scope="quantised model",
         inputs=("model", "reference"),
         outputs=FrozenMap(
@@ -59,18 +66,26 @@ STAGES: tuple[Stage, ...] = (
         module="tvmbuild.stages.quantize",
     ),
     Stage(
+        name="keep",
+        version=1,
+        scope="kept cell",
+        inputs=("model", "reference"),
+        outputs=FrozenMap({"kept": "kept.json"}),
+        module="tvmbuild.stages.keep",
+    ),
+    Stage(
         name="tune",
         version=21,
         scope="cell",
-        inputs=("model",),
+        inputs=("model", "kept"),
         outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),
         module="tvmbuild.stages.tune",
     ),
     Stage(
         name="compile",
-        version=28,
+        version=29,
         scope="cell",
-        inputs=("model", "schedule", "labels", "sizes"),
+        inputs=("model", "kept", "schedule", "labels", "sizes"),
         outputs=FrozenMap({"package": "*.tar"}),
         module="tvmbuild.stages.compile",
     ),
@@ -78,13 +93,13 @@ STAGES: tuple[Stage, ...] = (
         name="validate",
         version=5,
         scope="cell",
-        inputs=("model", "reference", "schedule"),
+        inputs=("model", "reference", "schedule", "kept"),
         outputs=FrozenMap({"validated": "validated.json"}),
         module="tvmbuild.stages.validate",
     ),
     Stage(
         name="benchmark",
-        version=3,
+        version=4,
         scope="cell",
         inputs=("package", "model", "reference"),
         outputs=FrozenMap({"result": "result.json"}),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from tvmbuild.base.files import write_json
+from tvmbuild.base.kept_nodes import list_kept
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import Step, TuneStep, find_model, list_sizes
 from tvmbuild.errors import TvmbuildError
@@ -39,6 +40,7 @@ def make_job(step: Step[TuneStep]) -> Job:
         layout=Layout(step.root),
         measured_on=options.measured_on,
         precision=options.precision,
+        keep=list_kept(step),
         threads=options.threads,
         mode=step.settings.tune,
         rules=options.rules,
@@ -62,7 +64,9 @@ def _publish(step: Step[TuneStep], tuned: Sequence[Tuned]) -> None:
         write_tasks(step.output(f"tasks {size}"), name_tasks(each.extracted.tasks), each.extracted.graph)
     write_tasks(step.output("tasks"), name_tasks(tuple(tasks.values())), largest.extracted.graph)
     searched = largest.searched
-    quarantined = {row["key"]: row for each in tuned for row in each.elected.quarantined}
+    # A Task may have several faults, and sizes may share it.
+    quarantined = {tuple(row.items()): row for each in tuned for row in each.elected.quarantined}
+    notes = dict.fromkeys(note for each in reversed(tuned) for note in each.extracted.lowered.notes)
     write_json(
         step.output("info"),
         {
@@ -73,7 +77,7 @@ def _publish(step: Step[TuneStep], tuned: Sequence[Tuned]) -> None:
             "quarantined": list(quarantined.values()),
             "layout": largest.extracted.lowered.layout,
             "algorithms": schedule.algorithms,
-            "notes": list(largest.extracted.lowered.notes),
+            "notes": list(notes),
             "measured_now": searched.measured,
             "phases_now": dict(searched.phases),
             "searched_now": [task.name for task in searched.tasks],

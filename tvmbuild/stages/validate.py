@@ -10,11 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from tvmbuild.base.files import sha256_file, write_json
+from tvmbuild.base.kept_nodes import list_kept
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import BenchmarkOptions
-from tvmbuild.base.steps import Step, ValidateStep, find_model, find_original, list_sample_files, list_sizes
-from tvmbuild.benchmarking.accuracy import Judge, make_judge
+from tvmbuild.base.steps import (
+    Step,
+    ValidateStep,
+    find_file_beside,
+    find_model,
+    find_original,
+    list_sample_files,
+    list_sizes,
+)
+from tvmbuild.benchmarking.accuracy import Judge, judge_file_too, make_judge
 from tvmbuild.benchmarking.agreement import check_agreement
 from tvmbuild.benchmarking.contest import Trial
 from tvmbuild.benchmarking.stand_in import CannotRunError, run_package
@@ -64,7 +73,14 @@ def _compute(step: Step[ValidateStep]) -> Validated:
 def _compute_one(step: Step[ValidateStep], path: Path, schedule: str, role: str) -> Validated:
     """Compute a model with the schedule and the reference of these roles. Only the largest size has real inputs."""
     options, is_largest = step.options, role == "reference"
-    target = PackageTarget(options.target, options.kind, options.attributes, options.host, precision=options.precision)
+    target = PackageTarget(
+        options.target,
+        options.kind,
+        options.attributes,
+        options.host,
+        precision=options.precision,
+        keep=list_kept(step),
+    )
     with device_lock("local", exclusive=False):
         model = lower_model(path, target, read_schedule(step.input(schedule)), step.model)
         reference = step.input(role)
@@ -83,7 +99,8 @@ def _make_judge(step: Step[ValidateStep], takes: TakesInputs) -> Judge | None:
     accuracy = step.options.accuracy
     if accuracy is None:
         return None
-    return make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
+    judge = make_judge(accuracy, takes, find_original(step), list_sample_files(step), step.root)
+    return judge_file_too(judge, find_file_beside(step))
 
 
 def _has_metric(step: Step[ValidateStep]) -> bool:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.cuda_versions import choose_driver, find_mistake
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.finding import Finding
-from tvmbuild.base.specs import Attributes
-from tvmbuild.compiler.codegen.nvrtc import INSTALL
+from tvmbuild.base.nvrtc import INSTALL, explain_install, list_versions
 from tvmbuild.targets.gpu import Gpu
-from tvmbuild.targets.kind import Problem
+from tvmbuild.targets.kind import HasFunction, Mistake, Problem
 
+_OLDER_GLIBC = {f"2.{minor}" for minor in range(28)}
 NVIDIA = Path("/proc/driver/nvidia")
+_USUAL = 12
+"""The major version of the NVRTC that tvmbuild installs."""
 _FIRST_ARCH = {"fp16": 53, "bf16": 80, "tf32": 80}
 """The first compute capability with the arithmetic of each precision: 80 means sm_80."""
 
@@ -29,6 +36,14 @@ class Cuda(Gpu):
     pinned = ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
     frees_cores = True
 
+    def find_mistakes(self, data: Mapping[str, Any]) -> list[Mistake]:
+        """Return a mistake if the target's driver, architecture and PTX do not fit together."""
+        found = [each for each in (find_mistake(data),) if each is not None]
+        if str(data.get("glibc", "")) in _OLDER_GLIBC:
+            fault = "JetPack 4, with glibc 2.27, runs no package: TVM's libraries need 2.28, tvmbuild CUDA 11.4"
+            found.append(("glibc", fault, '"2.28" or later'))
+        return found
+
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
         """Return the fault and the expected value if the architecture lacks the precision's arithmetic, else None."""
         arch = str(attributes.get("arch", ""))
@@ -38,15 +53,21 @@ class Cuda(Gpu):
             return None
         return f"{arch} has no {precision} arithmetic, which begins with sm_{least}", "fp32"
 
-    def list_tools(self, capabilities: Capabilities) -> dict[str, str]:
-        """Return the versions of both compilers of kernels, nvcc and NVRTC."""
-        return {"nvcc": capabilities.nvcc or "absent", "nvrtc": capabilities.nvrtc or "absent"}
+    def list_tools(self, attributes: Attributes, capabilities: Capabilities) -> dict[str, str]:
+        """Return the version of the compiler of kernels for the target's driver: NVRTC's, or nvcc's without one."""
+        nvrtc = _choose_nvrtc(attributes, capabilities)
+        if nvrtc is not None:
+            return {"nvrtc": nvrtc}
+        return {"nvcc": capabilities.nvcc or "absent", "nvrtc": "absent"}
 
-    def explain_compiler(self, capabilities: Capabilities) -> str | None:
-        """Return a message with the command that installs a compiler of kernels, or None if one is here."""
-        if capabilities.nvcc is not None or capabilities.nvrtc is not None:
+    def explain_compiler(self, attributes: Attributes, capabilities: Capabilities) -> str | None:
+        """Return a message with the command that installs a compiler of kernels, or None if the driver's is here."""
+        driver = choose_driver(attributes)
+        is_here = _choose_nvrtc(attributes, capabilities) is not None
+        if is_here or (capabilities.nvcc is not None and capabilities.nvcc.startswith(f"{driver[0]}.")):
             return None
-        return f"neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
+        install = INSTALL if "driver" not in attributes and driver[0] == _USUAL else explain_install(driver[0])
+        return f"neither nvcc nor NVRTC {driver[0]} is here; `{install}` brings NVRTC, no GPU needed"
 
     def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
         """Return a message about the missing part, the runtime or the card, or None if the code runs here."""
@@ -71,9 +92,27 @@ class Cuda(Gpu):
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
         return {"driver": driver, "gpus": canonical_json(models), "visible gpus": visible}
 
+    def prepare(self) -> None:
+        """Load tvmbuild's runtime if there is a driver, because `import tvm` would load TVM's."""
+        if _has_driver():
+            from tvmbuild.package.runtime.host import try_backend  # noqa: PLC0415 - it imports tvm_ffi
+
+            try_backend(self.name)
+
+    def has_runtime(self, has: HasFunction) -> bool:
+        """Return whether TVM has loaded its runtime, or there is a driver, for which tvmbuild's own runtime is used."""
+        return super().has_runtime(has) or (_has_driver() and _has_plugin())
+
+    def answers(self) -> bool:
+        """Return whether the driver shows a card."""
+        from tvmbuild.package.runtime.host import try_backend  # noqa: PLC0415 - it imports tvm_ffi
+
+        try_backend(self.name)
+        return super().answers()
+
     def probe(self, found: Capabilities) -> Capabilities:
         """Return the capabilities with the versions of the compilers of kernels."""
-        return replace(found, nvcc=_nvcc_version(), nvrtc=_nvrtc_version())
+        return replace(found, nvcc=_nvcc_version(), nvrtc=list_versions())
 
     def check(self, capabilities: Capabilities) -> Finding:
         """Return the doctor's finding with the missing part: the generator, a compiler of kernels, or a card."""
@@ -99,11 +138,22 @@ def _nvcc_version() -> str | None:
     return match.group(1) if match else None
 
 
-def _nvrtc_version() -> str | None:
+def _has_driver() -> bool:
     try:
-        from cuda.bindings import nvrtc  # noqa: PLC0415 - slow to import
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
-        status, major, minor = nvrtc.nvrtcVersion()
-    except (ImportError, RuntimeError):  # RuntimeError: the bindings are installed without the library
-        return None
-    return f"{major}.{minor}" if int(status) == 0 else None
+
+def _has_plugin() -> bool:
+    from tvmbuild.package.runtime.cuda.plugin import is_available  # noqa: PLC0415 - it imports tvm_ffi
+
+    return is_available()
+
+
+def _choose_nvrtc(attributes: Attributes, capabilities: Capabilities) -> str | None:
+    """Return the version of the installed NVRTC for the target's driver, or None."""
+    major = choose_driver(attributes)[0]
+    found = [each for each in (capabilities.nvrtc or "").split(", ") if each.startswith(f"{major}.")]
+    return found[-1] if found else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.host_cpu import machine_of
-from tvmbuild.base.specs import AttributeValue
 
 X86_CPUS = frozenset(
     {

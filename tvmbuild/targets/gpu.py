@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tvmbuild.base.specs import Attributes
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.targets.kind import TargetKind
 
 

@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from tvmbuild.base.attributes import Attributes, AttributeValue
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
-from tvmbuild.base.specs import Attributes, AttributeValue, TargetSpec
+from tvmbuild.base.specs import TargetSpec
 
 Mistake = tuple[str, str, str]
 """A mistake in a target: (key, fault, expected value)."""
@@ -67,8 +68,8 @@ class Planned(Named):
     rules: ClassVar[int] = 1
     """The version of its rules in `compiler/schedules`. Raise it by one whenever a rule makes another schedule."""
 
-    def list_tools(self, _capabilities: Capabilities, /) -> dict[str, str]:
-        """Return the version, or `absent`, of each of its compilers besides TVM, for the fingerprint."""
+    def list_tools(self, _attributes: Attributes, _capabilities: Capabilities, /) -> dict[str, str]:
+        """Return the version, or `absent`, of each compiler besides TVM for a target with these attributes."""
         return {}
 
     def explain_codegen(self, capabilities: Capabilities, /) -> str | None:
@@ -77,7 +78,7 @@ class Planned(Named):
             return None
         return f"the installed TVM generates no {self.name} code; install a TVM built with it (see `tvmbuild doctor`)"
 
-    def explain_compiler(self, _capabilities: Capabilities, /) -> str | None:
+    def explain_compiler(self, _attributes: Attributes, _capabilities: Capabilities, /) -> str | None:
         """Return why generated code cannot be compiled here, with the remedy, or None if it can, or if TVM does it."""
         return None
 
@@ -130,6 +131,9 @@ class Run(Named):
 
 class Probed(Named):
     """The members for the probe, which runs in its own process and imports TVM."""
+
+    def prepare(self) -> None:
+        """Load the runtime that packages use, if `import tvm`, which comes next, would load another one."""
 
     def has_codegen(self, has: HasFunction, /) -> bool:
         """Return whether this installation can generate code for the kind."""

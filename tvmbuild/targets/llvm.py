@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 from dataclasses import replace
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.cpu_features import ARM_FEATURES, KNOWN_FEATURES, X86_FEATURES
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.host_cpu import cpu_flags, machine_of
-from tvmbuild.base.specs import Attributes, TargetSpec
+from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.wording import count
 from tvmbuild.targets.fp16_cpus import explain_cpu
 from tvmbuild.targets.kind import HasFunction, Problem, TargetKind

@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.base.vulkan_driver import PLUGIN_REMEDY, VulkanDriver, ask_driver, explain_driver, explain_runtime
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 from tvmbuild.targets.gpu import Gpu
@@ -55,7 +55,7 @@ class Vulkan(Gpu):
             "these attributes where the device has them, or fp32",
         )
 
-    def list_tools(self, capabilities: Capabilities) -> dict[str, str]:
+    def list_tools(self, _attributes: Attributes, capabilities: Capabilities) -> dict[str, str]:
         """Return the origin of the SPIR-V generator, which is the only compiler."""
         return {"vulkan backend": capabilities.vulkan_backend or "absent"}
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tvmbuild.base.specs import AttributeValue
+from tvmbuild.base.attributes import AttributeValue
 
 _COMMON: dict[str, AttributeValue] = {
     "max_threads_per_block": 1024,

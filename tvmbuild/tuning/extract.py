@@ -76,7 +76,9 @@ def extract(job: Job, model: Path) -> Extracted:
     choices of the rules for convolutions that were not measured.
     """
     resolved = job.resolved
-    pinned = PackageTarget(job.target, job.kind, resolved.attributes, resolved.host, precision=job.precision)
+    pinned = PackageTarget(
+        job.target, job.kind, resolved.attributes, resolved.host, precision=job.precision, keep=job.keep
+    )
     target = make_target(pinned)
     with device_lock("local", exclusive=False):
         report_progress("extracting tasks")

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvmbuild.base.attributes import Precision
 from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Precision, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import TuneMode
 from tvmbuild.records.task_file import FIRST_RULES, ResolvedTarget
 
@@ -32,6 +33,8 @@ class Job:
     alphabetical order is used.
     """
     precision: Precision = "fp32"
+    keep: tuple[str, ...] = ()
+    """The ONNX nodes that stay in float32 in a precision of 16 bits."""
     threads: int = 1
     """The number of threads with which a candidate is timed."""
     mode: TuneMode = "missing"

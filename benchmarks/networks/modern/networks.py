@@ -13,14 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import torch
-from PIL import Image
+from calibration import SEED, calibrate, read_pictures
 from torch import nn
 
-SEED = 0
-PHOTOGRAPH = Path(__file__).parents[3] / "examples" / "detect" / "astronaut.png"
 Shapes = Mapping[str, Sequence[int]]
 
 
@@ -94,7 +91,7 @@ def make_ultralytics(name: str, size: int = 640) -> onnx.ModelProto:
 
     torch.manual_seed(SEED)
     made = YOLO(f"{name}.yaml")
-    _calibrate(made.model, [_read_pictures(size)])
+    calibrate(made.model, [read_pictures(size)])
     for branch in made.model.model[-1].cv3:  # a branch of logits for each grid
         _centre(made.model, branch[-1], size)
     with tempfile.TemporaryDirectory() as folder:
@@ -102,22 +99,12 @@ def make_ultralytics(name: str, size: int = 640) -> onnx.ModelProto:
         return onnx.load(made.export(format="onnx", imgsz=size, opset=17, simplify=False))
 
 
-def _read_pictures(size: int) -> torch.Tensor:
-    """Return a photograph, upright, mirrored, darker and letterboxed, with values from 0 to 1 [4, 3, size, size]."""
-    with Image.open(PHOTOGRAPH) as opened:
-        whole, flat = (opened.convert("RGB").resize((size, height)) for height in (size, size // 2))
-    boxed = Image.new("RGB", (size, size), (114, 114, 114))
-    boxed.paste(flat, (0, size // 4))
-    upright, letterboxed = (torch.tensor(np.array(each)).permute(2, 0, 1) / 255 for each in (whole, boxed))
-    return torch.stack([upright, upright.flip(2), upright / 2, letterboxed])
-
-
 def _centre(model: nn.Module, last: nn.Conv2d, size: int) -> None:
     """Give the logits that a convolution of a detector computes a mean of -4 and a deviation of 1."""
     kept: list[torch.Tensor] = []
     hook = last.register_forward_hook(lambda _, __, output: kept.append(output))
     with torch.no_grad():
-        model.eval()(_read_pictures(size))
+        model.eval()(read_pictures(size))
         mean, deviation = kept[0].mean((0, 2, 3)), kept[0].std((0, 2, 3))
         last.weight /= deviation[:, None, None, None]
         last.bias.copy_((last.bias - mean) / deviation - 4)
@@ -126,7 +113,7 @@ def _centre(model: nn.Module, last: nn.Conv2d, size: int) -> None:
 
 def _export(model: nn.Module, inputs: Shapes, outputs: Sequence[str]) -> onnx.ModelProto:
     data = tuple(torch.randn(tuple(shape)) for shape in inputs.values())
-    _calibrate(model, [torch.randn((2 * shape[0], *shape[1:])) for shape in inputs.values()])
+    calibrate(model, [torch.randn((2 * shape[0], *shape[1:])) for shape in inputs.values()])
     program = torch.onnx.export(
         model.eval().requires_grad_(False),
         data,
@@ -137,16 +124,3 @@ def _export(model: nn.Module, inputs: Shapes, outputs: Sequence[str]) -> onnx.Mo
     )
     assert program is not None
     return program.model_proto
-
-
-def _calibrate(model: nn.Module, data: Sequence[torch.Tensor]) -> None:
-    """Let batch normalisations learn their data's mean and variance, as training would have."""
-    norms = [each for each in model.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]  # noqa: SLF001
-    if not norms:
-        return
-    model.eval()
-    for each in norms:
-        each.train()
-        each.momentum = None
-    with torch.no_grad():
-        model(*data)

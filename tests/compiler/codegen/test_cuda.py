@@ -16,14 +16,16 @@ from onnx import TensorProto, helper, numpy_helper
 from quantised_graphs import CONVOLUTIONS, convolution
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base import nvrtc
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.nvrtc import explain_install
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen import link
-from tvmbuild.compiler.codegen.cubin import compile_source, replace_code, toolkit_headers
+from tvmbuild.compiler.codegen.cubin import PTX_MARK, compile_source, replace_code, toolkit_headers
 from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
-from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.compiler.importing.importer import import_model, import_onnx
 from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.passes.lift_constants import lift_constants
@@ -32,6 +34,7 @@ from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.errors import TvmbuildError
 
 SaveModel = Callable[..., Path]
+HEADERS = "#include <cuda_fp16.h>\n#include <mma.h>\n#include <cuda/std/type_traits>\n"
 SOURCE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
 
 
@@ -59,7 +62,7 @@ def test_every_card_s_machine_code_is_compiled_without_a_card(arch: str) -> None
     target = tvm_target("cuda", FrozenMap({"arch": arch}), FrozenMap({"mtriple": "x86_64-linux-gnu"}))
     cubin = compile_source(SOURCE, target)
     assert cubin[:4] == b"\x7fELF"
-    assert arch.encode() in cubin
+    assert (cubin[8], cubin[48]) == (7, int(arch[3:]))  # the form that drivers of CUDA 12 load, and the architecture
 
 
 def test_half_and_infinity_need_none_of_cuda_s_c_plus_plus_library(gpu: tvm.target.Target) -> None:
@@ -81,7 +84,8 @@ def test_a_package_carries_machine_code_for_its_arch(
     library = export_library(executable, gpu, LinkOptions())
     assert b"__global__" not in library
     assert library.count(sized(b"cubin")) == 1
-    assert b"sm_90" in library
+    cubin = library[library.index(b"\x7fELF", 4) :]
+    assert (cubin[8], cubin[48]) == (7, 90)
     assert library == export_library(executable, gpu, LinkOptions())
     (tmp_path / "mod.so").write_bytes(library)
     assert read_elf(tmp_path / "mod.so").machine == "x86_64"
@@ -145,11 +149,11 @@ def test_without_a_cuda_compiler_the_remedy_is_named(
     gpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr(nvrtc, "_list_folders", list)
     with pytest.raises(TvmbuildError) as caught:
         compile_source(SOURCE, gpu)
-    assert caught.value.message == "neither NVRTC nor nvcc is there to compile CUDA code"
-    assert caught.value.hint == INSTALL
+    assert caught.value.message == "NVRTC 12 is not there to compile CUDA code for drivers of 12.0"
+    assert caught.value.hint == explain_install(12)
 
 
 @pytest.mark.compiler
@@ -184,3 +188,37 @@ def test_quantised_convolutions_are_machine_code_of_integers(name: str, operands
     assert ("__dp4a(" in source) == (name == "padded")
     assert re.search(r"\bint \w*conv2d\w*\[", source)
     assert export_library(executable, gpu, LinkOptions()).count(sized(b"cubin")) == 1
+
+
+@pytest.mark.parametrize(
+    ("attributes", "form", "compiler"),
+    [
+        ({}, 7, 12),
+        ({"driver": "12.2"}, 7, 12),
+        ({"driver": "13.0"}, 8, 13),
+        ({"driver": "11.4", "arch": "sm_87"}, 7, 11),
+        ({"driver": "11.4", "arch": "sm_72"}, 7, 11),
+        ({"arch": "sm_72"}, 7, 12),
+        ({"arch": "sm_120"}, 8, 12),
+    ],
+)
+def test_the_driver_chooses_the_compiler(attributes: dict[str, str], form: int, compiler: int) -> None:
+    if nvrtc.find_nvrtc(compiler) is None:
+        pytest.skip(f"NVRTC {compiler} is not installed")
+    stated = FrozenMap({"arch": "sm_90", **attributes})
+    target = tvm_target("cuda", stated, FrozenMap({"mtriple": "x86_64-linux-gnu"}))
+    cubin = compile_source(f"{HEADERS}{SOURCE}", target)
+    written = int.from_bytes(cubin[20:24], "little")  # by forms before 8: the compiler's version
+    assert (cubin[8], written // 10 if form < 8 else compiler) == (form, compiler)
+
+
+def test_ptx_follows_the_machine_code_in_the_version_that_the_driver_reads() -> None:
+    stated: Attributes = FrozenMap({"arch": "sm_86", "driver": "12.2", "ptx": True})
+    target = tvm_target("cuda", stated, FrozenMap({"mtriple": "x86_64-linux-gnu"}))
+    code = compile_source(SOURCE, target)
+    (length,) = struct.unpack("<Q", code[-24:-16])
+    cubin, ptx = code[: -24 - length], code[-24 - length : -24]
+    assert cubin == compile_source(SOURCE, tvm_target("cuda", FrozenMap({"arch": "sm_86"}), FrozenMap()))
+    assert re.search(rb"^\.version 8\.2\n\.target sm_86$", ptx, re.MULTILINE)
+    assert ptx.endswith(b"}\n\0") or ptx.rstrip(b"\n\0").endswith(b"}")
+    assert code.endswith(PTX_MARK)

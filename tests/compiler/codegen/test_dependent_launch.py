@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,9 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.nvrtc import find_nvrtc
 from tvmbuild.compiler.apply import apply_records
-from tvmbuild.compiler.codegen.cubin import find_source, toolkit_headers
+from tvmbuild.compiler.codegen.cubin import find_headers, find_source
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.generators import launch_dependent
 from tvmbuild.compiler.codegen.nvrtc import compile_by_nvrtc
@@ -49,8 +49,9 @@ def test_each_kernel_waits_before_it_does_anything(save_convnet: SaveModel) -> N
 @pytest.mark.compiler
 def test_nothing_is_read_before_the_wait(save_convnet: SaveModel) -> None:
     source = write_network(save_convnet(), "sm_90")
-    with card("sm_90"), toolkit_headers():
-        ptx = compile_by_nvrtc(source, "compute_90", Path(os.environ.get("CUDA_PATH", "/usr/local/cuda"))).decode()
+    compiler = find_nvrtc(12)
+    assert compiler is not None
+    ptx = compile_by_nvrtc(source, "compute_90", compiler, find_headers(compiler)).decode()
     entries = ptx.split(".visible .entry")[1:]
     assert len(entries) == len(KERNEL.findall(source))
     for entry in entries:

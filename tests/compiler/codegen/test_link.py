@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.progress import progress_shown_by
-from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.compiler.codegen.executable import build_executable

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvmbuild.base.frame_specs import Crop, Encoding, Frame
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.compiler.kernels.frames.prepare import Preparation, describe_preparation, write_along, write_down
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.package.preprocess import find_fit, preprocess_picture

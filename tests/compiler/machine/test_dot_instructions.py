@@ -9,8 +9,8 @@ import pytest
 import tvm
 from quantised_graphs import Network
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.machine.dot_instructions import (

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from tvmbuild.base.attributes import Attributes, AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.compiler.machine.target import is_gpu, tvm_target
 from tvmbuild.errors import TvmbuildError
 

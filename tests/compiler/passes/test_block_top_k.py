@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 from vulkan_kernels import lavapipe
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.dump import record_passes
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model

@@ -17,10 +17,11 @@ from quantized_nets import quantize_net, write_float_net
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.attributes import Attributes, Precision
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import cpu_flags
 from tvmbuild.base.source_specs import Source
-from tvmbuild.base.specs import Attributes, ModelSpec, Precision
+from tvmbuild.base.specs import ModelSpec
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library

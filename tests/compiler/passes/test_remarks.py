@@ -14,8 +14,8 @@ import tvm
 from onnx import numpy_helper
 from task_key_networks import NETWORKS
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.dump import record_passes
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.machine.target import tvm_target

@@ -35,6 +35,13 @@ PICTURE = (1, 3, 640, 640)
             [(1, 4420, 2), (1, 4420, 4)],
             ["boxes: {form: ssd, strides: …, anchors: …}", "boxes: {form: ssd_decoded}"],
         ),
+        (PICTURE, [(120, 7)], ["boxes: {form: yolov7_nms}"]),
+        (PICTURE, [(120, 6), (1,)], ["boxes: {form: end2end}", "boxes: {form: ppyolo}"]),
+        (
+            PICTURE,
+            [(1, 25200, 6), (1, 2, 640, 640), (1, 2, 640, 640)],
+            ["boxes: {form: yolov5}", "segmentation: [{output: out1}, {output: out2}]"],
+        ),
         ((1, 3, 256, 192), [(1, 17, 64, 48)], ["segmentation: {}", "heatmaps: {}"]),
         ((1, 3, 48, 320), [(1, 40, 97)], ["text: {}", "boxes: {form: rtdetr}"]),
         ((1, 3, 32, 100), [(26, 1, 37)], ["text: {}"]),

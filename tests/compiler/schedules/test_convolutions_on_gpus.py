@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import te
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.base.specs import Precision
+from tvmbuild.base.attributes import Precision
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.importing.importer import import_model, import_onnx
 from tvmbuild.compiler.machine.limits import staging_limits

@@ -19,8 +19,8 @@ from onnx_graphs import RELU, Graph, node
 from tvm import relax, s_tir, te, tirx, topi
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler import apply
 from tvmbuild.compiler.apply import Applied, apply_records
 from tvmbuild.compiler.codegen.executable import build_executable

@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import s_tir, tirx
 from tvm.s_tir.meta_schedule.database import MemoryDatabase
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.evaluate import build_here

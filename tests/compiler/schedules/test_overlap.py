@@ -92,6 +92,7 @@ def test_depthwise_convolutions_of_any_size(size: int, channels: int) -> None:
     np.testing.assert_allclose(run(scheduled, *inputs), run(function, *inputs), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_without_the_pass_each_element_is_guarded_and_the_numbers_are_the_same() -> None:
     function = make_product((), 37, 20, 58)
     scheduled = schedule_function(function, AVX512)

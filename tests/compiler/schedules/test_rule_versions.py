@@ -77,7 +77,7 @@ def on_a_card() -> list[str]:
     from matrix_products import write_product
     from window_sums import BUSY, Layout, sum_windows
 
-    from tvmbuild.base.specs import Precision
+    from tvmbuild.base.attributes import Precision
     from tvmbuild.compiler.machine.target import tvm_target
     from tvmbuild.compiler.schedules.gpu.rules import list_schedules
 

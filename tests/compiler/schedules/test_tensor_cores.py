@@ -17,8 +17,8 @@ from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
 from window_sums import sum_windows
 
+from tvmbuild.base.attributes import Precision
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.prim_funcs import allow_tf32

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.nvrtc import find_nvrtc
 from tvmbuild.cli.run.measure import choose_peak
 from tvmbuild.compiler.codegen.nvrtc import compile_by_nvrtc
 from tvmbuild.devices.device import Device
@@ -30,9 +31,11 @@ from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarge
     ],
 )
 def test_the_kernel_of_a_precision(precision: str, arch: int, operations: int, how: str) -> None:
+    compiler = find_nvrtc(12)
+    assert compiler is not None
     source, counted, told = write_kernel(precision, arch)
     assert (counted, told) == (operations, how)
-    cubin = compile_by_nvrtc(source, f"sm_{arch}", Path())
+    cubin = compile_by_nvrtc(source, f"sm_{arch}", compiler)
     assert cubin.startswith(b"\x7fELF")
     assert re.search(rb"\0\.text\.peak\0", cubin)
 

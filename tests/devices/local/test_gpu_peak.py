@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 from tvmbuild.devices.local.gpu_peak import measure_gpu_peak
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget

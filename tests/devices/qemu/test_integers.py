@@ -9,8 +9,8 @@ import pytest
 from emulated_board import the_board
 from quantised_graphs import Network, run_optimized
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import AttributeValue
 from tvmbuild.building.package import build_package
 from tvmbuild.devices.model_worker import Load
 from tvmbuild.devices.qemu.device import start_emulated

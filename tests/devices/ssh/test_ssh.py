@@ -18,10 +18,10 @@ from rpc_boards import wait_until
 from small_package import build_package, change_package
 from ssh_board import SshBoard, ssh_board, write_script
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import cpu_name
-from tvmbuild.base.specs import Attributes
 from tvmbuild.cli import main
 from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.devices.conversation import DeviceLostError

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 int main(int, char **arguments) {
   try {

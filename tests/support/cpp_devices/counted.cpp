@@ -1,10 +1,9 @@
 // Runs a package on files of inputs, and writes each output with its shape: outputs whose length depends on data are
 // cut.
-#include <tvmbuild.h>
-
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <tvmbuild.hpp>
 
 int main(int count, char **words) {
   tvmbuild::Session session(words[1]);

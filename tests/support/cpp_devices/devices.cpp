@@ -1,12 +1,12 @@
 // devices PACKAGE FOLDER CALLS: runs on FOLDER/<n>.in, writes FOLDER/<n>.out, and does the same CALLS times with arrays
 // that stay on the device, handed over by DLPack. Prints how many outputs differed, and what was refused.
 #include <dlpack/dlpack.h>
-#include <tvmbuild.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <tvmbuild.hpp>
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 namespace {
 

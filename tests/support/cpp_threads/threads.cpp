@@ -1,7 +1,5 @@
 // threads PACKAGE.tar RUNS: eight threads with a session each, RUNS runs in each, sessions made anew ten times.
 // Prints how many outputs differed from their thread's first, and resident kB after the first and the last round.
-#include <tvmbuild.h>
-
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +7,7 @@
 #include <fstream>
 #include <random>
 #include <thread>
+#include <tvmbuild.hpp>
 
 namespace {
 

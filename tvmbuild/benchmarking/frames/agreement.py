@@ -104,8 +104,8 @@ DESCRIBERS: dict[str, Callable[[Found, Found], str]] = {
 
 
 def describe_results(ours: Mapping[str, Found], theirs: Mapping[str, Found]) -> str:
-    """Return how far the results of both ways are apart, kind by kind."""
-    return "; ".join(DESCRIBERS[kind](found, theirs[kind]) for kind, found in ours.items())
+    """Return how far the results of both ways are apart, one result after the other, by their names."""
+    return "; ".join(DESCRIBERS[name.split()[0]](found, theirs[name]) for name, found in ours.items())
 
 
 def _find_distance(points: Found, others: Found) -> float:

@@ -85,7 +85,7 @@ def check_task(task: FrameTask, ours: Worker) -> Checked | None:
 
     Raises TvmbuildError if they are wrong. If the device cannot run other functions than ``main``, a note says so.
     """
-    return check_frames(task.info, ours, task.who, lacks=task.device.lacks_frames)
+    return check_frames(task.info, ours, task.who, lacks=task.device.lacks_frames(task.info))
 
 
 def prepare_frames(task: FrameTask, ours: Worker, stack: ExitStack, folder: Path) -> FrameField | None:
@@ -184,7 +184,7 @@ def finish_frames(found: FrameField, repeat: int) -> FrameResult:
         ),
         absent=tuple(found.absent),
         notes=checked.notes,
-        warnings=tuple(_list_doubts(measured, machine, {} if info.target.on_gpu else times)),
+        warnings=tuple(_list_doubts(measured, machine, times if _have_all_parts(info, times) else {})),
         found=checked.found,
         temperature_c=machine.temperature_c,
         throttled=sum(throttled) if throttled else None,
@@ -232,6 +232,12 @@ def _flatten(samples: Samples) -> list[float]:
 def find_percentile(samples: Sequence[float], share: float) -> float:
     """Return the smallest sample that the ``share`` of all samples does not exceed."""
     return sorted(samples)[max(0, math.ceil(share * len(samples)) - 1)]
+
+
+def _have_all_parts(info: PackageInfo, times: Mapping[str, FrameTimes]) -> bool:
+    """Return whether the parts should add up: a GPU overlaps them, and a board without Python lacks one."""
+    wanted = PARTS if info.postprocess else PARTS[:-1]
+    return not info.target.on_gpu and all(set(wanted) <= each.parts_ms.keys() for each in times.values())
 
 
 def _list_doubts(measured: Measured, machine: MachineState, times: Mapping[str, FrameTimes]) -> Iterator[str]:

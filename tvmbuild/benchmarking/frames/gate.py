@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 
 from tvmbuild.base.frame_specs import Frame
-from tvmbuild.base.postprocess_specs import kind_of
 from tvmbuild.base.progress import report_progress
 from tvmbuild.benchmarking.frames.drawing import draw_frame
 from tvmbuild.benchmarking.frames.preparation import compare_input, prepare
@@ -154,7 +153,7 @@ class _Gate:
         """Compare results with the package's own thresholds and with better ones; return the better ones' count."""
         count = 0
         for asked in dict.fromkeys((OWN, better)):
-            found = case.find(asked)[kind_of(decoding.asked)]
+            found = case.find(asked)[decoding.name]
             check = reference.check(decoding, case.outputs, asked, found)
             self.results, count = self.results + check.count, check.count
             self.score_error = max(self.score_error, check.score_error)

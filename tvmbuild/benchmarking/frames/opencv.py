@@ -172,8 +172,7 @@ class OpenCvWay:
         limits = make_thresholds(self.info.postprocess, score, overlap)
         found = {}
         for decoding, finder in zip(self.decodings[number], self.finders, strict=True):
-            kind = kind_of(decoding.asked)
-            found[kind] = finder(decoding, outputs, *map(float, limits[kind]))
+            found[decoding.name] = finder(decoding, outputs, *map(float, limits[decoding.name]))
         return Results(found)
 
 

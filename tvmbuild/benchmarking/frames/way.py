@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from tvmbuild.base.frame_specs import Crop, Frame
-from tvmbuild.base.postprocess_specs import Postprocess
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.postprocess_specs import Postprocess, name_results
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.package.frames import find_frame_geometry
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import Fit, find_fit, find_rules, find_sizes
@@ -61,6 +61,8 @@ class Decoding:
     """Whether maps have their classes in the last dimension."""
     whole: tuple[str, ...] = ()
     """The names of the outputs of whole numbers."""
+    name: str = ""
+    """The name of the result (`name_results`)."""
 
     def find_output(self, outputs: Mapping[str, np.ndarray], place: int = 0) -> np.ndarray:
         """Return the output that the result is made of, or one of several."""
@@ -130,8 +132,8 @@ def list_decodings(info: PackageInfo, frame: Frame | None = None) -> tuple[Decod
     whole = tuple(each.name for each in info.outputs if "float" not in each.dtype)
     part = None if frame is None else frame.used
     return tuple(
-        Decoding(each, names, height, width, geometry, find_labels(info, each), part, last, whole)
-        for each in info.postprocess
+        Decoding(each, names, height, width, geometry, find_labels(info, each), part, last, whole, name)
+        for name, each in zip(name_results(info.postprocess), info.postprocess, strict=True)
     )
 
 

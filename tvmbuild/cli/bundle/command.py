@@ -13,11 +13,14 @@ from typing import Any
 
 import yaml
 
+from tvmbuild.base.attributes import NARROW
 from tvmbuild.base.files import write_bytes
+from tvmbuild.base.kept_nodes import read_kept_nodes
 from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML, Layout
 from tvmbuild.base.progress import progress_shown_by, report_progress
-from tvmbuild.cli.bundle.site import SITE, add_package, find_vulkan_runtime, pack_site
+from tvmbuild.cli.bundle.site import SITE, add_package, find_runtimes, pack_site
 from tvmbuild.config import load_project
+from tvmbuild.config.targets import spread_precisions
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import find_root
 
@@ -52,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         TemporaryDirectory(prefix="tvmbuild-bundle-") as temporary,
         progress_shown_by(lambda text: print(text, flush=True)),
     ):
-        libraries = [find_vulkan_runtime(args.machine)] if "vulkan" in kinds else []
+        libraries = find_runtimes(args.machine, kinds)
         site = pack_site(Path(temporary), args.python, args.machine, frozenset(args.have.split(",")))
         report_progress("writing the archive")
         memory = BytesIO()
@@ -92,7 +95,7 @@ def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> di
 
     It has simplified models, targets with `device: local`, and the targets' records.
     """
-    layout, models, targets = Layout(root), _read(root, MODELS_YAML), _read(root, TARGETS_YAML)
+    layout, models, targets = Layout(root), _read(root, MODELS_YAML), _read_targets(root)
     files: dict[str, bytes] = {"dodo.py": _DODO.encode()}
     packed: dict[str, Any] = {}
     for name in dict.fromkeys(model for model, _ in cells):
@@ -107,6 +110,9 @@ def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> di
         kept = {key: models["models"][name][key] for key in ("inputs", "tolerance") if key in models["models"][name]}
         packed[name] = {**kept, "source": {"path": f"models/{name}.onnx"}, "simplify": {"enabled": False}}
         packed[name]["targets"] = {"include": mine}
+        narrow = [each for each in mine if targets["targets"][each].get("precision") in NARROW]
+        if "keep" in models["models"][name] and narrow:
+            packed[name]["keep"] = _list_kept(layout, name, narrow)
     files[MODELS_YAML] = _dump({"models": packed, **_defaults(models, "tolerance")})
     there = {}
     for name in dict.fromkeys(target for _, target in cells):
@@ -120,6 +126,33 @@ def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> di
 
 def _is_quantised(model: dict[str, Any], target: dict[str, Any]) -> bool:
     return "quantize" in model and target.get("precision") == "int8"
+
+
+def _list_kept(layout: Layout, name: str, targets: Sequence[str]) -> list[str]:
+    """Return the names of the nodes of a model that stay in float32 in its cells of 16 bits.
+
+    Raises TvmbuildError if the stage keep has not run for a cell, or if the cells keep different nodes.
+    """
+    found = set[tuple[str, ...]]()
+    for target in targets:
+        path = layout.cell_file(name, target, "kept.json")
+        if not path.is_file():
+            raise TvmbuildError(
+                f"the operators of {name}@{target} in float32 are not chosen yet", f"tvmbuild keep:{name}@{target}"
+            )
+        found.add(read_kept_nodes(path))
+    if len(found) > 1:
+        raise TvmbuildError(f"the cells of {name} keep different operators in float32", "pack them into two archives")
+    return list(found.pop())
+
+
+def _read_targets(root: Path) -> dict[str, Any]:
+    """Return the file with a target for each precision."""
+    data = _read(root, TARGETS_YAML)
+    targets = {
+        name: each for own, written in data["targets"].items() for name, each in spread_precisions(own, written).items()
+    }
+    return {**data, "targets": targets}
 
 
 def _read_model(layout: Layout, name: str, *, quantised: bool) -> bytes:

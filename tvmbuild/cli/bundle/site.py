@@ -14,7 +14,7 @@ import subprocess
 import tarfile
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -24,11 +24,11 @@ from tvmbuild.base.capabilities import installed_version
 from tvmbuild.base.files import publish
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import cache_dir
+from tvmbuild.base.nvrtc import DISTRIBUTIONS
 from tvmbuild.base.pip_download import download_command, foreign_options
 from tvmbuild.base.progress import report_progress
-from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.runtime.native_build import VULKAN, place_prebuilt
+from tvmbuild.package.runtime.native_build import RUNTIMES, place_prebuilt
 
 SITE = "site.tar.xz"
 EVERY_S = 5.0
@@ -113,15 +113,16 @@ def list_needed(have: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted(f"{name}=={version}" for name, version in found.items()))
 
 
-def find_vulkan_runtime(machine: str) -> tuple[Path, Path]:
-    """Return the Vulkan runtime for the other machine, and its relative path in the tvmbuild package.
+def find_runtimes(machine: str, kinds: Container[str]) -> list[tuple[Path, Path]]:
+    """Return tvmbuild's device runtimes of the targets' kinds for the other machine.
 
-    It is compiled here, so that the other machine needs no compiler for it.
+    Each comes with its relative path in the tvmbuild package. They are compiled here, so that the other machine needs
+    no compiler for them.
     """
     from tvmbuild.package.runtime.native_library import find_library  # noqa: PLC0415 - it imports tvm_ffi
 
-    known = machine_of(machine)
-    return find_library(VULKAN, known), place_prebuilt(VULKAN, known).relative_to(_PACKAGE)
+    known, wanted = machine_of(machine), [each for each in RUNTIMES if each.kind in kinds]
+    return [(find_library(each, known), place_prebuilt(each, known).relative_to(_PACKAGE)) for each in wanted]
 
 
 def add_package(archive: tarfile.TarFile, *libraries: tuple[Path, Path]) -> None:

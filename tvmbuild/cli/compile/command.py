@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from tvmbuild.base.attributes import Precision
 from tvmbuild.base.files import publish
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
-from tvmbuild.base.specs import Precision
 from tvmbuild.base.steps import AnyStep, Settings
 from tvmbuild.building.examine import say_without_project
 from tvmbuild.cli.compile.model_words import add_model_arguments, find_model

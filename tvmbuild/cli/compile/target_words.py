@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.attributes import Attributes, AttributeValue
 from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.layout import TARGETS_YAML
 from tvmbuild.base.processes import run_module
-from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.cli.target.boards import list_boards
 from tvmbuild.cli.target.lock import describe_device
 from tvmbuild.config.load import load_targets

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from tvmbuild.base.files import write_text
 from tvmbuild.base.processes import explain_failure, follow_module
 from tvmbuild.base.steps import Settings
-from tvmbuild.cli.debug.request import find_step, make_request
+from tvmbuild.cli.debug.request import find_step, make_package_request, make_request
 from tvmbuild.cli.debug.text import describe_finding, list_places, shorten
 from tvmbuild.cli.run.command import add_input, collect_inputs
 from tvmbuild.debugging.finding import PLACES, Finding, Request
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit code: 0, the numbers are right; 1, a place is wrong."
     parser.add_argument("cell", metavar="CELL|PACKAGE", help="a cell such as net@cpu, or its PACKAGE.tar")
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="the inputs by name (default: the gate's)")
+    parser.add_argument("--model", type=Path, metavar="NET.onnx", help="a package's ONNX file, without its project")
     add_input(parser)
     parser.add_argument("--all", dest="every", action="store_true", help="print and draw the errors of all places")
     parser.add_argument("--reduce", action="store_true", help="write the smallest model that fails")
@@ -39,11 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the finding about a cell and return the exit code: 1 if a place is wrong."""
-    plan = load_plan(find_root(Path.cwd()), Settings())
-    step = find_step(plan, args.cell)
-    request = replace(make_request(plan, step), every=args.every, reduce=args.reduce)
     with TemporaryDirectory(prefix="tvmbuild-debug-") as name:
         folder = Path(name)
+        request = replace(_make_request(args, folder), every=args.every, reduce=args.reduce)
         if args.inputs or args.files:
             request = replace(request, inputs=_write_inputs(args, request.package, folder))
         finding = _examine(request, folder)
@@ -53,7 +52,27 @@ def run(args: argparse.Namespace) -> int:
         page = (request.folder / PLACES).with_suffix(".html")
         write_text(page, write_debug_page(finding, lines))
         print(f"  all places: {shorten(page)}")
-    return 1 if finding.suspect else 0
+    return 1 if finding.suspect or finding.frames_are_wrong else 0
+
+
+def _make_request(args: argparse.Namespace, folder: Path) -> Request:
+    """Return the request for a cell of the project, or for a package and the ONNX file that it was built from."""
+    is_package = args.cell.endswith(".tar")
+    if args.model is not None:
+        if not is_package:
+            raise TvmbuildError("--model belongs to a package", "`tvmbuild debug PACKAGE.tar --model NET.onnx`")
+        return make_package_request(Path(args.cell).absolute(), args.model, folder)
+    try:
+        root = find_root(Path.cwd())
+    except TvmbuildError as error:
+        if not is_package:
+            raise
+        raise TvmbuildError(
+            f"{args.cell} has no ONNX model in it, and there is no project here that has it",
+            "name the file that it was built from: `tvmbuild debug PACKAGE.tar --model NET.onnx`",
+        ) from error
+    plan = load_plan(root, Settings())
+    return make_request(plan, find_step(plan, args.cell))
 
 
 def _write_inputs(args: argparse.Namespace, package: Path, folder: Path) -> Path:

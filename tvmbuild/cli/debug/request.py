@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice
+from tvmbuild.base.files import sha256_file, write_bytes
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Tolerance
+from tvmbuild.base.progress import progress_shown_by
+from tvmbuild.base.specs import InputSpec, Tolerance
 from tvmbuild.base.steps import AnyStep, BenchmarkStep, CompileStep, Step, ValidateStep, has_options
 from tvmbuild.cli.inspection import describe_target, find_compile_step
 from tvmbuild.debugging.finding import Request
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.metadata import PackageInfo, default_threads
 from tvmbuild.planning.plan import Plan
 
 
@@ -29,8 +35,58 @@ def find_step(plan: Plan, word: str) -> Step[CompileStep]:
             return step
     raise TvmbuildError(
         f"{word} is the package of no cell of this project",
-        "the original is needed: run this in the project that built it, or start one with `tvmbuild init`",
+        "run this in the project that built it, or name the ONNX file with `--model NET.onnx`",
     )
+
+
+def make_package_request(package: Path, model: Path, folder: Path) -> Request:
+    """Return the request for a package without its project, built from the ONNX file ``model``.
+
+    The simplified model and its reference are written into ``folder``. Raises TvmbuildError if the file is no model
+    with the package's inputs.
+    """
+    from tvmbuild.preparing.reference import write_reference  # noqa: PLC0415 - slow
+    from tvmbuild.preparing.simplify import simplify  # noqa: PLC0415 - slow
+
+    info = read_metadata(package)
+    wanted = [InputSpec(each.name, each.shape) for each in info.inputs]
+    try:
+        with progress_shown_by(lambda text: print(text, file=sys.stderr)):
+            made = simplify(model, wanted, name=info.model)
+    except TvmbuildError as error:
+        raise TvmbuildError(
+            f"{model} cannot be the model of {package.name}: {error.message}",
+            "name the ONNX file that it was built from; without `--model`, run this in its project",
+        ) from error
+    simplified, reference = folder / "model.onnx", folder / "reference.npz"
+    is_built_from = sha256_file(model) == info.digests.get("model")
+    write_bytes(simplified, model.read_bytes() if is_built_from else made.model)
+    write_reference(reference, made.reference)
+    return Request(
+        cell=f"{info.model}@{info.target.name}",
+        model=simplified,
+        package=package,
+        schedule=None,
+        reference=reference,
+        target=info.target,
+        tolerance=Tolerance().at_least(info.target.precision),
+        folder=Path("debug", f"{info.model}@{info.target.name}"),
+        device=LocalDevice(),
+        threads=default_threads(info, available_cores()),
+        remark="; ".join(_list_doubts(info, sha256_file(simplified))) or None,
+    )
+
+
+def _list_doubts(info: PackageInfo, model: str) -> Iterator[str]:
+    """Yield the reasons to doubt a finding without the project; ``model`` is the digest of the simplified model."""
+    if info.digests.get("model") not in {model, None}:
+        yield "the package was built from another file, or simplified by another version: its own numbers may differ"
+    covered = info.coverage.covered
+    if covered:
+        yield (
+            f"{covered} of the package's {info.coverage.tasks} Tasks have records, which only its project has: "
+            "the parts were built by rule"
+        )
 
 
 def make_request(plan: Plan, step: Step[CompileStep]) -> Request:
@@ -49,14 +105,14 @@ def make_request(plan: Plan, step: Step[CompileStep]) -> Request:
         package=step.output("package"),
         schedule=step.input("schedule"),
         reference=chosen[0].input("reference"),
-        target=describe_target(step.options),
+        target=describe_target(step),
         tolerance=how.tolerance,
         folder=Layout(plan.root).debug(cell),
         device=how.device,
         threads=how.threads,
         link=step.options.link,
     )
-    needed = [request.model, request.schedule, *([] if request.device is None else [request.package])]
+    needed = [request.model, step.input("schedule"), *([] if request.device is None else [request.package])]
     if not all(path.is_file() for path in needed):
         raise TvmbuildError(f"{cell} is not built yet", f"run `doit compile:{cell}` first")
     return request

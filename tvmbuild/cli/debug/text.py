@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tvmbuild.base.wording import count, name_some
-from tvmbuild.debugging.finding import REDUCED, Finding, PlaceError, Request, Suspect, TaskFacts, Tried
+from tvmbuild.debugging.finding import (
+    IN_FLOAT32_THERE,
+    REDUCED,
+    Finding,
+    PlaceError,
+    Request,
+    Suspect,
+    TaskFacts,
+    Tried,
+)
 
 _COLUMNS = ("error", "rounding", "ratio", "operator", "place")
 
@@ -15,7 +24,10 @@ def describe_finding(finding: Finding, request: Request) -> list[str]:
     """Return the finding as lines: the verdict, the wrong place and the variants."""
     remark = [f"  {finding.remark}"] if finding.remark else []
     if finding.suspect is None:
-        return [f"{finding.cell}: {finding.problem or f'nothing is wrong: {finding.closeness}'}", *remark]
+        framed = [] if finding.frames is None else [f"  {finding.frames}"]
+        state = "the network is right" if finding.frames_are_wrong else "nothing is wrong"
+        right = f"{state}: {finding.closeness}"
+        return [f"{finding.cell}: {finding.problem or right}", *framed, *remark]
     first = f"{finding.cell}: {finding.problem or f'the gate passes, but {finding.closeness}'}"
     lines = [first, *_describe_suspect(finding.suspect, request), *remark]
     lines.append(f"  found with {count(finding.builds, 'build')} of {count(finding.nodes, 'node')} or fewer")
@@ -42,7 +54,7 @@ def _describe_suspect(suspect: Suspect, request: Request) -> Iterator[str]:
     for task in suspect.tasks:
         yield f"  Task {task.name} ({task.key}): by {_name_origin(task, request)}"
     yield f"  layout {suspect.layout}, precision {suspect.precision}"
-    yield from _describe_variants(suspect)
+    yield from _describe_variants(suspect, request)
 
 
 def _describe_error(place: PlaceError) -> str:
@@ -50,17 +62,21 @@ def _describe_error(place: PlaceError) -> str:
 
 
 def _name_origin(task: TaskFacts, request: Request) -> str:
-    return f"its record, records/{request.target.name}/{task.key}.json" if task.recorded else "rule"
+    if task.recorded:
+        return f"its record, records/{request.target.name}/{task.key}.json"
+    return f"the rule {task.rule}" if task.rule else "rule"
 
 
-def _describe_variants(suspect: Suspect) -> Iterator[str]:
+def _describe_variants(suspect: Suspect, request: Request) -> Iterator[str]:
     mending = [each.variant for each in suspect.tried if each.mends]
     if suspect.mended:
         yield f"mends it: {suspect.mended}; the whole package passes with it"
+        yield from (f"  {remedy}" for remedy in _list_remedies(suspect, request))
     elif mending:
         yield "no variant mends the whole package"
     else:
         yield "no variant mends it: what all of them share is at fault, such as the import of the operator"
+        yield from () if request.reduce else ["  please report it: `--reduce` writes the smallest model that fails"]
     others = [each for each in mending if each != suspect.mended]
     if others:
         yield f"  right at this place, too: {', '.join(others)}"
@@ -68,6 +84,22 @@ def _describe_variants(suspect: Suspect) -> Iterator[str]:
         "still wrong", [each for each in suspect.tried if not each.mends and each.ratio is not None]
     )
     yield from _list_others("cannot be built", [each for each in suspect.tried if each.ratio is None])
+
+
+def _list_remedies(suspect: Suspect, request: Request) -> Iterator[str]:
+    """Yield the way to build the package as the mending variant does."""
+    records = [f"records/{request.target.name}/{each.key}.json" for each in suspect.tasks if each.recorded]
+    remedies = {
+        "by rule instead of its record": f"until it is mended, delete {' and '.join(records)}",
+        "by rule instead of all records": "`tvmbuild records verify` finds records that replay wrongly",
+        "without Winograd": "to build it so: `tune: {algorithms: [direct]}` of the target",
+        IN_FLOAT32_THERE: f"to build it so: `keep: [{', '.join(suspect.nodes)}]` of the model in models.yaml",
+        "in float32": "to build it so: `precision: fp32` of the target; `keep: auto` of the model may do",
+        "LLVM -O0": "to build it so: `opt-level: 0` of the target, which is slow",
+        "on this CPU": "is it the driver? `tvmbuild doctor` tells",
+    }
+    if suspect.mended in remedies:
+        yield remedies[suspect.mended]
 
 
 def _list_others(state: str, tried: Sequence[Tried]) -> Iterator[str]:

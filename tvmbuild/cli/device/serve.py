@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 from tvmbuild.base.capabilities import installed_version
-from tvmbuild.base.processes import check_loadable
+from tvmbuild.base.loadable import check_loadable
 from tvmbuild.cli.arguments import address, positive
 from tvmbuild.devices.rpc.supervisor import Serving, check_reachable, find_cpu, is_loopback, supervise
 from tvmbuild.devices.rpc.tracker import list_boards, split_address

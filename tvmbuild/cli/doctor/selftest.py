@@ -9,10 +9,10 @@ from typing import cast
 import onnxruntime
 from rich.table import Table
 
+from tvmbuild.base.attributes import Attributes, Precision
 from tvmbuild.base.console import make_console
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.progress import progress_shown_by
-from tvmbuild.base.specs import Attributes, Precision
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.cli.doctor.selftest_models import Case, make_cases
 from tvmbuild.compiler.codegen.link import tools_here

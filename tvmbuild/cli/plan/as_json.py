@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvmbuild.cli.planned import Planned
 from tvmbuild.engine.status import Status
+from tvmbuild.package.memory import Memory
 from tvmbuild.planning.price import CellPrice
 from tvmbuild.tuning.rates import Seconds
 
@@ -12,11 +13,11 @@ FORMAT = 1
 
 def make_json(planned: Planned) -> dict[str, object]:
     """Return the plan as JSON values. Null means that a value is not known."""
-    total = planned.total
+    total, memory = planned.total, planned.memory
     return {
         "format": FORMAT,
         "steps": [_step(status) for status in planned.statuses],
-        "cells": [_cell(price) for price in planned.prices],
+        "cells": [_cell(price, memory.get(price.cell)) for price in planned.prices],
         "total": {
             "tasks": total.tasks,
             "covered": total.covered,
@@ -39,7 +40,7 @@ def _step(status: Status) -> dict[str, object]:
     }
 
 
-def _cell(price: CellPrice) -> dict[str, object]:
+def _cell(price: CellPrice, memory: Memory | None) -> dict[str, object]:
     return {
         **_name(price.cell),
         "tasks": None if price.tasks is None else len(price.all_tasks),
@@ -48,6 +49,7 @@ def _cell(price: CellPrice) -> dict[str, object]:
         "trials": price.trials,
         "lagging": price.lagging,
         **_time(price.seconds),
+        "memory": memory and {"weights": memory.weights, "workspace": memory.workspace, "code": memory.code},
     }
 
 

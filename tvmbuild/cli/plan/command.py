@@ -23,6 +23,7 @@ from tvmbuild.doit_adapter.variables import split_words
 from tvmbuild.engine.open_inputs import foresee_inputs, recall_batch
 from tvmbuild.engine.status import Status
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.memory import format_size
 from tvmbuild.planning.price import CellPrice, TotalPrice
 from tvmbuild.planning.project import find_root, load_plan
 from tvmbuild.records.selection import RULE_TRIALS
@@ -75,6 +76,8 @@ def _print(planned: Planned) -> None:
         console.print(_make_table(prices))
         for note in _list_notes(prices):
             console.print(note, style="dim", soft_wrap=True)
+    for cell, memory in planned.memory.items():
+        console.print(f"{cell} takes {format_size(memory.total)} of memory: {memory.describe()}", soft_wrap=True)
     for status in planned.statuses:
         for note in _list_input_notes(status):
             console.print(note, soft_wrap=True)

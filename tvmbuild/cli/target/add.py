@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.files import write_bytes
 from tvmbuild.base.layout import TARGETS_YAML
-from tvmbuild.base.specs import Attributes
 from tvmbuild.cli.compile.project import targets_text
 from tvmbuild.cli.compile.target_words import find_target
 from tvmbuild.cli.target.boards import find_board_text, list_boards

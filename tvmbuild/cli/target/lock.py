@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tvmbuild.base.attributes import Attributes, freeze_attributes
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.processes import run_module
-from tvmbuild.base.specs import Attributes, freeze_attributes
 from tvmbuild.config.load import load_project, load_questions
 from tvmbuild.config.mistakes import list_words
 from tvmbuild.config.target_lock import Questions, TargetLock, write_lock

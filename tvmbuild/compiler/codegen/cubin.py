@@ -13,8 +13,10 @@ import contextlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import struct
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,12 +24,19 @@ from pathlib import Path
 import tvm
 import tvm_ffi
 
+from tvmbuild.base.cuda_versions import Version, ptx_version, read_version, show_version
+from tvmbuild.base.nvrtc import Nvrtc, explain_install, find_nvrtc, list_pip_folders
 from tvmbuild.base.zig import run_linker
 from tvmbuild.compiler.codegen.elf import read_symbol
-from tvmbuild.compiler.codegen.nvrtc import INSTALL, compile_by_nvrtc
+from tvmbuild.compiler.codegen.nvrtc import compile_by_nvrtc
+from tvmbuild.compiler.machine.target import CudaCode, cuda_code
 from tvmbuild.errors import TvmbuildError
 
 _CUDA = "/usr/local/cuda"
+_FIRST_WITHOUT_LATER_HEADERS = 11
+"""The major version of the NVRTC that cannot read the headers of CUDA 13."""
+PTX_MARK = b"tvmbuild PTX 1\0\0"
+"""The last bytes of machine code with PTX behind it."""
 _SYMBOL = "__tvm_ffi__library_bin"
 _ASSEMBLY = f"""\
 .section .rodata,"a",@progbits
@@ -51,35 +60,85 @@ def find_source(module: tvm.runtime.Module) -> str | None:
 
 
 def compile_source(source: str, target: tvm.target.Target) -> bytes:
-    """Compile CUDA source to a cubin for the target's arch, with NVRTC if cuda-bindings is installed, else with nvcc.
+    """Compile CUDA source to machine code that the target's driver loads, by NVRTC, or by nvcc if there is no NVRTC.
 
-    Raises TvmbuildError if there is no compiler, or if the compiler rejects the source.
+    If the target asks for PTX, it follows the machine code (`append_ptx`). Raises TvmbuildError if there is no compiler
+    of the driver's major version, or if the compiler rejects the source.
     """
-    from tvm.support import nvcc  # noqa: PLC0415 - CUDA targets only
-
-    compiler = cuda_compiler()
-    if compiler is None:
-        raise TvmbuildError("neither NVRTC nor nvcc is there to compile CUDA code", INSTALL)
+    code = cuda_code(target)
+    compiler = find_nvrtc(code.driver[0])
     try:
-        with target, toolkit_headers():
-            if compiler == "nvrtc":
-                return compile_by_nvrtc(source, str(target.attrs["arch"]), Path(os.environ.get("CUDA_PATH", _CUDA)))
-            return bytes(nvcc.compile_cuda(source, target_format="cubin", compiler=compiler))
+        if compiler is None:
+            return _compile_by_nvcc(source, target, code)
+        include = find_headers(compiler)
+        cubin = compile_by_nvrtc(source, code.arch, compiler, include)
+        if not code.with_ptx:
+            return cubin
+        ptx = compile_by_nvrtc(source, code.arch.replace("sm_", "compute_"), compiler, include)
+        return append_ptx(cubin, lower_version(ptx, ptx_version(code.driver, code.arch)))
     except RuntimeError as error:
         # The compiler's message starts with the whole source and contains many warnings.
         said = str(error).rpartition("Compilation error:")[2].strip()
         said = said[max(0, said.find("error:") - 40) :]
+        name = f"NVRTC {show_version(compiler.version)}" if compiler else "nvcc"
         raise TvmbuildError(
-            f"{compiler} refuses the generated CUDA code: {said[:500]}",
-            "check arch and the limits of the target",
+            f"{name} refuses the generated CUDA code: {said[:500]}",
+            "check arch, driver and the limits of the target",
         ) from error
 
 
-def cuda_compiler() -> str | None:
-    """Return the name of the CUDA compiler to use, ``nvrtc`` or ``nvcc``, or None if neither is installed."""
-    if importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.bindings") is not None:
-        return "nvrtc"
-    return "nvcc" if shutil.which("nvcc") else None
+def lower_version(ptx: bytes, version: Version) -> bytes:
+    """Return the PTX with an earlier version in its head, so that drivers of that version compile it.
+
+    The compiler always writes its own version. If a kernel used an instruction that came later, the driver would refuse
+    it with a message.
+    """
+    found = re.search(rb"^\.version (\d+\.\d+)$", ptx, re.MULTILINE)
+    if found is None:
+        raise RuntimeError("the compiler writes PTX in another way than this release did")
+    lower = min(version, read_version(found[1].decode()))
+    return ptx[: found.start(1)] + show_version(lower).encode() + ptx[found.end(1) :]
+
+
+def append_ptx(cubin: bytes, ptx: bytes) -> bytes:
+    """Return machine code with PTX behind it: the cubin, the PTX with a zero at its end, its length and a mark.
+
+    Drivers read machine code as an ELF file, and ignore what follows it. `native/blob.cpp` reads the end.
+    """
+    text = ptx.rstrip(b"\0") + b"\0"
+    return cubin + text + struct.pack("<Q", len(text)) + PTX_MARK
+
+
+def _compile_by_nvcc(source: str, target: tvm.target.Target, code: CudaCode) -> bytes:
+    from tvm.support import nvcc  # noqa: PLC0415 - CUDA targets only
+
+    command, install = shutil.which("nvcc"), explain_install(code.driver[0])
+    if command is None or code.with_ptx:
+        drivers = show_version(code.driver)
+        raise TvmbuildError(
+            f"NVRTC {code.driver[0]} is not there to compile CUDA code for drivers of {drivers}", install
+        )
+    said = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+    release = re.search(r"release (\d+)\.", said)
+    if release is not None and int(release[1]) != code.driver[0]:
+        raise TvmbuildError(
+            f"nvcc is of CUDA {release[1]}, whose code drivers of {show_version(code.driver)} may not load", install
+        )
+    with target, toolkit_headers():
+        return bytes(nvcc.compile_cuda(source, target_format="cubin", compiler="nvcc"))
+
+
+def find_headers(compiler: Nvrtc) -> list[Path]:
+    """Return the folders of CUDA's headers for a compiler: its own first, then those of pip or of a toolkit.
+
+    NVRTC 11 needs its own headers, and has no crt/mma.h; NVRTC 12 compiles those of CUDA 13.
+    """
+    folders = [compiler.headers, *(folder / "include" for folder in list_pip_folders())]
+    named = [Path(os.environ["CUDA_PATH"]) / "include"] if "CUDA_PATH" in os.environ else []
+    if compiler.version[0] == _FIRST_WITHOUT_LATER_HEADERS:
+        folders.sort(key=lambda folder: "/cu13/" in folder.as_posix())
+    found = [folder for folder in (*named, *folders, Path(_CUDA) / "include") if (folder / "cuda_fp16.h").is_file()]
+    return list(dict.fromkeys(found))
 
 
 @contextlib.contextmanager

@@ -251,3 +251,5 @@ _RULES: Mapping[str, Callable[[Any], Any]] = {
     "pow": lower_pow,
     "nearbyint": _lower_nearbyint,
 }
+FUNCTIONS = frozenset(_RULES) - {"nearbyint"}
+"""The functions that become polynomials, by the names of their operators."""

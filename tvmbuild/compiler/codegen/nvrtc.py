@@ -7,12 +7,13 @@ shipped kernels are compiled in the same way. Source: https://docs.nvidia.com/cu
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
 
-DISTRIBUTIONS = ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt")
-INSTALL = f"pip install {' '.join(DISTRIBUTIONS)}"
-"""The command that restores NVRTC if the installation has lost it; it needs no GPU."""
+from tvmbuild.base.nvrtc import Nvrtc
+
 _CSTDINT = """
 #pragma once
 namespace cuda { namespace std {
@@ -51,7 +52,7 @@ using cuda::std::uint8_t; using cuda::std::uint16_t; using cuda::std::uint32_t; 
 #endif
 """
 _OPTIONS = (
-    *("-default-device", "--device-int128", "--ptxas-options=--register-usage-level=10"),
+    *("--std=c++17", "-default-device", "--device-int128", "--ptxas-options=--register-usage-level=10"),
     *("--ftz=true", "--prec-div=false", "--prec-sqrt=false"),
     *("-D__NV_SILENCE_DEPRECATION_BEGIN=", "-D__NV_SILENCE_DEPRECATION_END="),
     *("-D__NV_SILENCE_HOST_DEPRECATION_BEGIN=", "-D__NV_SILENCE_HOST_DEPRECATION_END="),
@@ -61,39 +62,51 @@ _OPTIONS = (
 """The options of TVM (`tvm/support/nvcc.py`) without `--use_fast_math`, which makes powf of negative numbers NaN."""
 
 
-def compile_by_nvrtc(source: str, arch: str, toolkit: Path) -> bytes:
+_SUCCESS = 0
+
+
+def compile_by_nvrtc(source: str, arch: str, nvrtc: Nvrtc, include: Sequence[Path] = ()) -> bytes:
     """Compile CUDA source and return the cubin for ``arch``, or PTX if ``arch`` is virtual (`compute_90`).
 
-    ``toolkit`` is the folder that contains the `include` folder of CUDA. Raises RuntimeError with the compiler's
-    message if the compilation fails.
+    ``include`` are the folders of CUDA's headers. Raises RuntimeError with the compiler's message if the compilation
+    fails.
     """
-    from cuda.bindings import nvrtc  # noqa: PLC0415 - CUDA targets only
-
+    library = _load(nvrtc.path)
     code = _PREAMBLE + "\n".join(line for line in source.splitlines() if line.strip() != "#include <cuda.h>")
-    made, program = nvrtc.nvrtcCreateProgram(
-        code.encode(), b"tvm_kernels.cu", len(_HEADERS), list(_HEADERS.values()), list(_HEADERS)
-    )
-    _check(nvrtc, made)
-    include = toolkit / "include"
-    options = [f"--gpu-architecture={arch}", *_OPTIONS, f"-I{include}", f"-I{include / 'cccl'}"]
+    program = ctypes.c_void_p()
+    texts, names = _strings(list(_HEADERS.values())), _strings(list(_HEADERS))
+    made = (ctypes.byref(program), code.encode(), b"tvm_kernels.cu", len(_HEADERS), texts, names)
+    _check(library, library.nvrtcCreateProgram(*made))
+    options = [f"--gpu-architecture={arch}", *_OPTIONS]
+    options += [f"-I{path}" for folder in include for path in (folder, folder / "cccl")]
     try:
-        (done,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-        if done != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise RuntimeError(f"Compilation error:\n{_read(nvrtc, program, 'ProgramLog').decode(errors='replace')}")
-        return _read(nvrtc, program, "PTX" if arch.startswith("compute") else "CUBIN")
+        if library.nvrtcCompileProgram(program, len(options), _strings([each.encode() for each in options])):
+            said = _read(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+            raise RuntimeError(f"Compilation error:\n{said}")
+        return _read(library, program, "PTX" if arch.startswith("compute") else "CUBIN")
     finally:
-        nvrtc.nvrtcDestroyProgram(program)
+        library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _read(nvrtc: Any, program: Any, what: str) -> bytes:
-    status, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
-    _check(nvrtc, status)
-    data = b" " * int(size)
-    (status,) = getattr(nvrtc, f"nvrtcGet{what}")(program, data)
-    _check(nvrtc, status)
-    return data
+@cache
+def _load(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return library
 
 
-def _check(nvrtc: Any, status: Any) -> None:
-    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise RuntimeError(f"NVRTC: {nvrtc.nvrtcGetErrorString(status)[1].decode()}")
+def _strings(values: list[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+    return (ctypes.c_char_p * len(values))(*values)
+
+
+def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    _check(library, library[f"nvrtcGet{what}Size"](program, ctypes.byref(size)))
+    data = ctypes.create_string_buffer(size.value)
+    _check(library, library[f"nvrtcGet{what}"](program, data))
+    return data.raw
+
+
+def _check(library: ctypes.CDLL, status: int) -> None:
+    if status != _SUCCESS:
+        raise RuntimeError(f"NVRTC: {library.nvrtcGetErrorString(status).decode()}")

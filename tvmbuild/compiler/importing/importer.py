@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -27,7 +27,8 @@ from tvmbuild.compiler.importing.expand.infinities import mark_infinities
 from tvmbuild.compiler.importing.expand.recurrent_kernels import RULES as KERNELS
 from tvmbuild.compiler.importing.expand.scope import Scope, find_opset, list_read, walk_nodes
 from tvmbuild.compiler.importing.float16 import add_up_in_float32, compute_in_float32
-from tvmbuild.compiler.importing.reading import read_external_sparse, tidy
+from tvmbuild.compiler.importing.kept import mark_kept
+from tvmbuild.compiler.importing.reading import name_nodes, read_external_sparse, tidy
 from tvmbuild.compiler.importing.refusals import OF_TEXTS, NodeError, Why, combine, find_reason
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
@@ -49,11 +50,14 @@ class ImportedModel:
     """Whether products of float32 may use only the first 10 bits of the mantissa (TF32)."""
 
 
-def import_onnx(model: Path | bytes, name: str | None = None, *, for_gpu: bool = False) -> ImportedModel:
+def import_onnx(
+    model: Path | bytes, name: str | None = None, *, for_gpu: bool = False, keep: Collection[str] = ()
+) -> ImportedModel:
     """Read an ONNX file with its external data, or a file's content, and import it as `import_model` does.
 
-    Messages call the model ``name``, by default the file's name. Raises TvmbuildError if the model cannot be read or
-    imported.
+    ``keep`` are the names of nodes around which `kept.mark_kept` puts marks; nodes without a name have the one of
+    `name_nodes`. Messages call the model ``name``, by default the file's name. Raises TvmbuildError if the model cannot
+    be read or imported.
     """
     said = name or (model.name if isinstance(model, Path) else "model")
     try:
@@ -62,8 +66,11 @@ def import_onnx(model: Path | bytes, name: str | None = None, *, for_gpu: bool =
             read_external_sparse(read, model.parent)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as error:
         raise TvmbuildError(f"{said}: cannot be read as ONNX: {error}") from error
+    if keep:
+        name_nodes(read)
     with _named(said):
         tidy(read)
+        mark_kept(read, keep)
     return import_model(read, said, for_gpu=for_gpu)
 
 

@@ -51,6 +51,20 @@ def tidy(model: onnx.ModelProto) -> None:
         _tidy_nodes(function.node)
 
 
+def name_nodes(model: onnx.ModelProto) -> None:
+    """Give every node of the graph a unique name, in place: the first node with a name keeps it."""
+    taken = {node.name for node in model.graph.node}
+    seen = {""}
+    for index, node in enumerate(model.graph.node):
+        if node.name in seen:
+            name = f"{node.op_type}_{index}"
+            while name in taken:
+                name += "_"
+            node.name = name
+            taken.add(name)
+        seen.add(node.name)
+
+
 def _list_sparse(model: onnx.ModelProto) -> Iterator[onnx.SparseTensorProto]:
     graphs = [model.graph]
     for node in [*walk_nodes(model.graph), *(node for function in model.functions for node in function.node)]:

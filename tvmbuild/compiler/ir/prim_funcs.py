@@ -12,6 +12,8 @@ Node = TypeVar("Node")
 _SCHEDULED = "tirx.is_scheduled"
 _TF32 = "tvmbuild_tf32"
 _PLAIN = "tvmbuild_plain_loops"
+_BLOCK = ("iter_vars", "reads", "writes", "name_hint", "body", "init", "alloc_buffers", "match_buffers", "annotations")
+"""The fields of a block."""
 LLVM_CALL = "tirx.call_llvm_pure_intrin"
 """The TensorIR operator that calls an LLVM intrinsic."""
 
@@ -66,6 +68,11 @@ def list_blocks(function: tirx.PrimFunc) -> list[s_tir.SBlock]:
 def has_block(function: tirx.PrimFunc, name: str) -> bool:
     """Return whether the function has a block named ``name``."""
     return any(str(block.name_hint) == name for block in list_blocks(function))
+
+
+def change_block(block: s_tir.SBlock, **changed: Any) -> s_tir.SBlock:
+    """Return a copy of the block with the given fields changed."""
+    return s_tir.SBlock(**{part: changed.get(part, getattr(block, part)) for part in _BLOCK}, span=block.span)
 
 
 def has_parallel_loop(function: tirx.PrimFunc) -> bool:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm.target import codegen
 
+from tvmbuild.base.attributes import Attributes, AttributeValue
+from tvmbuild.base.cuda_versions import Version, choose_driver, read_version, show_version
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.errors import TvmbuildError
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
+_DRIVER_KEY, _PTX_KEY = "driver-", "ptx"
+"""The keys of a TVM target that stand for tvmbuild's attributes `driver` and `ptx`."""
 
 _FIRST_WITH_ASYNC_COPIES, _FIRST_WITH_DOT, _FIRST_WITH_DEPENDENTS = 80, 61, 90
 """The first architecture with each feature, as a number: 80 is `sm_80`."""
@@ -60,6 +64,25 @@ def _check_cpu(target: tvm.target.Target) -> None:
             raise TvmbuildError(f"LLVM knows no feature {feature} for {triple}", "correct `mattr` in targets.yaml")
 
 
+@dataclass(frozen=True)
+class CudaCode:
+    """The machine code that a CUDA target asks for."""
+
+    arch: str
+    driver: Version
+    """The oldest driver that must load it."""
+    with_ptx: bool
+    """Whether PTX for later cards is wanted, too."""
+
+
+def cuda_code(target: tvm.target.Target) -> CudaCode:
+    """Return the machine code that a CUDA target asks for."""
+    arch, keys = str(target.attrs["arch"]), [str(key) for key in target.keys]
+    stated = next((key.removeprefix(_DRIVER_KEY) for key in keys if key.startswith(_DRIVER_KEY)), None)
+    driver = choose_driver({"arch": arch}) if stated is None else read_version(stated)
+    return CudaCode(arch, driver, _PTX_KEY in keys)
+
+
 def tensor_core_types(target: tvm.target.Target, *, tf32: bool) -> set[str]:
     """Return the types that the target's tensor cores multiply; float32 only if the model allows ``tf32``."""
     known = {dtype for dtype, least in _FIRST_WITH_TYPE.items() if _cuda_generation(target) >= least}
@@ -94,7 +117,15 @@ def is_gpu(target: tvm.target.Target) -> bool:
 
 
 def _fields(kind: str, attributes: Attributes) -> dict[str, Any]:
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in attributes.items()}
+    plain: dict[str, Any] = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in attributes.items()
+        if kind != "cuda" or name not in {"driver", "ptx"}
+    }
+    if len(plain) < len(attributes):
+        # TVM refuses attributes that it does not know, but takes any key, and keys also reach the tuner's processes.
+        stated = [f"{_DRIVER_KEY}{show_version(choose_driver(attributes))}", _PTX_KEY]
+        plain["keys"] = [*plain.get("keys", ["cuda", "gpu"]), *(stated if attributes.get("ptx") else stated[:1])]
     return {"kind": kind, **plain}
 
 

@@ -18,8 +18,9 @@ from ml_dtypes import bfloat16
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.base.specs import Precision
+from tvmbuild.base.attributes import Precision
 from tvmbuild.compiler.importing.importer import ImportedModel
+from tvmbuild.compiler.importing.kept import BEGIN, find_mark
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.ir.modules import replace_main
 from tvmbuild.compiler.ir.op_sets import BOUNDED, IN_16_BITS
@@ -61,6 +62,7 @@ def reduce_precision(
 
     ``kind`` is the target's kind; ``name`` names the model in errors.
     `fp32` returns the model as it is. `tf32` lets tensor cores multiply the float32 products.
+    Nodes that the importer marked as kept stay in float32, with the operators behind them up to the next product.
     `int8` returns a quantised model as it is, and raises TvmbuildError for a model without quantised operators.
     GPUs add up in float32. CPUs do so for sums of more than LONGEST_SUM products; a tile may split a longer sum into
     float16 sums of that many products (`cpu/halves.py`).
@@ -74,6 +76,8 @@ def reduce_precision(
     before = decompose_and_fold(imported.mod)
     converter = _Converter(before, _TYPES[precision], on_cpu=kind == "llvm")
     mod = replace_main(before, converter.visit_expr(before["main"]))
+    if converter.has_marks:  # which were replaced by their operands
+        mod = relax.transform.CanonicalizeBindings()(mod)
     return replace(imported, mod=relax.transform.DeadCodeElimination()(mod))
 
 
@@ -121,9 +125,25 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         """An old variable → its new value, for variables that have 16 bits now."""
         self._copies: dict[relax.Var, relax.Expr] = {}
         """An old variable that stays in float32 → its 16-bit copy. Float32 copies of 16-bit values are not shared."""
+        self._kept: set[relax.Var] = set()
+        """The old variables that a node computes which stays in float32."""
+        self.has_marks = False
+        """Whether the module has marks around such nodes."""
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         var = binding.var
+        mark = find_mark(binding.value)
+        if mark is not None:
+            self.has_marks = True
+            self._kept |= {var} if mark == BEGIN else set()
+            value = self.visit_expr(binding.value.args[1])
+            emit = self.builder_.emit if isinstance(var, relax.DataflowVar) else self.builder_.emit_output
+            self.set_var_remap(var, emit(value))
+            return
+        if any(leaf in self._kept for leaf in _list_operands(binding.value)):
+            self._kept.add(var)
+            super().visit_var_binding_(binding)
+            return
         narrow = self._convert(binding.value) if self.builder_.current_block_is_dataflow() else None
         if narrow is None:
             super().visit_var_binding_(binding)
@@ -201,6 +221,14 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
 
 def _leaves(arg: relax.Expr) -> list[relax.Expr]:
     return [leaf for field in arg.fields for leaf in _leaves(field)] if isinstance(arg, relax.Tuple) else [arg]
+
+
+def _list_operands(value: relax.Expr) -> list[relax.Expr]:
+    """Return the variables and constants that a binding's value reads."""
+    if isinstance(value, relax.TupleGetItem):
+        return [value.tuple_value]
+    read = value.args if isinstance(value, tvm.ir.Call) else [value]
+    return [leaf for each in read for leaf in _leaves(each) if isinstance(leaf, relax.Var)]
 
 
 def _is_float32(type_: tvm.ir.Type) -> bool:

@@ -18,7 +18,7 @@ from tvmbuild.compiler.kernels.results.priors import Priors
 from tvmbuild.compiler.kernels.results.select import More, Selection, list_candidate_forms, write_selection
 from tvmbuild.compiler.results.form import KernelCalls, Request
 from tvmbuild.compiler.results.grids import GridResult, describe_grids
-from tvmbuild.compiler.results.outputs import find_input_size, find_outputs
+from tvmbuild.compiler.results.outputs import find_input_size, find_outputs, refuse_counted
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 
@@ -102,6 +102,8 @@ def _describe_prototypes(interface: Interface, info: TensorInfo) -> Prototypes:
             f"{list(info.shape)}",
             "correct `output` and `prototypes` of its `postprocess` in models.yaml",
         )
+    if info.counts:
+        raise refuse_counted("a result `masks`", info)
     _, count, height, width = info.shape
     return Prototypes(count, height, width, (info.shape, info.dtype))
 
@@ -116,7 +118,9 @@ def _describe_candidates(
     classes = 1 if form.ready else values - form.begin - (form.background == "last") - more
     outputs: list[Form] = [(each.shape, each.dtype) for each in infos]
     priors = Priors(asked.strides, asked.anchors) if asked.strides else None
-    candidates = Candidates(form, count, classes, tuple(outputs), height, width, more, priors, asked.variances)
+    counted = _is_counted(asked, infos)
+    found = (height, width, more, priors, asked.variances, counted)
+    candidates = Candidates(form, count, classes, tuple(outputs), *found)
     cells = candidates.list_cells()
     fits = count > 0 and classes > 0
     fits = fits and (not form.ready or values == candidates.values)
@@ -138,6 +142,21 @@ def _describe_candidates(
             "choose another `form` or `output` in its `postprocess` in models.yaml",
         )
     return candidates
+
+
+def _is_counted(asked: Boxes, infos: list[TensorInfo]) -> bool:
+    """Return whether the number of boxes depends on data. Raises TvmbuildError if the form cannot have such outputs.
+
+    Zeros follow the boxes that exist: they are no boxes, as long as a score of 0 means none.
+    """
+    form = BOX_FORMS[asked.form]
+    possible = form.activation == "none" and not form.strides and form.priors == "none"
+    for place, info in enumerate(infos):
+        behind = 1 if form.layout == "columns" or (form.apart and place != 1) else 2
+        found = {count.axis for count in info.counts}
+        if found and not (possible and found == {len(info.shape) - behind}):
+            raise refuse_counted(f"a result `{kind_of(asked)}` of the form {asked.form}", info)
+    return any(info.counts for info in infos)
 
 
 def _find_sizes(form: BoxForm, shape: tuple[int, ...]) -> tuple[int, int]:
@@ -170,5 +189,5 @@ def _say_order(asked: Boxes, more: int) -> str:
     if form.split:
         third = " and [boxes, 4]" if form.priors != "none" and not asked.anchors else ""
         return f"[1, boxes, classes{' + 1' if form.spare else ''}] and [1, boxes, 4]{third}"
-    wanted = str(6 + more) if form.ready else f"{form.begin} + classes{f' + {more}' if more else ''}"
+    wanted = str(form.own + more) if form.ready else f"{form.begin} + classes{f' + {more}' if more else ''}"
     return f"[1, {wanted}, boxes]" if form.layout == "columns" else f"[1, boxes, {wanted}]"

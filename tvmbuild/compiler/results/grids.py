@@ -14,7 +14,7 @@ from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.kernels.results.grids import Grid, GridCandidates, GridPart, write_grid_candidates
 from tvmbuild.compiler.kernels.results.select import More, Selection, write_selection
 from tvmbuild.compiler.results.form import KernelCalls, Request
-from tvmbuild.compiler.results.outputs import find_input_size, find_outputs
+from tvmbuild.compiler.results.outputs import find_input_size, find_outputs, refuse_counted
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 
@@ -68,6 +68,9 @@ def describe_grids(interface: Interface, options: EntryOptions, asked: Boxes) ->
         )
     size = find_input_size(interface, options.preprocess)
     infos = [interface.outputs[place] for place in places]
+    for info in infos:
+        if info.counts:
+            raise refuse_counted(said, info)
     grids = [
         _Reader(form, infos[number::levels], size, said).read(asked.anchors[number] if form.with_anchors else ())
         for number in range(levels)

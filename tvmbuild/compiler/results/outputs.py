@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvmbuild.base.specs import Preprocess
+from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.compiler.interface import Interface
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
@@ -35,6 +35,8 @@ def find_outputs(interface: Interface, names: Sequence[str], count: int, said: s
 def find_output(interface: Interface, names: Sequence[str], said: str) -> tuple[int, TensorInfo]:
     """Return the place and the description of the only output that a result reads."""
     (place,) = find_outputs(interface, names, 1, said)
+    if interface.outputs[place].counts:
+        raise refuse_counted(said, interface.outputs[place])
     return place, interface.outputs[place]
 
 
@@ -43,6 +45,14 @@ def refuse_output(said: str, info: TensorInfo) -> TvmbuildError:
     return TvmbuildError(
         f"{said}; {info.name} is {list(info.shape)}",
         "correct `output` of its `postprocess` in models.yaml, or leave `postprocess` out",
+    )
+
+
+def refuse_counted(said: str, info: TensorInfo) -> TvmbuildError:
+    """Return the error that a result cannot be made of an output whose length depends on data."""
+    return TvmbuildError(
+        f"{said} cannot be made of {info.name} {list(info.shape)}, because its length depends on data",
+        "choose `boxes` with a form whose boxes have a score and a class, for example `end2end` or `separate`",
     )
 
 

@@ -15,6 +15,8 @@ _HEATMAP_STRIDE = 4
 _MOST_QUERIES = 1000
 """The largest number of objects that a transformer looks for; an SSD has more priors."""
 _MAX_CLASSES = 255
+_RANK_WITHOUT_BATCH = 2
+"""The number of dimensions of boxes that end with their own suppression, and have no batch."""
 _VECTORS = (64, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 2048)
 """The lengths of common embeddings; a classifier rarely has as many classes."""
 
@@ -32,8 +34,13 @@ def propose_postprocess(interface: Interface) -> tuple[str, ...]:
         return ()
     outputs = interface.outputs
     found = _propose_text(outputs[0].shape, size)
-    found += _propose_separate(outputs) or _propose_boxes([each.shape for each in outputs], size)
-    found += [line for place, each in enumerate(outputs[:2]) for line in _propose_map(each, size, place)]
+    maps = _list_maps(outputs, size)
+    rest = [each for each in outputs if each.name not in maps]
+    found += _propose_separate(outputs) or _propose_boxes([each.shape for each in rest], size)
+    if maps:
+        found.append(f"segmentation: [{', '.join(f'{{output: {name}}}' for name in maps)}]")
+    else:
+        found += [line for place, each in enumerate(outputs[:2]) for line in _propose_map(each, size, place)]
     found = found or _propose_vector(outputs[0].shape)
     return tuple(f"postprocess: {{{each}}}" for each in found)
 
@@ -50,11 +57,25 @@ def _propose_separate(outputs: Sequence[TensorInfo]) -> list[str]:
     return [f"boxes: {{form: separate, output: {scores[0]}, boxes: {boxes[0]}, classes: {kinds[0]}}}"]
 
 
+def _list_maps(outputs: Sequence[TensorInfo], size: tuple[int, int]) -> list[str]:
+    """Return the names of outputs with scores for each pixel of the input, if there are several."""
+    names = [
+        each.name
+        for each in outputs
+        if each.shape[:1] == (1,) and each.shape[2:] == size and 1 < each.shape[1] <= _MAX_CLASSES
+    ]
+    return names if len(names) > 1 else []
+
+
 def _propose_boxes(shapes: Sequence[tuple[int, ...]], size: tuple[int, int]) -> list[str]:
     """Return the forms of boxes that the first outputs may have."""
     height, width = size
     cells = sum((height // stride) * (width // stride) for stride in _STRIDES)
-    first, *others = shapes
+    first, *others = shapes or [()]
+    if len(first) == _RANK_WITHOUT_BATCH and first[0] > 1:
+        return {6: ["boxes: {form: end2end}", "boxes: {form: ppyolo}"], 7: ["boxes: {form: yolov7_nms}"]}.get(
+            first[1], []
+        )
     if len(first) != 3 or first[0] != 1:
         return []
     _, rows, values = first

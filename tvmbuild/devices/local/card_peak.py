@@ -15,12 +15,14 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
+from tvmbuild.base.cuda_versions import choose_driver
+from tvmbuild.base.nvrtc import Nvrtc, explain_install, find_nvrtc
 from tvmbuild.base.processes import die_with_parent
 from tvmbuild.compiler.codegen.nvrtc import compile_by_nvrtc
 from tvmbuild.devices.local import cuda_driver as driver
 from tvmbuild.devices.local.peak import measure_in_process
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import Peak
 
 BLOCK, BLOCKS_A_CORE = 512, 2
@@ -105,12 +107,20 @@ def measure_here(precision: str) -> Peak:
 def _measure_compute(stream: int, precision: str) -> tuple[float, str]:
     arch = 10 * driver.read_attribute(_MAJOR) + driver.read_attribute(_MINOR)
     source, operations, how = write_kernel(precision, arch)
-    kernel = driver.load_kernel(compile_by_nvrtc(source, f"sm_{arch}", Path()), "peak")
+    kernel = driver.load_kernel(compile_by_nvrtc(source, f"sm_{arch}", _find_compiler(arch)), "peak")
     blocks = BLOCKS_A_CORE * driver.read_attribute(_CORES)
     with driver.allocate(4) as out:
         arguments = (ctypes.c_void_p(out), ctypes.c_int(STEPS))
         seconds = _best(stream, lambda: driver.launch(kernel, (blocks, BLOCK), stream, arguments))
     return operations * STEPS * (BLOCK // _WARP) * blocks / seconds / 1e9, how
+
+
+def _find_compiler(arch: int) -> Nvrtc:
+    major = choose_driver({"arch": f"sm_{arch}"})[0]
+    found = find_nvrtc(major)
+    if found is None:
+        raise TvmbuildError(f"NVRTC {major} is not there", explain_install(major))
+    return found
 
 
 def _measure_memory(stream: int) -> tuple[float, str]:

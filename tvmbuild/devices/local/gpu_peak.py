@@ -15,9 +15,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from tvmbuild.base.attributes import freeze_attributes
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.processes import die_with_parent
-from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.devices.local.card_peak import measure_card_peak
 from tvmbuild.devices.local.peak import measure_in_process
 from tvmbuild.package.metadata import PackageTarget

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.host_cpu import cpu_identity, cpu_name
-from tvmbuild.base.processes import check_loadable
+from tvmbuild.base.loadable import check_loadable
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.kind import Code, Cores, DeviceKind
 from tvmbuild.devices.lock import device_lock

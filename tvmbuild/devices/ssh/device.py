@@ -17,6 +17,7 @@ from tvmbuild.devices.device import Device
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
 from tvmbuild.devices.rpc.device import BoardWatch
+from tvmbuild.devices.ssh.frames import explain_lack
 from tvmbuild.devices.ssh.program import find_files, machine_of_package
 from tvmbuild.package.archive import read_metadata
 
@@ -29,7 +30,7 @@ def open_ssh(spec: SshDevice) -> Device:
         BoardWatch,
         here=False,
         profiles=False,
-        lacks_frames="the program on a board without Python calls `main` alone",
+        lacks_frames=explain_lack,
     )
 
 

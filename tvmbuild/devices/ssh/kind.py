@@ -10,7 +10,7 @@ from tvmbuild.base.device_specs import SshDevice
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.kind import Code, DeviceKind
-from tvmbuild.devices.ssh.trouble import explain_code, explain_no_runtime
+from tvmbuild.devices.ssh.trouble import explain_no_runtime
 
 if TYPE_CHECKING:
     from tvmbuild.devices.device import Device  # imports NumPy
@@ -40,7 +40,7 @@ class Ssh(DeviceKind[SshDevice]):
     def explain(self, _spec: SshDevice, code: Code, capabilities: Capabilities) -> str | None:
         """Return why boards without Python cannot run the code, with the remedy, or None if they can."""
         machine = machine_of(str(code.cpu.get("mtriple", capabilities.machine)))
-        return explain_code(code.kind) or explain_no_runtime(machine)
+        return explain_no_runtime(machine)
 
     def describe_use(self, spec: SshDevice, _target: TargetSpec) -> str:
         """Return the board's address."""

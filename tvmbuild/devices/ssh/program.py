@@ -16,11 +16,11 @@ from tvmbuild.base.layout import cache_dir
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
 from tvmbuild.devices.qemu.board import SITE_PACKAGES, find_board, tvm_versions
-from tvmbuild.devices.ssh.trouble import explain_code, explain_no_runtime
+from tvmbuild.devices.ssh.trouble import explain_no_runtime
 from tvmbuild.devices.wheels import Foreign, download_wheels
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.runtime.native_build import VULKAN
+from tvmbuild.package.runtime.native_build import RUNTIMES
 from tvmbuild.package.tvm_files import find_headers, find_runtime
 
 PROGRAM = "serve_model"
@@ -40,10 +40,10 @@ def machine_of_package(info: PackageInfo) -> str:
 def find_files(machine: str, kind: str = "llvm") -> tuple[Path, ...]:
     """Return the program and the libraries for a board of the ``machine``, the program first.
 
-    Missing files are built or downloaded into the cache. ``kind`` is the target's kind: for `vulkan`, the Vulkan
-    runtime is among the libraries. Raises TvmbuildError if this machine or kind is not supported.
+    Missing files are built or downloaded into the cache. ``kind`` is the target's kind: for `cuda` and
+    `vulkan`, tvmbuild's runtime is among the libraries. Raises TvmbuildError if this machine is not supported.
     """
-    reason = explain_code(kind) or explain_no_runtime(machine)
+    reason = explain_no_runtime(machine)
     if reason is not None:
         raise TvmbuildError(reason)
     libraries = _find_libraries(machine)
@@ -51,12 +51,13 @@ def find_files(machine: str, kind: str = "llvm") -> tuple[Path, ...]:
 
 
 def _find_backend(machine: str, kind: str) -> tuple[Path, ...]:
-    if kind != "vulkan":
+    runtime = next((each for each in RUNTIMES if each.kind == kind), None)
+    if runtime is None:
         return ()
     # Packages for CPUs do not need it.
     from tvmbuild.package.runtime.native_library import find_library  # noqa: PLC0415
 
-    return (find_library(VULKAN, machine),)
+    return (find_library(runtime, machine),)
 
 
 def _find_libraries(machine: str) -> tuple[Path, ...]:
@@ -85,7 +86,7 @@ def _download_libraries(machine: str, folder: Path) -> None:
 
 def _find_program(machine: str, libraries: tuple[Path, ...]) -> Path:
     target = zig_target(machine, DEFAULT_GLIBC)
-    read = [path for path in sorted(_CPP.rglob("*")) if path.suffix in {".cpp", ".h"}]
+    read = [path for path in sorted(_CPP.rglob("*")) if path.suffix in {".cpp", ".h", ".hpp"}]
     contents = [path.read_bytes() for path in (*read, _JSON)]
     identity = [target, version("ziglang"), tvm_versions(), *_FLAGS]
     program = cache_dir() / "boards" / f"{PROGRAM}-{machine}-{_digest(' '.join(identity).encode(), *contents)}"

@@ -20,6 +20,8 @@ from tvmbuild.base.host_cpu import find_cpu_name
 from tvmbuild.base.processes import die_with_parent
 from tvmbuild.devices.answers import Answers
 from tvmbuild.devices.machine_state import MachineState, find_peak_mb
+from tvmbuild.devices.ssh.frames import COMMANDS as FRAME_COMMANDS
+from tvmbuild.devices.ssh.frames import BoardFrames
 from tvmbuild.devices.ssh.program import find_files, machine_of_package
 from tvmbuild.devices.ssh.session import SshSession, open_session
 from tvmbuild.devices.ssh.trouble import explain_machine
@@ -173,13 +175,17 @@ def serve(arguments: list[str]) -> None:
             if wanted != session.machine:
                 raise explain_machine(host, session.machine, wanted)
             used = session.start(Path(package), int(threads), find_files(wanted, info.target.kind))
-            board = BoundPackage(session, info, answers)
+            board, frames = BoundPackage(session, info, answers), BoardFrames(session, info, answers.alive)
             with np.load(reference, allow_pickle=False) as arrays:
                 board.bind({n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")})
             answers.put({"threads": used})
             for line in sys.stdin:
                 command = json.loads(line)
-                answers.put(COMMANDS[command["do"]](board, command))
+                name = command["do"]
+                answer = (
+                    FRAME_COMMANDS[name](frames, command) if name in FRAME_COMMANDS else COMMANDS[name](board, command)
+                )
+                answers.put(answer)
     except TvmbuildError as error:
         answers.fail(error)
 

@@ -6,8 +6,6 @@ from tvmbuild.errors import TvmbuildError
 
 MACHINES = ("x86_64", "aarch64")
 """The machines for which TVM has wheels, and therefore a runtime for boards."""
-KINDS = ("llvm", "vulkan")
-"""The kinds of targets whose code runs on boards without Python. The Vulkan runtime is copied with the package."""
 _CONNECTION = (
     (
         "Could not resolve hostname",
@@ -75,13 +73,6 @@ def explain_program(host: str, code: int, said: str, what: str) -> TvmbuildError
         line = next(line.strip() for line in said.splitlines() if known[0] in line)
         how, remedy = f"failed with exit code {code}: {line}", known[1]
     return TvmbuildError(f"on the board {host}: {what} {how}", remedy)
-
-
-def explain_code(kind: str) -> str | None:
-    """Return why code of a target's ``kind`` does not run on boards without Python, with the remedy, or None."""
-    if kind in KINDS:
-        return None
-    return f"a board without Python runs the code of CPUs and Vulkan devices, not of {kind}; use `device: {{rpc: …}}`"
 
 
 def explain_no_runtime(machine: str) -> str | None:

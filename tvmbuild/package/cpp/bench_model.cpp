@@ -7,7 +7,7 @@
 #include <random>
 
 #include "program.h"
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 namespace tvmbuild {
 

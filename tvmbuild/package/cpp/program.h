@@ -20,6 +20,7 @@ class UsageError : public std::runtime_error {
 struct Arguments {
   std::vector<std::string> plain;
   std::map<std::string, std::string> options;
+  std::map<std::string, std::vector<std::string>> repeated;  // all values of options that may be given several times
 
   std::string text(const std::string &option) const {
     auto found = options.find(option);
@@ -51,6 +52,7 @@ inline Arguments read_arguments(int count, char **words, const std::vector<std::
     if (!found) throw UsageError("there is no option " + word);
     if (++i == count) throw UsageError(word + " needs a value");
     arguments.options[word] = words[i];
+    arguments.repeated[word].push_back(words[i]);
   }
   if (arguments.plain.size() < least || arguments.plain.size() > most)
     throw UsageError(std::to_string(arguments.plain.size()) + " arguments that are no options");

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 namespace tvmbuild {
 

@@ -9,18 +9,21 @@
 #include <sstream>
 
 #include "program.h"
+#include "read_npy.h"
 #include "read_picture.h"
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 namespace {
 
 const char *const USAGE =
-    "usage: run_model PACKAGE.tar PICTURE [LABELS] [--normalize NUMBERS] [--top N] [--threads N]\n"
-    "       run_model PACKAGE.tar --frame FILE [--encoding NAME] [--width N] [--score X] [--overlap X] [--threads N]\n"
+    "usage: run_model PACKAGE.tar PICTURE [LABELS] [--normalize NUMBERS] [--top N] [--input NAME=FILE] [--threads N]\n"
+    "       run_model PACKAGE.tar --frame FILE [--encoding NAME] [--width N] [--score X] [--overlap X]\n"
+    "                 [--input NAME=FILE] [--threads N]\n"
     "\n"
     "LABELS      a text file, one name a line; default: those of the package\n"
     "--normalize imagenet, none, or MEAN,MEAN,MEAN:STD,STD,STD instead of the package's mean and std\n"
     "--top N     how many classes to print (default: 5)\n"
+    "--input     an input beside the picture, an .npy; once for each\n"
     "--threads N default: the cores that the package was tuned for, as far as there are so many\n"
     "--frame     the bytes of a camera's frame; prints a line for each result:\n"
     "            boxes `score index label x y width height`, masks also the number of pixels; keypoints below their\n"
@@ -103,6 +106,44 @@ bool print_outputs(const std::vector<tvmbuild::Tensor> &outputs, const std::vect
   return ranked;
 }
 
+// Return the inputs beside the picture, in the order of the package, from the files that --input names.
+std::vector<tvmbuild::Tensor> read_others(const tvmbuild::Arguments &arguments, const tvmbuild::Info &info,
+                                          const tvmbuild::Preprocess &rules) {
+  std::map<std::string, std::string> files;
+  auto given = arguments.repeated.find("--input");
+  for (const std::string &each : given == arguments.repeated.end() ? std::vector<std::string>() : given->second) {
+    size_t equals = each.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == each.size())
+      throw tvmbuild::UsageError("--input is NAME=FILE.npy, not " + each);
+    if (!files.emplace(each.substr(0, equals), each.substr(equals + 1)).second)
+      throw tvmbuild::Error("--input " + each.substr(0, equals) + " is given twice");
+  }
+  size_t picture = tvmbuild::picture_input(info, rules);
+  std::vector<tvmbuild::Tensor> others;
+  std::string missing, known;
+  for (size_t i = 0; i < info.inputs.size(); i++) {
+    const tvmbuild::TensorInfo &wanted = info.inputs[i];
+    if (i == picture) continue;
+    known += (known.empty() ? "" : ", ") + wanted.name;
+    auto found = files.find(wanted.name);
+    if (found == files.end()) {
+      missing += (missing.empty() ? "" : ", ") + wanted.name;
+      continue;
+    }
+    others.push_back(tvmbuild::read_npy(found->second, wanted.name));
+    const tvmbuild::TensorInfo &got = others.back().info();
+    if (got.shape != wanted.shape || got.dtype != wanted.dtype)
+      throw tvmbuild::Error("the input " + wanted.name + " of " + info.model + " is " + wanted.dtype + " " +
+                            show(wanted.shape) + ", got " + got.dtype + " " + show(got.shape));
+    files.erase(found);
+  }
+  if (!files.empty())
+    throw tvmbuild::Error(info.model + " has no input " + files.begin()->first + " beside the picture; " +
+                          (known.empty() ? "it has none" : "its inputs are " + known));
+  if (!missing.empty()) throw tvmbuild::Error(info.model + " needs --input for " + missing + " beside the picture");
+  return others;
+}
+
 std::vector<uint8_t> read_bytes(const std::string &path) {
   std::error_code reason;  // first, because opening a pipe would wait for a writer
   uintmax_t size = std::filesystem::file_size(path, reason);
@@ -151,12 +192,14 @@ void print_results(const tvmbuild::Results &results, const tvmbuild::Info &info)
   print_boxes(results);
   for (const tvmbuild::Class &each : results.classes)
     std::printf("%.9g %d %s\n", each.score, each.index, name_of(each.label).c_str());
-  for (const tvmbuild::Point &each : results.points) print_point(each);
+  size_t maps = 0;
   for (const tvmbuild::Postprocess &each : info.postprocess) {
-    if (each.kind == "segmentation") print_map(results.segmentation, each.labels.empty() ? info.labels : each.labels);
+    if (each.kind == "segmentation")
+      print_map(results.segmentations[maps++], each.labels.empty() ? info.labels : each.labels);
     if (each.kind == "text") std::printf("%.9g %s\n", results.text.score, std::string(results.text.text).c_str());
   }
   for (const float &each : results.vector) std::printf("%.9g%s", each, &each + 1 < results.vector.end() ? " " : "\n");
+  for (const tvmbuild::Point &each : results.points) print_point(each);
 }
 
 void run_frame(const tvmbuild::Arguments &arguments) {
@@ -166,6 +209,7 @@ void run_frame(const tvmbuild::Arguments &arguments) {
   if (arguments.options.count("--score")) options.score = read_number("--score", arguments.text("--score"));
   if (arguments.options.count("--overlap")) options.overlap = read_number("--overlap", arguments.text("--overlap"));
   tvmbuild::Session session(arguments.plain[0], arguments.number("--threads", 0));
+  if (session.info().preprocess) options.inputs = read_others(arguments, session.info(), *session.info().preprocess);
   std::vector<uint8_t> bytes = read_bytes(arguments.text("--frame"));
   const tvmbuild::Results &results = session.run_frame(bytes.data(), bytes.size(), options);
   print_results(results, session.info());
@@ -195,11 +239,8 @@ void run(const tvmbuild::Arguments &arguments) {
   tvmbuild::Picture picture = tvmbuild::read_picture(arguments.plain[1]);
 
   tvmbuild::Tensor tensor = tvmbuild::preprocess(info, picture, &rules);
-  std::vector<tvmbuild::Tensor> inputs;
-  inputs.reserve(info.inputs.size());
-  for (const tvmbuild::TensorInfo &each : info.inputs) inputs.emplace_back(each);  // zeros
-  size_t place = tvmbuild::picture_input(info, rules);
-  inputs[place] = tensor;
+  std::vector<tvmbuild::Tensor> inputs = read_others(arguments, info, rules);
+  inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(tvmbuild::picture_input(info, rules)), tensor);
   std::printf("model: %s for %s, %d of %d tasks tuned, %d threads\n", info.model.c_str(), info.target.c_str(),
               info.covered, info.tasks, session.threads());
   std::printf("picture: %dx%d, %d channels\n", picture.width, picture.height, picture.channels);
@@ -220,7 +261,8 @@ void run(const tvmbuild::Arguments &arguments) {
 int main(int count, char **words) {
   return tvmbuild::run_program(USAGE, count, words, [&] {
     run(tvmbuild::read_arguments(
-        count, words, {"--normalize", "--top", "--threads", "--frame", "--encoding", "--width", "--score", "--overlap"},
-        1, 3));
+        count, words,
+        {"--normalize", "--top", "--threads", "--frame", "--encoding", "--width", "--score", "--overlap", "--input"}, 1,
+        3));
   });
 }

@@ -1,4 +1,4 @@
-#include "tvmbuild.h"
+#include "tvmbuild.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "parts/cores.h"
 #include "parts/device.h"
 #include "parts/find_device.h"
-#include "parts/package.h"
+#include "parts/pack.h"
 #include "parts/pictures.h"
 #include "parts/session_state.h"
 #include "parts/this_cpu.h"
@@ -107,18 +107,63 @@ static Tensor cut(const Tensor &whole, const std::vector<int64_t> &shape) {
 
 Session::Session(const std::string &path, int threads) : Session(path, ThreadOptions{threads}) {}
 
-Session::Session(const std::string &path, const ThreadOptions &wish) : impl_(std::make_unique<Impl>()) {
-  Package package = read_package(path);
+Session::Session(const std::string &path, const ThreadOptions &wish) {
+  std::vector<PackagePlace> places = list_packages(path);
+  if (places.size() == 1 && !places.front().number) {
+    open(places.front(), wish);
+  } else {
+    open_first(places, {}, wish);
+  }
+}
+
+Session Session::first_of(const std::vector<std::string> &paths, const ThreadOptions &wish) {
+  std::vector<PackagePlace> places;
+  std::vector<PassedOver> damaged;
+  for (const std::string &path : paths) {
+    try {
+      std::vector<PackagePlace> inside = list_packages(path);
+      places.insert(places.end(), inside.begin(), inside.end());
+    } catch (const Error &error) {
+      damaged.push_back({path, error.what()});
+    }
+  }
+  Session session{std::unique_ptr<Impl>()};
+  session.open_first(places, std::move(damaged), wish);
+  return session;
+}
+
+void Session::open_first(const std::vector<PackagePlace> &places, std::vector<PassedOver> passed_over,
+                         const ThreadOptions &wish) {
+  for (const PackagePlace &place : places) {
+    try {
+      open(place, wish);
+      impl_->passed_over = std::move(passed_over);
+      return;
+    } catch (const Error &error) {
+      passed_over.push_back({place.name, error.what()});
+    }
+  }
+  std::string reasons;
+  for (const PassedOver &each : passed_over) reasons += "\n  " + each.package + ": " + each.reason;
+  if (reasons.empty()) throw Error("no package was named");
+  throw Error("this machine can run none of the packages:" + reasons);
+}
+
+const std::vector<PassedOver> &Session::passed_over() const { return impl_->passed_over; }
+
+void Session::open(const PackagePlace &place, const ThreadOptions &wish) {
+  impl_ = std::make_unique<Impl>();
+  Package package = read_package(place);
   check_cpu(package.info, package.needs);
   impl_->device = find_device(package.info.kind);
-  if (package.info.kind == "cuda") check_card(package.needs.arch, package.info.target, impl_->device);
+  if (package.info.kind == "cuda") check_card(package.needs, package.info.target, impl_->device);
   ThreadOptions share = wish;
   if (!share.cores.empty()) check_cores(share.cores);
   share.threads = choose_threads(package.info, wish);
   impl_->share = share;
   impl_->load(package.library);
   impl_->info = std::move(package.info);
-  if (impl_->info.lifted) impl_->params = load_weights(package.params, package.file);
+  if (impl_->info.lifted) impl_->params = load_weights(package.params, package.file, package.places);
   DeviceUse use(impl_->device);
   if (impl_->on_gpu()) {
     for (Value &each : impl_->params) each = impl_->copy_here(each, describe(each.object(), "mod.params"));
@@ -376,16 +421,39 @@ std::vector<Tensor> Session::run(const std::vector<Tensor> &inputs) {
   return outputs();
 }
 
-const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
-  if (impl_->has_sizes()) return open(impl_->at_sizes.size() - 1).run_frame(bytes, size, options);
+void Session::call_async(std::vector<Tensor> inputs, Done done, bool newest) {
+  if (!impl_->calls) {
+    std::shared_ptr<Session> twin(new Session(impl_->make_twin()));
+    impl_->calls = std::make_unique<CallQueue>([twin](const std::vector<Tensor> &each) { return twin->run(each); });
+  }
+  impl_->calls->add(std::move(inputs), std::move(done), newest);
+}
+
+void Session::wait_async() {
+  if (impl_->calls) impl_->calls->wait();
+}
+
+void Session::prepare_frames() {
   if (!impl_->frames)
     impl_->frames = std::make_unique<FrameRunner>(impl_->info, impl_->machine, impl_->params, impl_->device);
   if (impl_->file) impl_->file->check();
+}
+
+const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+  if (impl_->has_sizes()) return open(impl_->at_sizes.size() - 1).run_frame(bytes, size, options);
+  prepare_frames();
   OnCores bound(impl_->share.cores);
   return impl_->frames->run(bytes, size, options);
 }
 
-Info read_info(const std::string &package) { return read_package(package).info; }
+Tensor Session::prepare_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+  if (impl_->has_sizes()) return open(impl_->at_sizes.size() - 1).prepare_frame(bytes, size, options);
+  prepare_frames();
+  OnCores bound(impl_->share.cores);
+  return impl_->frames->prepare_input(bytes, size, options);
+}
+
+Info read_info(const std::string &package) { return read_package(list_packages(package).front()).info; }
 
 size_t picture_input(const Info &info, const Preprocess &rules) {
   for (size_t i = 0; i < info.inputs.size(); i++) {

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tvmbuild.base.lazy_modules import import_lazily
+
+if TYPE_CHECKING:
+    from concurrent import futures
+    from concurrent.futures import Future, ThreadPoolExecutor
+else:
+    futures = import_lazily("concurrent.futures")
 
 MOST_CALLS = 2
 """The number of calls that are under way or wait: while one runs, the next is ready."""
@@ -31,11 +38,11 @@ class CallQueue:
                 if newest:
                     self._calls = [call for call in self._calls if not call.cancel()]
                 if newest or len(self._calls) < MOST_CALLS:
-                    self._executor = self._executor or ThreadPoolExecutor(1, "tvmbuild-calls")
+                    self._executor = self._executor or futures.ThreadPoolExecutor(1, "tvmbuild-calls")
                     self._calls.append(self._executor.submit(function, *arguments))
                     return self._calls[-1]
                 waiting = list(self._calls)
-            wait(waiting, return_when=FIRST_COMPLETED)
+            futures.wait(waiting, return_when=futures.FIRST_COMPLETED)
 
     def close(self) -> None:
         """Cancel the calls that wait. The call that runs goes on."""

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import platform
 import re
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tvm_ffi
 
+from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.cpu_features import X86_FEATURES, X86_LEVELS
+from tvmbuild.base.cuda_versions import read_arch, read_version, show_version
 from tvmbuild.base.host_cpu import cpu_flags, machine_of
-from tvmbuild.base.specs import Attributes
-from tvmbuild.base.vulkan_driver import ask_driver, explain_runtime
+from tvmbuild.base.lazy_modules import import_lazily
+from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import CannotRunError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
-from tvmbuild.package.runtime.native_build import CUDA
 from tvmbuild.package.tvm_files import has_vulkan_runtime
+
+if TYPE_CHECKING:
+    from importlib import metadata
+
+    from tvmbuild.base import vulkan_driver
+    from tvmbuild.package.runtime import native_build
+else:  # for GPUs
+    metadata = import_lazily("importlib.metadata")
+    native_build = import_lazily("tvmbuild.package.runtime.native_build")
+    vulkan_driver = import_lazily("tvmbuild.base.vulkan_driver")
 
 _PLUGINS = {
     "cuda": "tvmbuild.package.runtime.cuda.plugin",
     "vulkan": "tvmbuild.package.runtime.vulkan.plugin",
 }
-_EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
+_EXISTS, _COMPUTE_VERSION, _DEVICE_NAME, _DRIVER_VERSION = 0, 4, 5, 12
 """The numbers of device attributes in TVM's function `runtime.GetDeviceAttr`."""
 
 
@@ -75,9 +85,9 @@ def find_device(kind: str) -> Any:
         return tvm_ffi.device("cpu", 0)
     if kind == "vulkan":
         _check_vulkan()
-    elif kind == "cuda" and _plugin(kind).is_wanted() and has_function(CUDA.api):
-        _plugin(kind).load_plugin()  # it refuses if the process has TVM's
     load_backend(kind)
+    if kind == "cuda":
+        _plugin(kind).load_plugin()  # it refuses if the process has TVM's, and a setting asks for tvmbuild's
     device = tvm_ffi.device(kind, 0)
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
         refusal = _plugin(kind).explain_refusal()
@@ -88,18 +98,42 @@ def find_device(kind: str) -> Any:
 
 
 def check_card(target: PackageTarget, device: Any) -> None:
-    """Raise CannotRunError if the kernels of a CUDA package are machine code that this card cannot run."""
+    """Raise CannotRunError if this card, or its driver, cannot run the kernels of a CUDA package."""
+    _check_card_driver(target, device)
     arch = str(target.attributes.get("arch", ""))
     version, name = (
         str(call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, attribute))
         for attribute in (_COMPUTE_VERSION, _DEVICE_NAME)
     )
     if not runs_on_card(arch, version):
+        if target.attributes.get("ptx") and is_later_card(arch, version) and _plugin("cuda").is_used():
+            report_progress(f"the driver compiles the kernels for {name}, and keeps them")
+            return
         here = f"sm_{version.replace('.', '')}"
         raise CannotRunError(
             f"the package's kernels are for {arch} ({target.name}); this card, {name}, is {here}",
             "build for a target with the `arch` of this card",
         )
+
+
+def _check_card_driver(target: PackageTarget, device: Any) -> None:
+    """Raise CannotRunError if the driver is older than the package's code needs. TVM's runtime tells no version."""
+    wanted = str(target.attributes.get("driver", ""))
+    number = call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _DRIVER_VERSION)
+    if not wanted or not isinstance(number, int):
+        return
+    found = number // 1000, number % 1000 // 10
+    if found < read_version(wanted):
+        raise CannotRunError(
+            f"the package's kernels need a driver of CUDA {wanted} or later ({target.name}); this machine's is of CUDA "
+            f"{show_version(found)}",
+            f'update the driver, or build for a target with `driver: "{show_version(found)}"`',
+        )
+
+
+def is_later_card(arch: str, version: str) -> bool:
+    """Return whether a card of the compute capability ``version`` (`8.9`) is later than ``arch`` (`sm_86`)."""
+    return read_arch(arch) < read_arch(f"sm_{version.replace('.', '')}")
 
 
 def runs_on_card(arch: str, version: str) -> bool:
@@ -138,16 +172,13 @@ def try_backend(kind: str) -> str:
     load_runtime()
     if has_function(f"device_api.{kind}"):
         return ""
-    if (kind == "vulkan" and _plugin(kind).is_available()) or (kind == "cuda" and _plugin(kind).is_wanted()):
+    if kind in _PLUGINS and _plugin(kind).is_available():
         _plugin(kind).load_plugin()
         return ""
     try:
         load_library(f"tvm_runtime_{kind}")
     except (OSError, RuntimeError) as error:
         _load_plugins()
-        if kind == "cuda" and not has_function(CUDA.api) and _plugin(kind).is_available():
-            _plugin(kind).load_plugin()
-            return ""
         return f": {str(error).splitlines()[0]}"
     return ""
 
@@ -159,7 +190,7 @@ def _plugin(kind: str) -> Any:
 
 def _load_plugins() -> None:
     """Load the backends that other Python distributions bring (entry points `tvm.backends`), as `import tvm` does."""
-    for plugin in importlib.metadata.entry_points(group="tvm.backends"):
+    for plugin in metadata.entry_points(group="tvm.backends"):
         try:
             plugin.load()()
         except Exception as error:  # noqa: BLE001, PERF203 - another plugin may bring the backend
@@ -168,9 +199,11 @@ def _load_plugins() -> None:
 
 def _check_vulkan() -> None:
     """Raise CannotRunError if the Vulkan driver or the Vulkan runtime is missing. Without a driver TVM would crash."""
-    missing = ask_driver().missing
+    missing = vulkan_driver.ask_driver().missing
     try_backend("vulkan")
     has_runtime = has_function("device_api.vulkan") or (missing == "loader" and has_vulkan_runtime())
-    problem = explain_runtime(missing, has_runtime=has_runtime, left_out=_plugin("vulkan").explain_left_out())
+    problem = vulkan_driver.explain_runtime(
+        missing, has_runtime=has_runtime, left_out=_plugin("vulkan").explain_left_out()
+    )
     if problem is not None:
         raise CannotRunError("the package runs on a Vulkan device, and this machine cannot run it", problem)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import Any
 
 import tvm_ffi
-from tvm_ffi.libinfo import load_lib_ctypes
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.tvm_files import find_library_folders
 
 
 def load_library(name: str) -> None:
-    """Load TVM's library `lib<name>.so`, unless it is already loaded. Raises OSError or RuntimeError if that fails."""
-    load_lib_ctypes("tvm", name, "RTLD_GLOBAL", extra_lib_paths=find_library_folders())
+    """Load TVM's library `lib<name>.so`, unless it is already loaded. Raises OSError if that fails."""
+    places = [folder / f"lib{name}.so" for folder in find_library_folders()]
+    found = next((path.resolve() for path in places if path.is_file()), None)
+    ctypes.CDLL(str(found or f"lib{name}.so"), ctypes.RTLD_GLOBAL)  # a name alone: wherever the loader looks
 
 
 def load_runtime() -> None:
@@ -26,7 +28,7 @@ def load_runtime() -> None:
         return
     try:
         load_library("tvm_runtime")
-    except (OSError, RuntimeError) as error:
+    except OSError as error:
         raise TvmbuildError(
             f"TVM's runtime is not there: {str(error).splitlines()[0]}",
             "install apache-tvm, or set TVM_LIBRARY_PATH to the folder of libtvm_runtime.so",

@@ -17,7 +17,7 @@ import tvm_ffi
 
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import cache_dir
-from tvmbuild.base.processes import check_loadable
+from tvmbuild.base.loadable import check_loadable
 from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.device_errors import explain

@@ -102,7 +102,7 @@ class Program:
             if self._library is None:
                 raise TvmbuildError(f"the session of {self.info.model} is closed")
             machine = self._library["vm_load_executable"]()
-            machine["vm_initialization"](*describe_devices(self._device))
+            machine["vm_initialization"](*describe_devices(self._device, self.info.workspace))
         return machine
 
     def _check_arity(self, machine: Any) -> None:
@@ -137,7 +137,9 @@ class Programs:
         self._device, self._share = device, share
         self._code = {MAIN: package.library, **package.others}
         lifted = package.info.params == "lifted"
-        self._weights: list[Any] | None = load_weights(memoryview(package.params), device) if lifted else []
+        self._weights: list[Any] | None = (
+            load_weights(memoryview(package.params), device, package.places) if lifted else []
+        )
         self._lock = Lock()
         self._opened: dict[str, Program] = {}
 

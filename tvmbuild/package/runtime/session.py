@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tvm_ffi
 
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import map_package
 from tvmbuild.package.counts import cut_outputs
-from tvmbuild.package.frames import POSTPROCESS, frame_entry, prepare_entry
 from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.package.preprocess import Picture, open_picture, preprocess_picture
-from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results, require_postprocess
-from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.call_queue import CallQueue
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
-from tvmbuild.package.runtime.fitting import Fitted, fit
-from tvmbuild.package.runtime.frame_calls import (
-    place_picture,
-    prefix,
-    read_frame,
-    read_geometry,
-    read_others,
-    read_outputs,
-)
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime
 from tvmbuild.package.runtime.program import Program, Programs
@@ -43,8 +30,26 @@ from tvmbuild.package.runtime.tensors import (
     to_arrays,
 )
 from tvmbuild.package.runtime.thread_pool import Wish, choose_share
-from tvmbuild.package.size_functions import SizeFunction
-from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from tvmbuild.package import frames as entries
+    from tvmbuild.package import preprocess, result_arrays, timing
+    from tvmbuild.package.pack import Packed
+    from tvmbuild.package.preprocess import Picture
+    from tvmbuild.package.results import Results
+    from tvmbuild.package.runtime import fitting, frame_calls
+    from tvmbuild.package.runtime.fitting import Fitted
+    from tvmbuild.package.size_functions import SizeFunction
+    from tvmbuild.package.timing import Latency
+else:  # a session that only calls `run` starts without them
+    entries = import_lazily("tvmbuild.package.frames")
+    preprocess = import_lazily("tvmbuild.package.preprocess")
+    result_arrays = import_lazily("tvmbuild.package.result_arrays")
+    timing = import_lazily("tvmbuild.package.timing")
+    fitting = import_lazily("tvmbuild.package.runtime.fitting")
+    frame_calls = import_lazily("tvmbuild.package.runtime.frame_calls")
 
 
 class Session:
@@ -56,13 +61,13 @@ class Session:
 
     def __init__(
         self,
-        path: Path | str,
+        path: Path | str | Packed,
         threads: int | None = None,
         *,
         cores: Collection[int] | Literal["fastest"] | None = None,
         priority: int = 0,
     ) -> None:
-        package, self._file = map_package(Path(path))
+        package, self._file = map_package(Path(path)) if isinstance(path, (str, Path)) else path.map()
         self.info: PackageInfo = package.info
         check_cpu(self.info.target)
         load_runtime()
@@ -212,7 +217,7 @@ class Session:
         ``picture`` is an image of Pillow, a uint8 array or a file's path. ``name`` may be None, or the input's name.
         Raises TvmbuildError if the package has no rules for this input, or if the picture cannot be read.
         """
-        return preprocess_picture(self.info, picture, name)
+        return preprocess.preprocess_picture(self.info, picture, name)
 
     def run_frame(
         self,
@@ -231,13 +236,18 @@ class Session:
         the model's outputs by name, as ``run`` does. Raises TvmbuildError if a frame or input does not fit.
         """
         with EXPLAINED_ERRORS:
-            number, value = read_frame(self.info, frame, encoding)
-            values = {"frame": value, **prefix("thresholds", make_thresholds(self.info.postprocess, score, overlap))}
-            values |= prefix("input", read_others(self.info, inputs))
-            arrays = self._open().call_entry(frame_entry(number), values)
+            number, value = frame_calls.read_frame(self.info, frame, encoding)
+            values = {
+                "frame": value,
+                **frame_calls.prefix(
+                    "thresholds", result_arrays.make_thresholds(self.info.postprocess, score, overlap)
+                ),
+            }
+            values |= frame_calls.prefix("input", frame_calls.read_others(self.info, inputs))
+            arrays = self._open().call_entry(entries.frame_entry(number), values)
         if not self.info.postprocess:
             return cut_outputs(self.outputs, arrays)
-        return read_results(self.info, Placed(arrays))
+        return result_arrays.read_results(self.info, result_arrays.Placed(arrays))
 
     def run_picture(
         self,
@@ -253,11 +263,11 @@ class Session:
         in the size of the network's input, and each pixel of the picture has the value of the nearest one. Raises
         TvmbuildError if the package has no `postprocess`.
         """
-        require_postprocess(self.info)
-        image = open_picture(picture)
-        name, geometry = place_picture(self.info, image)
+        result_arrays.require_postprocess(self.info)
+        image = preprocess.open_picture(picture)
+        name, geometry = frame_calls.place_picture(self.info, image)
         with EXPLAINED_ERRORS:
-            values = self._open().compute({name: self.preprocess(image), **read_others(self.info, inputs)})
+            values = self._open().compute({name: self.preprocess(image), **frame_calls.read_others(self.info, inputs)})
         outputs = {info.name: value for info, value in zip(self.outputs, values, strict=False)}
         return self.make_results(outputs, geometry, score=score, overlap=overlap)
 
@@ -274,19 +284,22 @@ class Session:
         ``geometry`` maps places to a frame (`package.frames.find_geometry`); with None they are in the input's pixels.
         Raises TvmbuildError if the package has no `postprocess`.
         """
-        asked = require_postprocess(self.info)
-        place = read_geometry(geometry)
-        values = prefix("output", read_outputs(self.info, outputs))
-        values |= {**prefix("thresholds", make_thresholds(asked, score, overlap)), "geometry": place}
+        asked = result_arrays.require_postprocess(self.info)
+        place = frame_calls.read_geometry(geometry)
+        values = frame_calls.prefix("output", frame_calls.read_outputs(self.info, outputs))
+        values |= {
+            **frame_calls.prefix("thresholds", result_arrays.make_thresholds(asked, score, overlap)),
+            "geometry": place,
+        }
         with EXPLAINED_ERRORS:
-            arrays = self._open().call_entry(POSTPROCESS, values)
-        return read_results(self.info, Placed(arrays, None if geometry is None else place))
+            arrays = self._open().call_entry(entries.POSTPROCESS, values)
+        return result_arrays.read_results(self.info, result_arrays.Placed(arrays, None if geometry is None else place))
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
         """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""
         with EXPLAINED_ERRORS:
-            number, value = read_frame(self.info, frame, encoding)
-            return self._open().call_entry(prepare_entry(number), {"frame": value})[0]
+            number, value = frame_calls.read_frame(self.info, frame, encoding)
+            return self._open().call_entry(entries.prepare_entry(number), {"frame": value})[0]
 
     def benchmark(
         self, inputs: Mapping[str, Any] | None = None, *, repeat: int | None = None, number: int = 1
@@ -298,8 +311,10 @@ class Session:
         `tvmbuild run --print-time`, this method does not take the device's lock.
         """
         function = self.bind(make_inputs(self.inputs, "random") if inputs is None else inputs)
-        call_ms = warm_up(function, WARM_UP_S)
-        return summarize(time_calls(function, number, repeat or count_samples(call_ms * number)), number)
+        call_ms = timing.warm_up(function, timing.WARM_UP_S)
+        return timing.summarize(
+            timing.time_calls(function, number, repeat or timing.count_samples(call_ms * number)), number
+        )
 
     def close(self) -> None:
         """Release library, threads and weights as soon as all running calls have ended. Cancel submitted ones."""
@@ -348,7 +363,7 @@ class Session:
 
     def _fit(self, inputs: Mapping[str, Any]) -> tuple[Program, Fitted]:
         """Return the program of the size that fits the inputs, and the inputs as it takes them."""
-        fitted = fit(self.info, inputs)
+        fitted = fitting.fit(self.info, inputs)
         return self._open(fitted.function), fitted
 
     def _open(self, function: SizeFunction | None = None) -> Program:

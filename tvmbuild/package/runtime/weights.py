@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import tvm_ffi
@@ -12,24 +13,34 @@ from tvmbuild.package.runtime.library import call
 from tvmbuild.package.runtime.tensors import ALIGNMENT, empty_array, to_device
 from tvmbuild.package.weights import FILLER, Weight, read_weights
 
+_Item = TypeVar("_Item")
 
-def load_weights(data: memoryview, device: Any) -> list[Any]:
+
+def load_weights(data: memoryview, device: Any, places: Sequence[int] | None = None) -> list[Any]:
     """Return the tensors of mod.params on the device, sorted by name. On a CPU, they lie in ``data`` if they can.
 
-    Packages of older tvmbuilds have weights at any place, and those are copied. Raises TvmbuildError if ``data`` is
-    damaged.
+    With ``places``, return only the tensors there, in this order. Packages of older tvmbuilds have weights at any
+    place, and those are copied. Raises TvmbuildError if ``data`` is damaged, or has fewer tensors.
     """
     try:
         weights = [each for each in read_weights(data) if not each.name.startswith(FILLER)]
     except ValueError as error:
         raise TvmbuildError(f"mod.params cannot be read: {error}", "build it again") from error
     if any(each.dtype is None for each in weights):
-        return _load_by_tvm(data, device)
+        return _pick(_load_by_tvm(data, device), places)
     content = np.frombuffer(data, np.uint8)
     if not content.flags.writeable:
         content = content.copy()  # NumPy before 2.1 does not export it
-    weights.sort(key=lambda each: each.name)
+    weights = _pick(sorted(weights, key=lambda each: each.name), places)
     return [to_device(_make_tensor(content[each.start : each.start + each.size], each), device) for each in weights]
+
+
+def _pick(items: list[_Item], places: Sequence[int] | None) -> list[_Item]:
+    if places is None:
+        return items
+    if max(places, default=0) >= max(1, len(items)):
+        raise TvmbuildError("mod.params lacks weights of the package", "build it again")
+    return [items[place] for place in places]
 
 
 def _make_tensor(content: np.ndarray, weight: Weight) -> Any:

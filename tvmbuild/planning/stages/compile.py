@@ -48,7 +48,7 @@ class Compile(StageOfCells):
         return {
             **list_code_generator(capabilities),
             **_list_linker(target.link, capabilities),
-            **target_kind(target.kind).list_tools(capabilities),
+            **target_kind(target.kind).list_tools(target.attributes, capabilities),
         }
 
     def list_environment(self, subject: Subject) -> dict[str, str]:
@@ -61,7 +61,7 @@ class Compile(StageOfCells):
         kind = target_kind(target.kind)
         return (
             kind.explain_codegen(capabilities)
-            or kind.explain_compiler(capabilities)
+            or kind.explain_compiler(target.attributes, capabilities)
             or _explain_linker(target.link, capabilities)
         )
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.quantize_specs import Quantize as QuantizeSpec
-from tvmbuild.base.specs import ModelSpec
-from tvmbuild.base.steps import CALIBRATION, QuantizeStep, Step
+from tvmbuild.base.specs import Accuracy, ModelSpec
+from tvmbuild.base.steps import CALIBRATION, SAMPLE, QuantizeStep, Step
 from tvmbuild.planning.stages.planner import StageOfModels
 from tvmbuild.planning.stages.samples import list_judging_files
 from tvmbuild.planning.stages.tools import list_versions
@@ -25,17 +25,19 @@ class Quantize(StageOfModels):
     def make_options(self, subject: Subject, _capabilities: Capabilities) -> QuantizeStep:
         """Return the method and the options of the quantisation."""
         model, quantize = subject.model, _require(subject.model)
-        accuracy = model.accuracy if quantize.keep else None
+        accuracy = model.accuracy if _needs_thresholds(quantize) else _leave_thresholds(model.accuracy)
         kinds = {quantize.calibration.kind, *([accuracy.kind] if accuracy else [])}
         return QuantizeStep(model.name, quantize, model.preprocess if "images" in kinds else None, accuracy)
 
     def list_more_inputs(self, subject: Subject, root: Path, options: QuantizeStep) -> dict[str, Path]:
-        """Return role → file for the calibration samples, and for those that judge a search for operators in floats.
+        """Return role → file for the calibration samples, and for those of `accuracy:`.
 
         The roles of the former are `calibration 0`, `calibration 1` and so on.
         """
         paths = options.quantize.calibration.paths
-        judging = list_judging_files(subject, root) if options.accuracy else {}
+        judging = list_judging_files(subject, root)
+        if not _needs_thresholds(options.quantize):
+            judging = {role: path for role, path in judging.items() if role.startswith(SAMPLE)}
         return {**{f"{CALIBRATION}{index}": root / path for index, path in enumerate(paths)}, **judging}
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
@@ -57,6 +59,15 @@ class Quantize(StageOfModels):
         """Return the purpose of the step, which names the model and the method."""
         kept = ", and search for operators that stay in floats" if step.options.quantize.keep else ""
         return f"quantise {step.model} by {step.options.quantize.method}{kept}"
+
+
+def _needs_thresholds(quantize: QuantizeSpec) -> bool:
+    return bool(quantize.keep) or quantize.accuracy_control
+
+
+def _leave_thresholds(accuracy: Accuracy | None) -> Accuracy | None:
+    """Return the real inputs without the thresholds, which change nothing if there is no search."""
+    return None if accuracy is None else Accuracy(accuracy.kind, accuracy.paths)
 
 
 def _require(model: ModelSpec) -> QuantizeSpec:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tvmbuild.planning.stages.benchmark import Benchmark
 from tvmbuild.planning.stages.compile import Compile
+from tvmbuild.planning.stages.keep import Keep
 from tvmbuild.planning.stages.planner import StagePlanner
 from tvmbuild.planning.stages.quantize import Quantize
 from tvmbuild.planning.stages.simplify import Simplify
@@ -18,6 +19,7 @@ from tvmbuild.planning.stages.validate import Validate
 PLANNERS: dict[str, StagePlanner[Any]] = {
     "simplify": Simplify(),
     "quantize": Quantize(),
+    "keep": Keep(),
     "tune": Tune(),
     "compile": Compile(),
     "validate": Validate(),

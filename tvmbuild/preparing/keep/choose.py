@@ -1,17 +1,17 @@
-"""The choice of operators that stay in floats, for a model that a library has quantised."""
+"""The choice of operators that stay in floats, for a model in a reduced precision."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tvmbuild.preparing.keep.errors import Arrays, OutputError
-from tvmbuild.preparing.keep.groups import Group, list_groups
-from tvmbuild.preparing.keep.restore import restore
+from tvmbuild.preparing.keep.groups import Group
+from tvmbuild.preparing.keep.reduced import Reduced, Words
 from tvmbuild.preparing.keep.search import Found, Judged, Kept, find_kept
-from tvmbuild.preparing.reference import open_onnx, shake
+from tvmbuild.preparing.reference import open_onnx
 
 SHOWN = 6
 """The number of groups that a note names."""
@@ -29,8 +29,10 @@ class KeptGroup:
 
     name: str
     nodes: tuple[str, ...]
-    harm: float
-    """The group's share of the squared errors that each group alone causes if it is quantised."""
+    harm: float | None
+    """The group's share of the squared errors that each group alone causes in the reduced precision. None if it is not
+    known.
+    """
     cost: float
     """The group's share of the network's operations."""
 
@@ -44,23 +46,33 @@ class Choice:
     """The number of groups that could stay in floats."""
     before: Judged
     after: Judged
+    words: Words
     seconds: float = 0.0
     trials: int = 0
+    by: str = "`keep: auto`"
+    """The author of the choice in messages."""
 
     def describe(self) -> str:
         """Return the report's note about it."""
         if not self.groups:
-            return f"`keep: auto` keeps nothing in floats: {self.before.told}"
+            return f"{self.by} keeps nothing {self.words.kept}: {self.before.told}"
         cost = sum(each.cost for each in self.groups)
-        listed = ", ".join(f"{each.name} ({each.harm:.0%} of the harm)" for each in self._sort()[:SHOWN])
+        listed = ", ".join(_show(each) for each in self._sort()[:SHOWN])
         more = f" and {len(self.groups) - SHOWN} more" if len(self.groups) > SHOWN else ""
+        reduced, kept = self.words.reduced, self.words.kept
         return (
-            f"`keep: auto` keeps {len(self.groups)} of {self.total} groups in floats, {cost:.0%} of the operations: "
-            f"{listed}{more}; all quantised: {self.before.told}; with these in floats: {self.after.told}"
+            f"{self.by} keeps {len(self.groups)} of {self.total} groups {kept}, {cost:.0%} of the operations: "
+            f"{listed}{more}; all {reduced}: {self.before.told}; with these {kept}: {self.after.told}"
         )
 
     def _sort(self) -> list[KeptGroup]:
-        return sorted(self.groups, key=lambda each: -each.harm)
+        return sorted(self.groups, key=lambda each: (-(each.harm or 0.0), -each.cost))
+
+    def follow(self, reduced: Reduced) -> Choice:
+        """Return the same choice for another size of the model, without operators that its shapes made constants."""
+        known = frozenset(name for group in reduced.groups for name in group.nodes)
+        left = (replace(each, nodes=tuple(name for name in each.nodes if name in known)) for each in self.groups)
+        return replace(self, groups=tuple(each for each in left if each.nodes))
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON value in `quantize.json`."""
@@ -82,14 +94,17 @@ class Choice:
         return frozenset(name for group in self.groups for name in group.nodes)
 
 
-class KeepSearch:
-    """A quantised model, and the same model with some of its operators in floats."""
+def _show(group: KeptGroup) -> str:
+    return group.name if group.harm is None else f"{group.name} ({group.harm:.0%} of the harm)"
 
-    def __init__(self, quantised: Any, original: Any, samples: Sequence[Arrays], judge: JudgeRun) -> None:
-        """Prepare for the QDQ model ``quantised`` of the float model ``original``, both ONNX ModelProtos."""
-        self._quantised, self._original, self._judge = quantised, original, judge
-        self._samples = samples
-        self._groups = {each.name: each for each in list_groups(quantised, original)}
+
+class KeepSearch:
+    """A network in a reduced precision, and the same network with some of its operators in floats."""
+
+    def __init__(self, reduced: Reduced, samples: Sequence[Arrays], judge: JudgeRun) -> None:
+        """Prepare for the ``samples`` on which each group is tried alone, and the ``judge`` of whole sets."""
+        self._reduced, self._judge, self._samples = reduced, judge, samples
+        self._groups = {each.name: each for each in reduced.groups}
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -102,41 +117,37 @@ class KeepSearch:
             KeptGroup(str(row["name"]), tuple(row["nodes"]), float(row["harm"]), float(row["cost"]))
             for row in found["groups"]
         )
-        before = Judged(is_enough=not groups, told=str(found["before"]))
-        return Choice(groups, int(found["total"]), before, judged, float(found["seconds"]), int(found["trials"]))
-
-    def build(self, nodes: frozenset[str]) -> Any:
-        """Return the model with the named operators in floats."""
-        return restore(self._quantised, self._original, nodes) if nodes else self._quantised
+        before, figures = Judged(is_enough=not groups, told=str(found["before"])), (found["seconds"], found["trials"])
+        return Choice(groups, int(found["total"]), before, judged, self._reduced.words, *figures)
 
     def judge(self, nodes: frozenset[str]) -> Judged:
-        """Judge the model with the named operators in floats, in up to three ways of rounding; one that fails counts.
+        """Judge the model with the named operators in floats, in each way of rounding; one that fails counts.
 
-        A package rounds sums half-way between two steps otherwise than ONNX Runtime, and a set of operators that fits
-        one rounding of the samples alone would fail with another.
+        A package of integers rounds sums half-way between two steps otherwise than ONNX Runtime, and a set of operators
+        that fits one rounding of the samples alone would fail with another.
         """
-        model = self.build(nodes).SerializeToString()
-        first = judged = self._judge(open_onnx(model, "the quantised model"))
-        for data, optimized in ((shake(model), False), (model, True)):
+        model = self._reduced.build(nodes).SerializeToString()
+        first = judged = self._judge(self._open(model))
+        for data, optimized in self._reduced.list_roundings(model):
             if judged.is_enough:
-                judged = self._judge(open_onnx(data, "the quantised model", optimized=optimized))
+                judged = self._judge(self._open(data, optimized=optimized))
         return first if judged.is_enough else judged
 
     def find(self) -> Choice | None:
         """Search for the cheapest operators with which the accuracy is enough. None: no set of them is enough."""
         start = time.monotonic()
-        run = open_onnx(self._original.SerializeToString(), "the float model")
+        run = open_onnx(self._reduced.original.SerializeToString(), "the float model")
         errors = OutputError([run(each) for each in self._samples])
 
         def measure(kept: Kept) -> float:
-            compute = self._open(self._list_nodes(kept))
+            compute = self._open(self._reduced.build(self._list_nodes(kept)).SerializeToString())
             return errors.measure([compute(each) for each in self._samples])
 
         found = find_kept(list(self._groups.values()), measure, lambda kept: self.judge(self._list_nodes(kept)))
         return None if found is None else self._describe(found, time.monotonic() - start)
 
-    def _open(self, nodes: frozenset[str]) -> Run:
-        return open_onnx(self.build(nodes).SerializeToString(), "the quantised model")
+    def _open(self, model: bytes, *, optimized: bool = False) -> Run:
+        return open_onnx(model, f"the model {self._reduced.words.reduced}", optimized=optimized)
 
     def _list_nodes(self, kept: Kept) -> frozenset[str]:
         return frozenset(node for name in kept for node in self._groups[name].nodes)
@@ -149,4 +160,4 @@ class KeepSearch:
             for name, each in costs.items()
             if name in found.kept
         )
-        return Choice(groups, len(costs), found.before, found.after, seconds, found.trials)
+        return Choice(groups, len(costs), found.before, found.after, self._reduced.words, seconds, found.trials)

@@ -1,9 +1,9 @@
-"""Groups of quantised operators: a product, and the operators behind it up to the next product."""
+"""Groups of operators in a reduced precision: a product, and the operators behind it up to the next product."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,9 @@ import onnx
 import onnx.shape_inference
 
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+MOVERS = frozenset({"Concat", "Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that only move numbers: a product behind one reads the numbers that were rounded before it."""
+_ROUNDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _OPERATIONS_PER_ELEMENT = 16
 """The multiplications that take as long as one element's way through memory: 20 G a second and core, and 5 GB/s."""
 
@@ -22,19 +25,20 @@ class Group:
     name: str
     """The name of the product, or of an operator without a product before it."""
     nodes: tuple[str, ...]
-    """The names of the operators that have quantised inputs."""
+    """The names of its operators that are computed in the reduced precision."""
     cost: float
     """The operations, with the movement of results: how much longer the network takes if they stay in floats."""
 
 
-def list_groups(quantised: Any, original: Any) -> tuple[Group, ...]:
+def list_groups(original: Any, rounded: Collection[str]) -> tuple[Group, ...]:
     """Return the groups in the order of the graph.
 
-    ``quantised`` is a QDQ model of the float model ``original``, whose nodes have unique names and stand in both.
+    ``original`` is the float model, whose nodes have unique names; ``rounded`` are the names of those that are computed
+    in the reduced precision.
     """
-    rounders = _find_makers(quantised)
-    rounded = {node.name for node in quantised.graph.node if _reads_rounded(node, rounders)}
-    makers, constants = _find_makers(original), {tensor.name for tensor in original.graph.initializer}
+    constants = {tensor.name for tensor in original.graph.initializer}
+    constants |= {name for node in original.graph.node if node.op_type == "Constant" for name in node.output}
+    makers = _find_makers(original)
     shapes = find_shapes(original)
     owners: dict[str, str] = {}
     members: dict[str, list[Any]] = {}
@@ -50,6 +54,24 @@ def list_groups(quantised: Any, original: Any) -> tuple[Group, ...]:
     )
 
 
+def find_dequantised(quantised: Any) -> frozenset[str]:
+    """Return the names of the nodes of a QDQ model that compute with quantised inputs.
+
+    Those that only move numbers are left out: in floats, they would put the product behind them in floats, too.
+    """
+    makers = _find_makers(quantised)
+    computing = (node for node in quantised.graph.node if node.op_type not in MOVERS | _ROUNDERS)
+    return frozenset(node.name for node in computing if any(_is_rounded(name, makers) for name in node.input))
+
+
+def _is_rounded(name: str, makers: Mapping[str, Any]) -> bool:
+    """Return whether a tensor was rounded, and perhaps moved afterwards."""
+    maker = makers.get(name)
+    if maker is None or maker.op_type not in MOVERS:
+        return maker is not None and bool(maker.op_type == "DequantizeLinear")
+    return any(_is_rounded(each, makers) for each in maker.input)
+
+
 def find_shapes(proto: Any) -> dict[str, tuple[int, ...]]:
     """Return name → shape for each tensor whose shape is known. All sizes are fixed."""
     graph = onnx.shape_inference.infer_shapes(proto).graph
@@ -61,12 +83,6 @@ def find_shapes(proto: Any) -> dict[str, tuple[int, ...]]:
 
 def _find_makers(proto: Any) -> dict[str, Any]:
     return {name: node for node in proto.graph.node for name in node.output}
-
-
-def _reads_rounded(node: Any, makers: Mapping[str, Any]) -> bool:
-    if node.op_type in {"QuantizeLinear", "DequantizeLinear"}:
-        return False
-    return any(name in makers and makers[name].op_type == "DequantizeLinear" for name in node.input)
 
 
 def _count_operations(node: Any, shapes: Mapping[str, tuple[int, ...]]) -> float:

@@ -7,6 +7,8 @@ from typing import Any
 
 import onnx
 
+from tvmbuild.preparing.keep.groups import MOVERS
+
 
 def restore(quantised: Any, original: Any, names: Collection[str]) -> Any:
     """Return the QDQ model ``quantised`` with the named nodes in floats; it stays as it is.
@@ -28,6 +30,8 @@ class _Restorer:
         self._makers = {name: node for node in original.node for name in node.output}
         self._constants = {tensor.name: tensor for tensor in original.initializer}
         self._taken = {name for node in graph.node for name in node.output} | {each.name for each in graph.initializer}
+        self._moved: dict[str, Any] = {}
+        """An operator that only moves numbers → its copy that moves them before rounding; a constant → its copy."""
         self._added: dict[str, str] = {}
         """A constant of the float model → its name in the graph."""
 
@@ -36,8 +40,7 @@ class _Restorer:
         for name in found:
             self._replace_inputs(self._nodes[name], self._floats[name])
         for value in self._graph.output:
-            maker = self._makers.get(value.name)
-            if maker is not None and maker.name in found:
+            if self._find_computing(value.name) in found:
                 self._return_unrounded(value.name)
         _sort_needed(self._graph)
 
@@ -53,9 +56,28 @@ class _Restorer:
         maker = self._makers.get(name)
         if maker is None:  # an input of the graph, or an input that is left out
             return name
+        if maker.op_type in MOVERS or maker.op_type == "Constant":  # a quantiser corrects biases there
+            return self._find_moved(maker, name)
         if maker.name not in self._nodes:
             self._add_node(maker)
         return str(self._nodes[maker.name].output[list(maker.output).index(name)])
+
+    def _find_computing(self, name: str) -> str | None:
+        """Return the name of the node that computes a tensor, before operators that only move its numbers."""
+        maker = self._makers.get(name)
+        while maker is not None and maker.op_type in MOVERS:
+            maker = self._makers.get(maker.input[0])
+        return None if maker is None else str(maker.name)
+
+    def _find_moved(self, maker: Any, name: str) -> str:
+        """Return a tensor that is moved before it is rounded. The operator stays as it is for quantised nodes."""
+        if maker.name not in self._moved:
+            node = self._moved[maker.name] = self._graph.node.add()
+            node.CopyFrom(maker)
+            node.name = f"{maker.name}_in_floats"
+            _rename(node.output, {each: self._make_name(each) for each in maker.output if each})
+            self._replace_inputs(node, maker)
+        return str(self._moved[maker.name].output[list(maker.output).index(name)])
 
     def _add_node(self, maker: Any) -> None:
         """Add a node of the float model, with outputs of other names: the node before it may return its output now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from tvmbuild.preparing.keep.groups import Group
 
 MOST_REMOVALS, MOST_VAIN = 40, 8
 """The largest number of tries to leave out a group that was kept in vain, and of failed ones in a row."""
+
+_INFINITE = 1000.0
+"""The factor by which an infinite error, as of an overflow, counts more than the largest finite one."""
 
 Kept = frozenset[str]
 """The names of groups that stay in floats."""
@@ -24,6 +28,8 @@ class Judged:
     told: str
     """The figures, as a phrase."""
     shortfalls: tuple[str, ...] = ()
+    margin: float = 0.0
+    """The distance to the nearest threshold, negative if one is missed."""
 
 
 Judge = Callable[[Kept], Judged]
@@ -78,6 +84,8 @@ def _measure_harm(groups: Sequence[Group], measure: Callable[[Kept], float]) -> 
     for index, group in enumerate(groups):
         pace.report(index)
         errors[group.name] = measure(names - {group.name})
+    largest = max((error for error in errors.values() if math.isfinite(error)), default=0.0) or 1.0
+    errors = {name: error if math.isfinite(error) else _INFINITE * largest for name, error in errors.items()}
     whole = sum(errors.values()) or 1.0
     return {name: error / whole for name, error in errors.items()}
 

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from tvmbuild.base.progress import only_progress_printed
+from tvmbuild.preparing.keep.control import RANKED
 from tvmbuild.preparing.quantisers.quantiser import Work
 
 _TELEMETRY = "openvino_telemetry"
@@ -19,15 +20,29 @@ def quantise(work: Work) -> Any:
     nncf.set_log_level(logging.ERROR)
     try:
         with only_progress_printed():
-            return nncf.quantize(
-                work.model,
-                nncf.Dataset(work.samples),
+            options = {
                 # Activations get zero points, because SiLU and similar functions are hardly ever negative.
-                preset=nncf.QuantizationPreset.MIXED,
-                subset_size=len(work.samples),
-                ignored_scope=nncf.IgnoredScope(names=list(work.excluded), validate=False),
-                # Sums do not saturate here, so that weights may have all their bits.
-                advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.DISABLE),
+                "preset": nncf.QuantizationPreset.MIXED,
+                "subset_size": len(work.samples),
+                "ignored_scope": nncf.IgnoredScope(names=list(work.excluded), validate=False),
+            }
+            # Sums do not saturate here, so that weights may have all their bits.
+            advanced = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.DISABLE)
+            calibration = nncf.Dataset(work.samples)
+            if work.control is None:
+                return nncf.quantize(work.model, calibration, advanced_parameters=advanced, **options)
+            return nncf.quantize_with_accuracy_control(
+                work.model,
+                calibration,
+                nncf.Dataset(work.control.samples),
+                work.control.measure,
+                # The margin of the float model is the drop that may be lost: the thresholds are then just kept.
+                max_drop=work.control.judge_original(work.model).margin,
+                advanced_quantization_parameters=advanced,
+                advanced_accuracy_restorer_parameters=nncf.AdvancedAccuracyRestorerParameters(
+                    ranking_subset_size=min(RANKED, len(work.control.samples)), num_ranking_workers=1
+                ),
+                **options,
             )
     except _list_errors() as error:
         raise ValueError(str(error)) from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvmbuild.package.samples import Samples
+from tvmbuild.preparing.keep.control import Control
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Work:
     """The model's inputs, walked through as often as the library likes."""
     excluded: tuple[str, ...]
     """The names of the nodes that stay in floats."""
+    control: Control | None = None
+    """The accuracy that the library is to keep, or None if it quantises all it can."""
 
 
 Quantiser = Callable[[Work], Any]

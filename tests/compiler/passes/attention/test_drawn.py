@@ -9,8 +9,8 @@ import onnxruntime
 import pytest
 from drawn_attention import draw_attention
 
+from tvmbuild.base.attributes import Attributes, Precision
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Precision
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.machine.target import tvm_target

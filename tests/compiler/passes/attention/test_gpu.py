@@ -15,8 +15,8 @@ from drawn_attention import draw_attention
 from vulkan_devices import HOST
 from vulkan_kernels import explain_invalid, generate, lavapipe
 
+from tvmbuild.base.attributes import Precision
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.codegen.generators import use_generators
 from tvmbuild.compiler.importing.importer import import_model

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tvm
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.kernels.int8.lookup import LOOKUPS, Lookup, choose_lookup, find_lookup, write_lookup
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.machine.target import host_target, tvm_target

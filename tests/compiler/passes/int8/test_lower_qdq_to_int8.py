@@ -19,8 +19,8 @@ from quantised_graphs import (
     run_optimized,
 )
 
+from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.machine.target import host_target, tvm_target

@@ -173,8 +173,7 @@ BINARY = ("Add", "Sub", "Mul", "Max", "Min")
 def draw_residuals(draw: st.DrawFn) -> list[onnx.NodeProto]:
     """Draw x → Relu(Conv(x)) = t → f(t) joined with Conv(t); the operators of f stand before or after Conv(t)."""
     steps = [helper.make_node("Neg", ["t"], ["f0"])]
-    # Not more: three functions by polynomials, each of the last one, are an expression that TVM simplifies for minutes.
-    for i in range(1, draw(st.integers(1, 3))):
+    for i in range(1, draw(st.integers(1, 4))):
         kind = draw(st.sampled_from([*UNARY, *BINARY, "BatchNormalization"]))
         operands = [f"f{i - 1}"]
         if kind in BINARY:

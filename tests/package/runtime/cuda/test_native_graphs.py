@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from children import run_child
+from cuda_package import build_cuda_package
 from cuda_shim import shim_environment
-from onnx import TensorProto, helper, numpy_helper, save
-from small_package import build_package
-
-from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes
 
 pytestmark = pytest.mark.compiler
 
-CARD: Attributes = FrozenMap(
-    {"arch": "sm_90", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
-)
-HOST: Attributes = FrozenMap({"mcpu": "x86-64", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
 OPEN = """
 import numpy as np
 from tvmbuild.errors import TvmbuildError
@@ -30,14 +21,7 @@ x = {"x": np.ones((1, 3, 8, 8), np.float32)}
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("graphs")
-    weight = numpy_helper.from_array(np.full((3, 3, 3, 3), 0.1, np.float32), "w")
-    names = ["x", "a", "b", "c", "y"]
-    nodes = [helper.make_node("Conv", [names[i], "w"], [names[i + 1]], pads=[1, 1, 1, 1]) for i in range(4)]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 3, 8, 8)) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], [weight])
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "net.onnx")
-    return build_package(folder / "net.onnx", folder, CARD, "cuda", HOST)
+    return build_cuda_package(tmp_path_factory.mktemp("graphs"))
 
 
 def run(package: Path, code: str, log: Path, **options: str) -> tuple[list[str], list[str]]:

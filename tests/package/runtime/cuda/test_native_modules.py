@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 from children import run_child
-from cuda_blob import DEPENDENT, FLOAT32, FLOAT64, INT32, POINTER, SHARED, Kernel, write_blob
+from cuda_blob import DEPENDENT, FLOAT32, FLOAT64, INT32, POINTER, SHARED, Kernel, make_cubin, write_blob
 from cuda_shim import shim_environment
 
 pytestmark = pytest.mark.compiler
@@ -63,6 +64,7 @@ print(load_module(write_blob(Kernel("show0", ()))).kind)
     assert "modules=0" in lines[-1]
 
 
+MARKED = make_cubin() + struct.pack("<Q", 1 << 40) + b"tvmbuild PTX 1\0\0"
 BAD = [
     (b"", "it ends within a text"),
     (write_blob(Kernel())[:30], "it ends within a text"),
@@ -84,6 +86,8 @@ BAD = [
     (write_blob(Kernel(), code=b"short"), "its machine code is none"),
     (write_blob(Kernel(), code=b"\0" * 64), "its machine code is none"),
     (write_blob(Kernel(), code=b"// no end", form="ptx"), "its PTX has no end"),
+    (write_blob(Kernel(), code=MARKED[:64] + b"x" + struct.pack("<Q", 1) + MARKED[72:]), "its PTX has no end"),
+    (write_blob(Kernel(), code=MARKED), "its PTX is longer than its code"),
     (write_blob(Kernel(), form="cuda"), "the package has its kernels as cuda, not as machine code; build it again wit"),
 ]
 
@@ -111,3 +115,36 @@ for _ in range(2000):
 print("whole")
 """
     assert run_child(program, shim_environment()) == "whole"
+
+
+@pytest.mark.parametrize(
+    ("devices", "driver", "done"),
+    [
+        ("A:80", "12020", ["load sm_80 on device 0"]),
+        ("A:89", "12020", ["load sm_80 on device 0"]),
+        ("H:90", "12020", ["compile ptx of sm_80 for sm_90", "load sm_80 on device 0"]),
+        ("T:75", "12020", "the kernels are not for T, which is sm_75"),
+        (
+            "H:90",
+            "12010",
+            "the driver of CUDA 12.1 cannot load this package's kernels (cubin and ptx)",
+        ),
+    ],
+)
+def test_a_later_card_compiles_the_ptx_behind_the_code(
+    tmp_path: Path, devices: str, driver: str, done: list[str] | str
+) -> None:
+    log = tmp_path / "log"
+    program = """
+from cuda_child import *
+from tvmbuild.compiler.codegen.cubin import append_ptx
+code = append_ptx(make_cubin(80), make_ptx(80, "8.2"))
+print(catch(load_module(write_blob(Kernel("show0", ()), code=code))["show0"], 1, 1))
+"""
+    told = run_child(program, shim_environment(log=str(log), devices=devices, driver=driver)).splitlines()[-1]
+    lines = log.read_text().splitlines() if log.exists() else []
+    if isinstance(done, str):
+        assert told.startswith(f"CUDA: {done}")
+    else:
+        assert told == "no error"
+        assert [line for line in lines if line.startswith(("load", "compile"))] == done

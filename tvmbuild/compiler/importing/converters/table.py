@@ -63,6 +63,7 @@ from tvmbuild.compiler.importing.converters.top_k import convert_top_k
 from tvmbuild.compiler.importing.converters.trees import convert_tree_leaves
 from tvmbuild.compiler.importing.expand.ml.svm import COUPLING
 from tvmbuild.compiler.importing.expand.ml.trees import LEAVES
+from tvmbuild.compiler.importing.kept import convert_cast
 
 CONVERTERS: Mapping[str, Converter] = {
     **dict.fromkeys(REDUCTIONS, convert_reduction),
@@ -70,6 +71,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **dict.fromkeys(("GRU", "LSTM", "RNN"), convert_recurrence),
     "BatchNormalization": convert_batch_normalization,
     "BitShift": convert_bit_shift,
+    "Cast": convert_cast,
     "Clip": convert_clip,
     "ConvInteger": convert_conv_integer,
     "ConvTranspose": convert_transposed,

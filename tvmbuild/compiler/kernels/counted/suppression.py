@@ -1,12 +1,10 @@
 """The kernel of ONNX's NonMaxSuppression: for each batch and class, the boxes that do not overlap a better one.
 
-It takes the best box again and again, and drops those that overlap it; the same pass finds the next best one. Only
-boxes above the threshold are looked at. Of equal scores the first box wins.
+Only boxes above the threshold are looked at, in `Rounds`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +12,11 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.ir.expressions import float32, int32, int64
+from tvmbuild.compiler.ir.expressions import float32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
-from tvmbuild.compiler.kernels.loops import THREADS, each_block, list_partners
+from tvmbuild.compiler.kernels.loops import each_block
+from tvmbuild.compiler.kernels.rounds import Rounds, count_places, list_memory
 from tvmbuild.compiler.kernels.vectors import local
 
 SUPPRESSION = "suppression"
@@ -59,13 +58,8 @@ class Suppression:
 
     def list_outputs(self) -> list[Form]:
         """Return the forms of the boxes that are kept, their counts, and the kernel's own memory."""
-        places = -(-self.boxes // THREADS) * THREADS
-        return [
-            ((self.rows, self.kept), "int64"),
-            ((self.rows,), "int64"),
-            ((self.rows, places), "float32"),
-            ((self.rows, places), "int32"),
-        ]
+        memory = list_memory(self.rows, count_places(self.boxes))
+        return [((self.rows, self.kept), "int64"), ((self.rows,), "int64"), *memory]
 
 
 def write_suppression(form: Suppression, *, on_gpu: bool) -> tirx.PrimFunc:
@@ -81,129 +75,39 @@ def write_suppression(form: Suppression, *, on_gpu: bool) -> tirx.PrimFunc:
 
 
 class _Row:
-    """The boxes of one batch and class. The threads of a GPU's block share them; a CPU has one thread.
-
-    A thread owns every 256th box, and keeps those of them that are left in places of its own. It also owns every 256th
-    result, so that all writes of a result are in one thread.
-    """
+    """The contest of the boxes of one batch and class. The threads of a GPU's block share them."""
 
     def __init__(self, form: Suppression, arguments: Sequence[Any], row: Any, thread: Any) -> None:
-        self.form, self.row, self.thread = form, row, thread
+        self.form, self.row = form, row
         self.boxes, self.scores, self.thresholds, self.limits = arguments[:4]
-        self.results, self.counts, self.work, self.places = arguments[4:]
-        self.step = 1 if thread is None else THREADS
-        self.first = int64(0) if thread is None else thread
-        self.live, self.best = local(1, "int32"), local(1, "int32")
-        self.highest, self.corners, self.sizes = local(1), local(2 * _SIDES), local(_SIDES + 2)
-        if thread is not None:
-            self.shared_scores, self.shared_places = (
-                T.alloc_buffer([THREADS], each, scope="shared", layout=None) for each in ("float32", "int32")
-            )
+        self.results, self.counts, *memory = arguments[4:]
+        self.rounds = Rounds(form.boxes, (memory[0], memory[1]), thread, row * count_places(form.boxes))
+        self.corners, self.sizes = local(2 * _SIDES), local(_SIDES + 2)
 
     def write(self) -> None:
         """Write the whole suppression."""
-        self._keep_likely()
-        total = self._add_up()
+        total = self.rounds.keep_likely(self._read)
         limit = T.Bind(tirx.Min(total.astype("int64"), self.limits[0]))
-        self._clear_results()
-        # No more rounds than there are boxes above the threshold.
-        with T.serial(limit) as result:
-            self._share_best()
-            found = T.Bind(self.best[0] < int32(self.form.boxes))
-            winner = T.Bind(tirx.Min(self.best[0], int32(self.form.boxes - 1)).astype("int64"))
-            self._emit(result, winner, found)
-            self._drop(winner, found)
+        self.rounds.each_own(self.form.kept, lambda result: self.emit(result, int64(0)))
+        with T.If(self.rounds.first == int64(0)), T.Then():
+            self.finish(int64(0))
+        self.rounds.run(limit, self)  # no more rounds than there are boxes above the threshold
 
-    def _keep_likely(self) -> None:
-        """Keep the thread's boxes that are above the threshold, and find the best of them."""
-        boxes = self.form.boxes
-        T.buffer_store(self.live, int32(0), [0])
-        self._forget_best()
-        with T.serial(int64(-(-boxes // self.step))) as step:
-            box = T.Bind(step * self.step + self.first)
-            score = T.Bind(self.scores[self.row * boxes + tirx.Min(box, int64(boxes - 1))])
-            likely = tirx.all(box < int64(boxes), box < self.limits[1])
-            likely = tirx.all(likely, score > self.thresholds[1]) if self.form.threshold else likely
-            with T.If(likely), T.Then():
-                self._keep(score, box.astype("int32"))
+    def emit(self, result: Any, winner: Any) -> None:
+        """Write a box that is kept."""
+        T.buffer_store(self.results, winner, [self.row * self.form.kept + result])
 
-    def _clear_results(self) -> None:
-        kept = self.form.kept
-        with T.serial(int64(-(-kept // self.step))) as step:
-            result = T.Bind(step * self.step + self.first)
-            with T.If(result < int64(kept)), T.Then():
-                T.buffer_store(self.results, int64(0), [self.row * kept + result])
-        with T.If(self.first == int64(0)), T.Then():
-            T.buffer_store(self.counts, int64(0), [self.row])
+    def finish(self, count: Any) -> None:
+        """Write the number of boxes that are kept."""
+        T.buffer_store(self.counts, count, [self.row])
 
-    def _emit(self, result: Any, winner: Any, found: Any) -> None:
-        with T.If(tirx.all(found, result % int64(self.step) == self.first)), T.Then():
-            T.buffer_store(self.results, winner, [self.row * self.form.kept + result])
-        with T.If(tirx.all(found, self.first == int64(0))), T.Then():
-            T.buffer_store(self.counts, result + int64(1), [self.row])
+    def _read(self, box: Any) -> tuple[Any, Any]:
+        """Return the score of a box, and whether it takes part."""
+        score = self.scores[self.row * self.form.boxes + box]
+        likely = box < self.limits[1]
+        return score, tirx.all(likely, score > self.thresholds[1]) if self.form.threshold else likely
 
-    def _drop(self, winner: Any, found: Any) -> None:
-        """Drop the winner and the boxes that overlap it, close the gaps, and find the best of the others."""
-        count = T.Bind(self.live[0].astype("int64"))
-        T.buffer_store(self.live, int32(0), [0])
-        self._forget_best()
-        with T.serial(count) as index:
-            place = T.Bind(self._place(index))
-            box = T.Bind(self.places[place])
-            # Two conditions: boxes are read only where they can matter.
-            is_other = tirx.all(found, box.astype("int64") != winner)
-            with T.If(is_other), T.Then():  # noqa: SIM117 - the second condition writes code into the first
-                with T.If(tirx.Not(self._overlaps(winner, box.astype("int64")))), T.Then():
-                    self._keep(T.Bind(self.work[place]), box)
-
-    def _keep(self, score: Any, box: Any) -> None:
-        place = T.Bind(self._place(self.live[0].astype("int64")))
-        T.buffer_store(self.work, score, [place])
-        T.buffer_store(self.places, box, [place])
-        T.buffer_store(self.live, self.live[0] + int32(1), [0])
-        self._take(score, box)
-
-    def _place(self, index: Any) -> Any:
-        width = -(-self.form.boxes // THREADS) * THREADS
-        return self.row * width + index * self.step + self.first
-
-    def _forget_best(self) -> None:
-        T.buffer_store(self.highest, float32(-math.inf), [0])
-        T.buffer_store(self.best, int32(self.form.boxes), [0])
-
-    def _take(self, score: Any, box: Any) -> None:
-        """Let a box be the best one if its score is higher, or equal and the box an earlier one."""
-        higher = tirx.any(score > self.highest[0], tirx.all(score == self.highest[0], box < self.best[0]))
-        with T.If(higher), T.Then():
-            T.buffer_store(self.highest, score, [0])
-            T.buffer_store(self.best, box, [0])
-
-    def _add_up(self) -> Any:
-        """Return the number of boxes above the threshold, of all threads."""
-        if self.thread is None:
-            return T.Bind(self.live[0])
-        total = local(1, "int32")
-        T.buffer_store(total, self.live[0], [0])
-        for partner in list_partners(self.thread):
-            T.buffer_store(self.shared_places, total[0], [self.thread])
-            other = T.Bind(self.shared_places[partner])
-            T.buffer_store(total, total[0] + other, [0])
-        return T.Bind(total[0])
-
-    def _share_best(self) -> None:
-        """Let all threads have the best box of all of them."""
-        if self.thread is None:
-            return
-        for partner in list_partners(self.thread):
-            T.buffer_store(self.shared_scores, self.highest[0], [self.thread])
-            T.buffer_store(self.shared_places, self.best[0], [self.thread])
-            score, box = T.Bind(self.shared_scores[partner]), T.Bind(self.shared_places[partner])
-            own = self.highest[0]
-            better = T.Bind(tirx.any(score > own, tirx.all(score == own, box < self.best[0])))
-            T.buffer_store(self.best, tirx.Select(better, box, self.best[0]), [0])
-            T.buffer_store(self.highest, tirx.Select(better, score, own), [0])
-
-    def _overlaps(self, one: Any, other: Any) -> Any:
+    def rules_out(self, one: Any, other: Any) -> Any:
         """Return whether two boxes share more than the allowed part of their union.
 
         Values are kept in registers: TVM repeats a bound expression at each use, and then takes minutes to simplify it.

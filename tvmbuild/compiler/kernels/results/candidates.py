@@ -45,12 +45,14 @@ class Candidates:
     priors: Priors | None = None
     """The priors, unless they are the last output."""
     variances: tuple[float, ...] = VARIANCES
+    counted: bool = False
+    """Whether only the first candidates exist, so that zeros follow them. Then none with the score 0 is a result."""
 
     @property
     def own(self) -> int:
         """The number of values that make box, score and class of a candidate in the first output."""
         if self.form.ready:
-            return 1 if self.form.split else _COORDINATES + 2
+            return self.form.own
         return self.form.begin + self.classes + (self.form.background == "last")
 
     @property
@@ -121,19 +123,26 @@ class _Kernel:
         if not self.form.form.objectness:
             self._write_boxes(candidate, lanes)
         if self.form.form.ready:
-            _, score, kind = self.form.form.places
-            store(self.scores, self._value(candidate, score, lanes), candidate, lanes)
+            _, place, kind = self.form.form.places
+            self._store_score(candidate, self._value(candidate, place, lanes), lanes)
             store(self.classes, load(self.class_data, self.form.find_place(candidate, kind), lanes), candidate, lanes)
             return
         if not self.form.form.objectness:
-            store(self.scores, self._write_best(candidate, lanes), candidate, lanes)
+            self._store_score(candidate, self._write_best(candidate, lanes), lanes)
             return
         likely = T.Bind(self._value(candidate, _COORDINATES, lanes))  # forms with objectness are rows: one lane
-        store(self.scores, spread(float32(0), lanes), candidate, lanes)
+        self._store_score(candidate, spread(float32(0), lanes), lanes)
         store(self.classes, spread(int32(0), lanes), candidate, lanes)
         with T.If(likely > self.thresholds[0]), T.Then():
             self._write_boxes(candidate, lanes)
-            store(self.scores, likely * self._write_best(candidate, lanes), candidate, lanes)
+            self._store_score(candidate, likely * self._write_best(candidate, lanes), lanes)
+
+    def _store_score(self, candidate: Any, score: Any, lanes: int) -> None:
+        if self.form.counted:
+            score = T.Bind(score)
+            none = spread(tirx.min_value("float32"), lanes)
+            score = tirx.Select(score > spread(float32(0), lanes), score, none)
+        store(self.scores, score, candidate, lanes)
 
     def _value(self, candidate: Any, place: Any, lanes: int) -> Any:
         """Return a value of the candidates in the first output."""

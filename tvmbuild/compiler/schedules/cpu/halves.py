@@ -17,7 +17,7 @@ from tvm import s_tir, tirx
 
 from tvmbuild.compiler.ir.expressions import substitute
 from tvmbuild.compiler.ir.modules import map_prim_funcs
-from tvmbuild.compiler.ir.prim_funcs import list_nodes, list_within
+from tvmbuild.compiler.ir.prim_funcs import change_block, list_nodes, list_within
 from tvmbuild.compiler.machine.machine import Machine, divisors
 from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.nest import Nest
@@ -86,7 +86,7 @@ def _rewrite(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 
     def allocate(block: s_tir.SBlock) -> s_tir.SBlock:
         more = [made[each] for each in block.alloc_buffers if each in made]
-        return _with(block, alloc_buffers=[*block.alloc_buffers, *more]) if more else block
+        return change_block(block, alloc_buffers=[*block.alloc_buffers, *more]) if more else block
 
     body = tvm_ffi.structural_map(function.body, [(tirx.For, rewrite), (s_tir.SBlock, allocate)])
     return function.with_body(body)
@@ -145,7 +145,7 @@ class _Partial:
         store = tirx.BufferStore(self.narrow, self._load() + a * b, block.body.indices)
         own = tirx.BufferRegion(self.narrow, block.writes[0].region)
         reads = [own if each.source.same_as(self.wide) else each for each in block.reads]
-        return _with(block, reads=reads, writes=[own], body=store)
+        return change_block(block, reads=reads, writes=[own], body=store)
 
     def _repeat(self, name: str, store: Any, reads: list[Any], writes: list[Any]) -> Any:
         """Return the store as a block in new loops, one for each loop of the tile."""
@@ -155,7 +155,9 @@ class _Partial:
         variables = [tirx.IterVar(var.dom, tirx.Var(var.var.name, var.var.ty), var.iter_type) for _, var in kept]
         to_own = {old.var: new.var for (_, old), new in zip(kept, variables, strict=True)}
         block = s_tir.SBlock(variables, reads, writes, f"{self.realize.block.name_hint}_{name}", store)
-        block = _with(block, **{part: substitute(getattr(block, part), to_own) for part in ("reads", "writes", "body")})
+        block = change_block(
+            block, **{part: substitute(getattr(block, part), to_own) for part in ("reads", "writes", "body")}
+        )
         loops = {each.loop_var: tirx.Var(each.loop_var.name, each.loop_var.ty) for each in self.tile}
         values = [substitute(value, loops) for value, _ in kept]
         body: Any = s_tir.SBlockRealize(values, substitute(self.realize.predicate, loops), block)
@@ -182,11 +184,3 @@ def _list_variables(realize: s_tir.SBlockRealize) -> list[tuple[Any, tirx.IterVa
 
 def _uses(values: Sequence[Any], var: Any) -> bool:
     return any(each.same_as(var) for value in values for each in list_within(value, tvm.ir.Var))
-
-
-_PARTS = ("iter_vars", "reads", "writes", "name_hint", "body", "init", "alloc_buffers", "match_buffers", "annotations")
-
-
-def _with(block: s_tir.SBlock, **changed: Any) -> s_tir.SBlock:
-    """Return a copy of the block with the given fields changed."""
-    return s_tir.SBlock(**{part: changed.get(part, getattr(block, part)) for part in _PARTS}, span=block.span)

@@ -6,6 +6,7 @@ import tvm
 
 from tvmbuild.compiler.pass_manager import Lowering, Phase, of_module, of_target, on_cpu, run_phase
 from tvmbuild.compiler.schedules.cpu.halves import add_up_halves
+from tvmbuild.compiler.schedules.cpu.nested_functions import separate_nested_functions
 from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
 from tvmbuild.compiler.schedules.cpu.phases import trim_windows
@@ -41,6 +42,12 @@ TIR_PASSES = Phase(
                 "ExpandRows": "it compares functions with the form in which they were marked",
                 "NarrowPartitionedLoops": "it finds integers that are not indices by their casts",
             },
+        ),
+        of_module(
+            "SeparateNestedFunctions",
+            separate_nested_functions,
+            on_cpu,
+            after={"ExpandRows": "it compares functions with the form in which they were marked"},
         ),
     ),
 )

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "../tvmbuild.h"
+#include "../tvmbuild.hpp"
 
 namespace tvmbuild::detail {
 
@@ -47,8 +47,13 @@ inline bool is_size_library(const std::string &name) {
   });
 }
 
-inline std::map<std::string, std::string_view> read_members(std::string_view data) {
-  const std::set<std::string> expected = {"mod.json", "mod.params", "mod.so"};
+// A package may have files of these names alone.
+inline bool is_member(const std::string &name) {
+  return name == "mod.json" || name == "mod.params" || name == "mod.so" || is_size_library(name);
+}
+
+inline std::map<std::string, std::string_view> read_members(std::string_view data,
+                                                            bool (*is_expected)(const std::string &)) {
   std::map<std::string, std::string_view> members;
   size_t at = 0;
   while (at + 512 <= data.size()) {
@@ -62,8 +67,8 @@ inline std::map<std::string, std::string_view> read_members(std::string_view dat
     std::string name = header.substr(0, 100).c_str();
     bool prefixed = header[262] == '\0' && header[345] != '\0';
     char kind = header[156];
-    bool known = expected.count(name) || is_size_library(name);
-    if (prefixed || !known || members.count(name) || (kind != '0' && kind != '\0')) damaged("unexpected member");
+    if (prefixed || !is_expected(name) || members.count(name) || (kind != '0' && kind != '\0'))
+      damaged("unexpected member");
     at += 512;
     if (*size > data.size() - at) damaged(name + " is cut short");
     members[name] = data.substr(at, *size);
@@ -71,10 +76,6 @@ inline std::map<std::string, std::string_view> read_members(std::string_view dat
   }
   if (members.empty()) damaged("no readable archive: it begins with no file");
   if (at >= data.size()) damaged("no readable archive: it has no end");
-  for (const std::string &name : expected) {
-    if (!members.count(name)) damaged(name + " missing");
-  }
-  if (members["mod.json"].size() > MAX_METADATA_BYTES) damaged("mod.json is larger than 64 MiB");
   return members;
 }
 

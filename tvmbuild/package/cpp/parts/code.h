@@ -56,7 +56,7 @@ class LibraryFile {
     stream.close();
     if (!stream) {
       remove();
-      throw Error(path() + " cannot be written");
+      throw Error(path() + " cannot be written: make room on its disk, or set TMPDIR to a folder of another one");
     }
   }
   ~LibraryFile() { remove(); }
@@ -71,6 +71,15 @@ class LibraryFile {
   }
   std::string folder_;
 };
+
+// Let the code of packages find the runtime's functions, even if a plugin or ctypes loaded the runtime for itself
+// alone.
+inline void publish_runtime() {
+  for (const char *name : {"libtvm_ffi.so", "libtvm_runtime.so"}) {
+    void *loaded = dlopen(name, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+    if (loaded != nullptr) dlclose(loaded);  // null: it is part of the program
+  }
+}
 
 inline int runtime_threads() {
   return static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,14 +11,14 @@
 #include <regex>
 #include <string>
 
+#include "own_runtime.h"
 #include "tvm_calls.h"
 #include "vulkan_driver.h"
 
 namespace tvmbuild::detail {
 
-constexpr int64_t EXISTS = 0, COMPUTE_VERSION = 4, DEVICE_NAME = 5;  // TVM's numbers of the attributes
-constexpr const char *VULKAN_LIBRARY = "libtvmbuild_vulkan.so";
-constexpr const char *VULKAN_DEVICES = "tvmbuild_vulkan.devices";
+constexpr int64_t EXISTS = 0, COMPUTE_VERSION = 4, DEVICE_NAME = 5,
+                  DRIVER_VERSION = 12;  // TVM's numbers of the attributes
 
 inline Value read_attribute(DLDevice device, int64_t attribute) {
   return invoke(
@@ -28,66 +27,54 @@ inline Value read_attribute(DLDevice device, int64_t attribute) {
       "the device does not answer");
 }
 
-inline bool has_backend(const std::string &kind) { return look_up("device_api." + kind).type() == kTVMFFIFunction; }
-
-// The path of the loaded libtvm_runtime.so. Empty: it is part of the program.
-inline std::filesystem::path find_runtime_folder() {
-  void *runtime = dlopen("libtvm_runtime.so", RTLD_LAZY | RTLD_NOLOAD);
-  if (runtime == nullptr) return {};
-  struct link_map *loaded = nullptr;
-  dlinfo(runtime, RTLD_DI_LINKMAP, static_cast<void *>(&loaded));
-  std::filesystem::path path = loaded != nullptr ? loaded->l_name : "";
-  dlclose(runtime);
-  return path.parent_path();
-}
-
-// The runtime loads no backend by itself.
-inline void load_cuda() {
+// Load TVM's own runtime for CUDA; the runtime loads no backend by itself. The reason why that failed, or empty.
+inline std::string load_tvm_cuda() {
   std::filesystem::path beside = find_runtime_folder() / "libtvm_runtime_cuda.so";
   const char *name = std::filesystem::exists(beside) ? beside.c_str() : "libtvm_runtime_cuda.so";
   std::string reason;
   if (dlopen(name, RTLD_NOW | RTLD_GLOBAL) == nullptr) reason = std::string(": ") + dlerror();
-  if (!has_backend("cuda")) throw Error("the package needs TVM's cuda runtime, which is not there" + reason);
+  return has_backend("cuda") ? "" : "the package needs TVM's cuda runtime, which is not there" + reason;
 }
 
-// The path of the Vulkan runtime. Empty: not found.
-inline std::string find_vulkan_library() {
-  const char *named = std::getenv("TVMBUILD_VULKAN_LIBRARY");
-  if (named != nullptr && *named != '\0') return named;
-  std::error_code ignored;
-  Dl_info here = {};
-  dladdr(reinterpret_cast<void *>(&find_vulkan_library), &here);  // the library that contains this code, or the program
-  for (const std::filesystem::path &folder :
-       {std::filesystem::path(here.dli_fname != nullptr ? here.dli_fname : "").parent_path(),
-        std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path(), find_runtime_folder()}) {
-    if (!folder.empty() && std::filesystem::exists(folder / VULKAN_LIBRARY, ignored)) return folder / VULKAN_LIBRARY;
+inline void load_cuda() {
+  std::string choice = read_variable(variable_of("cuda")), problem;
+  if (has_backend("cuda")) {
+    if (choice != "own" || has_own_runtime("cuda")) return;
+    throw Error("TVMBUILD_CUDA=own, but this process has loaded TVM's CUDA runtime already");
   }
-  return "";
-}
-
-inline std::string register_vulkan(const std::string &path) {
-  void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return dlerror();
-  auto start = reinterpret_cast<int (*)()>(dlsym(library, "tvmbuild_vulkan_register"));
-  if (start == nullptr) return path + " has no tvmbuild_vulkan_register";
-  auto explain = reinterpret_cast<const char *(*)()>(dlsym(library, "tvmbuild_vulkan_failure"));
-  if (start() != 0) return explain != nullptr ? explain() : take_raised();
-  return has_backend("vulkan") ? "" : path + " registered no Vulkan runtime";
+  std::string path = choice == "tvm" ? "" : find_own_library("cuda");
+  if (!path.empty()) {
+    problem = register_own_runtime("cuda", path);
+    if (!problem.empty()) throw Error("the CUDA runtime cannot be used: " + problem);
+    return;
+  }
+  if (choice != "own") problem = load_tvm_cuda();
+  if (choice == "own" || (choice != "tvm" && !problem.empty()))
+    problem = explain_missing("cuda") + (problem.empty() ? "" : "; ") + problem;
+  if (!problem.empty()) throw Error(problem);
 }
 
 inline void load_vulkan() {
   std::string problem = explain_vulkan_driver();
   if (!has_backend("vulkan")) {
-    std::string path = find_vulkan_library();
+    std::string path = find_own_library("vulkan");
     if (path.empty()) {
-      problem = std::string("there is no ") + VULKAN_LIBRARY +
-                " beside the program or libtvm_runtime.so, and TVMBUILD_VULKAN_LIBRARY names none" +
-                (problem.empty() ? "" : "; " + problem);
+      problem = explain_missing("vulkan") + (problem.empty() ? "" : "; " + problem);
     } else if (problem.empty()) {
-      problem = register_vulkan(path);
+      problem = register_own_runtime("vulkan", path);
     }
   }
   if (!problem.empty()) throw Error("the package runs on a Vulkan device, and this machine cannot run it: " + problem);
+}
+
+// Why tvmbuild's runtime has no device, after a colon. Empty: it is not used.
+inline std::string explain_refusal(const std::string &kind) {
+  if (!has_own_runtime(kind)) return "";
+  Value described;
+  if (TVMFFIFunctionCall(look_up(devices_function(kind)).object(), nullptr, 0, described.any()) == 0) return "";
+  std::string reason = take_raised();
+  size_t title = reason.find(": ");  // "CUDA: …"
+  return ": " + (title == std::string::npos ? reason : reason.substr(title + 2));
 }
 
 // This machine's first device of a target kind.
@@ -99,16 +86,13 @@ inline DLDevice find_device(const std::string &kind) {
   std::lock_guard<std::mutex> lock(one_at_a_time);
   if (kind == "vulkan") {
     load_vulkan();
-  } else if (!has_backend(kind)) {
+  } else {
     load_cuda();
   }
   DLDevice device{kind == "cuda" ? kDLCUDA : kDLVulkan, 0};
-  if (read_attribute(device, EXISTS).view().v_int64 == 0) {
-    std::string problem = "the package needs a " + kind + " device, and this machine has none that answers";
-    if (kind == "vulkan" && look_up(VULKAN_DEVICES).type() == kTVMFFIFunction)
-      invoke(find_global(VULKAN_DEVICES), {}, problem);  // throws with the reason
-    throw Error(problem);
-  }
+  if (read_attribute(device, EXISTS).view().v_int64 == 0)
+    throw Error("the package needs a " + kind + " device, and this machine has none that answers" +
+                explain_refusal(kind));
   return device;
 }
 
@@ -124,12 +108,28 @@ inline bool runs_on_card(const std::string &arch, const std::string &version) {
   return same && (wanted[3] != "a" || wanted[2] == minor);
 }
 
-// Refuse kernels that are machine code for other cards.
-inline void check_card(const std::string &arch, const std::string &target, DLDevice device) {
+// Refuse a driver that is older than the package's code needs. TVM's own runtime tells no version.
+inline void check_card_driver(const std::string &wanted, const std::string &target, DLDevice device) {
+  Value told = read_attribute(device, DRIVER_VERSION);
+  size_t dot = wanted.find('.');
+  if (dot == std::string::npos || told.type() != kTVMFFIInt) return;
+  int64_t found = told.view().v_int64, major = found / 1000, minor = found % 1000 / 10;
+  int64_t needed = std::atoi(wanted.c_str()) * int64_t{1000} + std::atoi(wanted.c_str() + dot + 1) * int64_t{10};
+  if (found >= needed) return;
+  throw Error("the package's kernels need a driver of CUDA " + wanted + " or later (" + target +
+              "); this machine's is of CUDA " + std::to_string(major) + "." + std::to_string(minor));
+}
+
+// Refuse kernels that are machine code for other cards, unless the package has PTX for a later card.
+inline void check_card(const Attributes &needs, const std::string &target, DLDevice device) {
+  check_card_driver(needs.driver, target, device);
+  const std::string &arch = needs.arch;
   std::string version = read_attribute(device, COMPUTE_VERSION).text();
   if (runs_on_card(arch, version)) return;
   std::string name = read_attribute(device, DEVICE_NAME).text(), here = "sm_" + version;
   here.erase(std::remove(here.begin(), here.end(), '.'), here.end());
+  bool is_later = std::atoi(here.c_str() + 3) > std::atoi(arch.c_str() + 3);
+  if (needs.has_ptx && is_later && has_own_runtime("cuda")) return;  // the driver compiles it, and keeps the result
   throw Error("the package's kernels are for " + arch + " (" + target + "); this card, " + name + ", is " + here);
 }
 

@@ -84,6 +84,25 @@ class FrameRunner {
     return reader_.read(function.outputs);
   }
 
+  Tensor prepare_input(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+    size_t number = find_frame(info_, size, options);
+    std::string name = "prepare" + std::to_string(number);
+    Function function;
+    DeviceUse use(device_);
+    begin(function, number, name);
+    function.arguments = {(on_gpu() ? function.there : function.frame).view()};
+    for (const Value &each : params_) function.arguments.push_back(each.view());
+    check_arity(function.arguments.size(), name);
+    place(function, bytes, size);
+    Value result = invoke(function.entry, function.arguments.data(), function.arguments.size(), function.name);
+    if (result.type() != kTVMFFITensor) throw Error(function.name + " returns something else");
+    Tensor made(info_.inputs[picture_input(info_, *info_.preprocess)]);
+    Output output{made, read_dtype(made.info().dtype), Value::retain(result.object(), kTVMFFITensor)};
+    check(output, function.name);
+    copy_to_host(output.found, made.data(), made.info().bytes(), function.name);
+    return made;
+  }
+
  private:
   struct Function {
     std::string name;
@@ -97,22 +116,31 @@ class FrameRunner {
 
   bool on_gpu() const { return !is_host(device_); }
 
-  void prepare(Function &function, size_t number) {
-    std::string name = "frame" + std::to_string(number);
+  // Find the function that takes a frame, and make the arrays of the frame.
+  void begin(Function &function, size_t number, const std::string &name) const {
     TensorInfo info{"the frame", info_.frames[number].shape(), "uint8"};
     function.name = name + " of " + info_.model;
     function.entry = find_function(machine_, name);
-    Value arity = invoke(find_function(machine_, "get_function_arity"), {argument_of(name.c_str())},
-                         "there is no function " + name);
     function.frame = share(info, nullptr);
     if (on_gpu()) function.there = allocate(info, device_);
+  }
+
+  void check_arity(size_t given, const std::string &name) const {
+    Value arity = invoke(find_function(machine_, "get_function_arity"), {argument_of(name.c_str())},
+                         "there is no function " + name);
+    if (arity.view().v_int64 != static_cast<int64_t>(given))
+      throw Error("the package does not fit together: its " + name + " takes another number of arrays");
+  }
+
+  void prepare(Function &function, size_t number) {
+    std::string name = "frame" + std::to_string(number);
+    begin(function, number, name);
     std::vector<TVMFFIAny> arguments = {(on_gpu() ? function.there : function.frame).view()};
     for (const auto *list : {&thresholds_, &others_}) {
       for (const Argument &each : *list) arguments.push_back((on_gpu() ? each.there : each.here).view());
     }
     for (const Value &each : params_) arguments.push_back(each.view());
-    if (arity.view().v_int64 != static_cast<int64_t>(arguments.size()))
-      throw Error("the package does not fit together: its " + name + " takes another number of arrays");
+    check_arity(arguments.size(), name);
     function.arguments = std::move(arguments);
   }
 

@@ -17,7 +17,7 @@
 #include <tuple>
 #include <utility>
 
-#include "../tvmbuild.h"
+#include "../tvmbuild.hpp"
 
 namespace tvmbuild::detail {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "../third_party/nlohmann/json.hpp"
-#include "../tvmbuild.h"
+#include "../tvmbuild.hpp"
 #include "archive.h"
 
 namespace tvmbuild::detail {
@@ -41,7 +41,9 @@ class Part {
   bool has(const std::string &key) const { return expect(json_.is_object(), "map").contains(key); }
   bool is_null() const { return json_.is_null(); }
   bool is_number() const { return json_.is_number(); }
+  bool is_true() const { return json_.is_boolean() && json_.get<bool>(); }
   bool is_text() const { return json_.is_string(); }
+  bool is_list() const { return json_.is_array(); }
   std::string text() const { return expect(is_text(), "text").get<std::string>(); }
   double number() const { return expect(is_number(), "number").get<double>(); }
   bool truth() const { return expect(json_.is_boolean(), "truth value").get<bool>(); }
@@ -74,7 +76,8 @@ class Part {
 
 // The requirements of the code on a CPU, and on a card: the card's architecture, if the kernels are for only one.
 struct Attributes {
-  std::string mcpu, mtriple, arch;
+  std::string mcpu, mtriple, arch, driver;
+  bool has_ptx = false;
   std::vector<std::string> features;  // `+name` or `-name`
 };
 
@@ -297,12 +300,21 @@ inline Postprocess read_result(const std::string &kind, const Part &fields) {
 
 // Read the results in the order in which the package's functions return them: KINDS in base/postprocess_specs.py.
 inline std::vector<Postprocess> read_postprocess(const Part &part) {
-  std::set<std::string> kinds = part.keys();
+  const std::set<std::string> kinds = part.keys(), repeated = {"classes", "segmentation", "heatmaps"};
   std::vector<Postprocess> results;
+  size_t known = 0;
   for (const char *kind : {"boxes", "masks", "keypoints", "classes", "segmentation", "text", "vector", "heatmaps"}) {
-    if (kinds.count(kind)) results.push_back(read_result(kind, part[kind]));
+    if (!kinds.count(kind)) continue;
+    known++;
+    Part found = part[kind];
+    if (!found.is_list()) {
+      results.push_back(read_result(kind, found));
+      continue;
+    }
+    found.expect(repeated.count(kind) != 0 && !found.list().empty(), "result");
+    for (const Part &each : found.list()) results.push_back(read_result(kind, each));
   }
-  part.expect(!results.empty() && results.size() == kinds.size(), "map of kinds of results that are known");
+  part.expect(known != 0 && known == kinds.size(), "map of kinds of results that are known");
   part.expect(kinds.count("boxes") + kinds.count("masks") + kinds.count("keypoints") < 2, "map with one kind of boxes");
   return results;
 }
@@ -334,12 +346,18 @@ inline Info read_metadata(const Part &part, Attributes &needs) {
   if (attributes.has("mcpu")) needs.mcpu = attributes["mcpu"].text();
   if (attributes.has("mtriple")) needs.mtriple = attributes["mtriple"].text();
   if (attributes.has("mattr")) needs.features = read_features(attributes["mattr"]);
-  if (info.kind == "cuda" && target["attributes"].has("arch")) needs.arch = target["attributes"]["arch"].text();
+  if (info.kind == "cuda") {
+    Part card = target["attributes"];
+    if (card.has("arch")) needs.arch = card["arch"].text();
+    if (card.has("driver")) needs.driver = card["driver"].text();  // older packages name none
+    needs.has_ptx = card.has("ptx") && card["ptx"].is_true();
+  }
   info.inputs = read_tensors(part["inputs"]);
   info.outputs = read_tensors(part["outputs"]);
   info.lifted = one_of(part["params"], {"lifted", "embedded"}) == "lifted";
   info.tasks = static_cast<int>(part["coverage"]["tasks"].natural());
   info.covered = static_cast<int>(part["coverage"]["covered"].natural());
+  if (part.has("workspace") && !part["workspace"].is_null()) info.workspace = part["workspace"].natural();
   if (!part["labels"].is_null()) {
     for (const Part &label : part["labels"].list()) info.labels.push_back(label.text());
   }

@@ -3,10 +3,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "archive.h"
 #include "mapped_file.h"
@@ -22,10 +24,16 @@ struct Package {
   std::shared_ptr<MappedFile> file;
   std::string_view library, params;           // in the file
   std::map<std::string, std::string> others;  // the libraries of the other sizes
+  // The places of its weights among those in `params`, which it shares with others of a pack; empty: all of them.
+  std::optional<std::vector<size_t>> places;
 };
 
-inline Package read_archive(std::string_view data) {
-  std::map<std::string, std::string_view> members = read_members(data);
+// Check the members of a package, the digest of mod.params only if it is the package's own file.
+inline Package check_package(std::map<std::string, std::string_view> members, bool with_params) {
+  for (const char *name : {"mod.json", "mod.params", "mod.so"}) {
+    if (!members.count(name)) damaged(std::string(name) + " missing");
+  }
+  if (members["mod.json"].size() > MAX_METADATA_BYTES) damaged("mod.json is larger than 64 MiB");
   nlohmann::json json = read_json(std::string(members["mod.json"]));
   Part metadata(json);
   Package package;
@@ -39,6 +47,7 @@ inline Package read_archive(std::string_view data) {
   held.erase("mod.json");
   if (files.keys() != names || held != names) damaged("mod.json lists other files than the archive holds");
   for (const std::string &name : files.keys()) {
+    if (name == "mod.params" && !with_params) continue;
     std::string_view data = members[name];
     if (files[name]["size"].natural() != data.size() || files[name]["sha256"].text() != sha256(data))
       damaged(name + " is not the file that mod.json describes");
@@ -51,13 +60,6 @@ inline Package read_archive(std::string_view data) {
   return package;
 }
 
-inline Package read_package(const std::string &path) try {
-  std::shared_ptr<MappedFile> file = MappedFile::open(path);
-  Package package = read_archive(file->data());
-  package.file = std::move(file);
-  return package;
-} catch (const Damage &damage) {
-  throw Error(path + " is damaged: " + damage.what());
-}
+inline Package read_archive(std::string_view data) { return check_package(read_members(data, is_member), true); }
 
 }  // namespace tvmbuild::detail

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "../tvmbuild.h"
+#include "../tvmbuild.hpp"
 
 namespace tvmbuild::detail {
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -88,10 +89,13 @@ class ResultReader {
   // Make the memory for the arrays of a frame's function. `lengths` are those of the first array of each result.
   std::vector<Output> make_room(const Frame &frame, const std::vector<int64_t> &lengths, const std::string &name) {
     std::vector<Tensor> tensors;
+    std::map<std::string, size_t> totals;  // of all results of a kind
     for (size_t i = 0; i < info_.postprocess.size(); i++) {
       for (const TensorInfo &each : list_arrays(info_.postprocess[i], frame, lengths[i], name))
         tensors.emplace_back(each);
-      reserve(info_.postprocess[i], static_cast<size_t>(lengths[i]));
+      size_t &total = totals[info_.postprocess[i].kind];
+      total += info_.postprocess[i].kind == "segmentation" ? 1 : static_cast<size_t>(lengths[i]);
+      reserve(info_.postprocess[i], total);
     }
     if (info_.postprocess.empty()) {
       if (results_.outputs.empty()) {
@@ -103,11 +107,16 @@ class ResultReader {
     std::vector<Output> outputs;
     outputs.reserve(tensors.size());
     for (const Tensor &each : tensors) outputs.push_back({each, read_dtype(each.info().dtype), Value()});
+    if (!info_.postprocess.empty()) results_.arrays = tensors;
     return outputs;
   }
 
   const Results &read(const std::vector<Output> &outputs) {
     size_t place = 0;
+    for (size_t i = 0; i < results_.arrays.size(); i++) results_.arrays[i] = outputs[i].tensor;
+    results_.classes.clear();
+    results_.segmentations.clear();
+    results_.points.clear();
     for (const Postprocess &each : info_.postprocess) {
       read(each, &outputs[place]);
       place += count_arrays(each);
@@ -119,7 +128,8 @@ class ResultReader {
   void read(const Postprocess &own, const Output *outputs) {
     const Tensor &first = outputs[0].tensor;
     if (own.kind == "segmentation") {
-      results_.segmentation = view_map(first);
+      results_.segmentations.push_back(view_map(first));
+      results_.segmentation = results_.segmentations.front();
     } else if (own.kind == "vector") {
       results_.vector = View<float>(first.as<float>(), first.info().count());
     } else if (own.kind == "text") {
@@ -152,10 +162,12 @@ class ResultReader {
     return {rows};
   }
 
-  // Reserve memory for the largest result.
+  // Reserve memory for the largest result; `length` is that of all results of the kind so far.
   void reserve(const Postprocess &own, size_t length) {
     if (own.kind == "classes") {
       results_.classes.reserve(length);
+    } else if (own.kind == "segmentation") {
+      results_.segmentations.reserve(length);
     } else if (own.kind == "heatmaps") {
       results_.points.reserve(length);
     } else if (own.kind == "text") {
@@ -208,7 +220,6 @@ class ResultReader {
   }
 
   void read_classes(const Postprocess &own, const Rows &rows) {
-    results_.classes.clear();
     for (int i = 0; i < rows.count; i++) {
       int index = to_int(rows[i][5]);
       results_.classes.push_back({rows[i][4], index, name_class(own, index)});
@@ -216,7 +227,6 @@ class ResultReader {
   }
 
   void read_points(const Postprocess &own, const Rows &rows) {
-    results_.points.clear();
     for (int i = 0; i < rows.count; i++)
       results_.points.push_back({rows[i][0], rows[i][1], rows[i][2], i, name_class(own, i)});
   }

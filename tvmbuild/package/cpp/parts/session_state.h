@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "call_queue.h"
 #include "code.h"
 #include "device.h"
 #include "frames.h"
@@ -18,7 +19,9 @@
 namespace tvmbuild {
 namespace detail {
 
-constexpr int64_t POOLED_ALLOCATOR = 2;  // TVM's number
+// TVM's numbers of allocators. runtime/machine.py chooses in the same way, and says why.
+constexpr int64_t MALLOC = 1, POOLED = 2;
+constexpr uint64_t MOST_BYTES_OF_MALLOC = uint64_t{32} << 20;
 
 }  // namespace detail
 
@@ -26,6 +29,7 @@ using namespace detail;
 
 struct Session::Impl {
   Info info;
+  std::vector<PassedOver> passed_over;
   ThreadOptions share;  // its threads are those of a call
   DLDevice device{kDLCPU, 0};
   bool called = false;
@@ -51,7 +55,10 @@ struct Session::Impl {
     return *chosen;
   }
 
+  std::unique_ptr<CallQueue> calls;  // null before the first call_async()
+
   ~Impl() {
+    calls.reset();     // its session shares the library
     at_sizes.clear();  // each of them uses the device on its own
     DeviceUse use(device);
     frames.reset();  // values of the library must go before it
@@ -106,6 +113,7 @@ struct Session::Impl {
   // Load the code of a library, whose loops run on the threads of the package.
   void load(std::string_view code) {
     check_library(code);
+    publish_runtime();
     LibraryFile file(code);
     std::string name = file.path();
     library = invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");
@@ -138,13 +146,31 @@ struct Session::Impl {
     return made;
   }
 
+  // The state of a session that shares code and weights, and has a machine of its own.
+  std::unique_ptr<Impl> make_twin() const {
+    auto made = std::make_unique<Impl>();
+    made->info = info;
+    made->share = share;
+    made->device = device;
+    made->file = file;
+    made->libraries = libraries;
+    made->at_sizes.resize(at_sizes.size());
+    made->library = Value::retain(library.object(), library.type());
+    for (const Value &each : params) made->params.push_back(Value::retain(each.object(), each.type()));
+    DeviceUse use(device);
+    if (!has_sizes()) made->start();
+    return made;
+  }
+
   // Make the virtual machine of the loaded code.
   void start() {
     machine = invoke(find_function(library, "vm_load_executable"), {}, "the code cannot be loaded");
     std::vector<TVMFFIAny> devices;
+    const bool is_small = info.workspace > 0 && info.workspace <= MOST_BYTES_OF_MALLOC;
+    const int64_t allocator = is_small && !on_gpu() ? MALLOC : POOLED;
     for (DLDevice each : {device, DLDevice{kDLCPU, 0}}) {
       if (!devices.empty() && !on_gpu()) break;  // the host's own code runs on the CPU
-      for (int64_t number : {int64_t{each.device_type}, int64_t{each.device_id}, POOLED_ALLOCATOR})
+      for (int64_t number : {int64_t{each.device_type}, int64_t{each.device_id}, allocator})
         devices.push_back(argument_of(number));
     }
     invoke(find_function(machine, "vm_initialization"), std::move(devices), "the code cannot be started");

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../tvmbuild.h"
+#include "../tvmbuild.hpp"
 #include "archive.h"
 #include "metadata.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "../tvmbuild.h"
+#include "../tvmbuild.hpp"
 
 namespace tvmbuild::detail {
 

@@ -96,11 +96,21 @@ inline std::map<std::string, Weight> read_weights(std::string_view data) {
   return weights;
 }
 
-// Return the weights, sorted by name. Those at a multiple of ALIGNMENT stay in the file, which they keep; packages of
-// older tvmbuilds have some at other places.
-inline std::vector<Value> load_weights(std::string_view data, const std::shared_ptr<MappedFile> &file) {
+// Return the weights, sorted by name, or those at `places` of them. Those at a multiple of ALIGNMENT stay in the file,
+// which they keep; packages of older tvmbuilds have some at other places.
+inline std::vector<Value> load_weights(std::string_view data, const std::shared_ptr<MappedFile> &file,
+                                       const std::optional<std::vector<size_t>> &places = std::nullopt) {
+  std::map<std::string, Weight> named = read_weights(data);
+  std::vector<const Weight *> all, wanted;
+  for (const auto &[name, weight] : named) all.push_back(&weight);
+  for (size_t place : places.value_or(std::vector<size_t>())) {
+    if (place >= all.size()) throw Error("mod.params lacks weights of the package");
+    wanted.push_back(all[place]);
+  }
   std::vector<Value> values;
-  for (const auto &[name, weight] : read_weights(data)) {
+  for (const Weight *each : places ? wanted : all) {
+    const Weight &weight = *each;
+    const std::string &name = weight.info.name;
     if (weight.info.dtype.empty()) throw Error("mod.params has a tensor of a type that this library cannot read");
     auto *place = const_cast<char *>(weight.data.data());
     std::shared_ptr<void> memory(file, place);

@@ -5,6 +5,9 @@ from __future__ import annotations
 import platform
 from functools import cache
 from threading import Lock
+from typing import Any
+
+from tvm_ffi import libinfo
 
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.errors import TvmbuildError
@@ -13,11 +16,13 @@ from tvmbuild.package.runtime.library import has_function, load_runtime
 from tvmbuild.package.runtime.native_build import CUDA
 
 _lock = Lock()
+_TVMS = "tvm_runtime_cuda"
+"""TVM's name of its library."""
 
 
-def is_wanted() -> bool:
-    """Return whether a setting asks for tvmbuild's CUDA runtime, even if TVM has one."""
-    return native_library.read_choice(CUDA) == "own"
+def is_used() -> bool:
+    """Return whether this process uses tvmbuild's CUDA runtime."""
+    return native_library.is_loaded(CUDA)
 
 
 def load_plugin() -> None:
@@ -32,7 +37,8 @@ def load_plugin() -> None:
             return
         if not has_function(CUDA.api):
             native_library.load_library(CUDA, native_library.find_library(CUDA, machine_of(platform.machine())))
-        elif is_wanted():
+            _leave_tvms_out()
+        elif native_library.read_choice(CUDA) == "own":
             raise TvmbuildError(
                 f"{CUDA.choice}=own, but this process has loaded TVM's CUDA runtime already",
                 f"unset {CUDA.choice}, or open the package before `import tvm`",
@@ -42,6 +48,22 @@ def load_plugin() -> None:
 def is_available() -> bool:
     """Return whether tvmbuild's CUDA runtime may be used on this machine, and exists or can be compiled."""
     return native_library.read_choice(CUDA) != "tvm" and native_library.can_be_made(CUDA)
+
+
+def _leave_tvms_out() -> None:
+    """Let a later `import tvm` go on without TVM's CUDA runtime.
+
+    That library registers the kind again when it is loaded, which ends the process. `import tvm` loads it by a function
+    of tvm_ffi, and takes an OSError for a machine without a card.
+    """
+    load = libinfo.load_lib_ctypes
+
+    def load_others(package: str, target_name: str, *arguments: Any, **options: Any) -> Any:
+        if target_name == _TVMS:
+            raise OSError("this process uses tvmbuild's CUDA runtime")
+        return load(package, target_name, *arguments, **options)
+
+    libinfo.load_lib_ctypes = load_others
 
 
 @cache

@@ -9,6 +9,7 @@ namespace tvmbuild {
 namespace {
 
 constexpr uint64_t MAX_KERNELS = 1 << 20;
+constexpr char PTX_MARK[16] = "tvmbuild PTX 1";  // the last bytes of machine code with PTX behind it
 const char *const FORMATS[] = {"cubin", "ptx", "fatbin"};
 
 bool damaged(const char *what) { return fail("CUDA: the module is damaged: %s", what); }
@@ -111,6 +112,19 @@ bool read_tags(Reader &reader, Kernel &kernel) {
   return reader.is_whole() || damaged("it ends within a kernel's launch");
 }
 
+// Find the PTX behind machine code (compiler/codegen/cubin.py): text with a zero at its end, its length, the mark.
+bool find_ptx(Image &image) {
+  const uint8_t *code = static_cast<const uint8_t *>(image.code);
+  uint64_t length = 0;
+  constexpr size_t tail = sizeof(length) + sizeof(PTX_MARK);
+  if (image.size < tail || memcmp(code + image.size - sizeof(PTX_MARK), PTX_MARK, sizeof(PTX_MARK)) != 0) return true;
+  memcpy(&length, code + image.size - tail, sizeof(length));
+  if (length == 0 || length > image.size - tail) return damaged("its PTX is longer than its code");
+  image.size -= tail + length;
+  image.ptx = code + image.size;
+  return code[image.size + length - 1] == 0 || damaged("its PTX has no end");
+}
+
 bool read_image(Reader &reader, const TextView &format, Image &image) {
   TextView code;
   if (!read_text(reader, code)) return false;
@@ -122,10 +136,11 @@ bool read_image(Reader &reader, const TextView &format, Image &image) {
   if (image.format == nullptr) return damaged("its form has characters that no name has");
   image.code = code.data;
   image.size = code.size;
-  if (format.is("cubin") && (code.size < 64 || memcmp(code.data,
-                                                      "\x7f"
-                                                      "ELF",
-                                                      4) != 0))
+  if (format.is("cubin") && !find_ptx(image)) return false;
+  if (format.is("cubin") && (image.size < 64 || memcmp(code.data,
+                                                       "\x7f"
+                                                       "ELF",
+                                                       4) != 0))
     return damaged("its machine code is none");
   if (format.is("ptx") && (code.size == 0 || code.data[code.size - 1] != 0)) return damaged("its PTX has no end");
   return reader.left() == 0 || damaged("bytes follow its code");

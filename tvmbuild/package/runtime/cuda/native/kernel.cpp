@@ -12,14 +12,21 @@ constexpr int USUAL_SHARED_BYTES = 48 << 10;  // more must be allowed for each k
 
 pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
+// Whether the driver does not know the code's form, or the card is another than the code is for.
+bool is_refusal(CUresult result) {
+  return result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE ||
+         result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || result == CUDA_ERROR_INVALID_SOURCE ||
+         result == CUDA_ERROR_INVALID_PTX;
+}
+
 bool explain_refusal(Device &device, CUresult result, const Image &image, const char *said) {
   int version = open_cuda()->version;
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
     return fail("CUDA: the kernels are not for %s, which is sm_%d%d", device.name, device.major, device.minor);
-  if (result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
-      result == CUDA_ERROR_INVALID_SOURCE)
+  if (is_refusal(result))
     return fail("CUDA: the driver of CUDA %s cannot load this package's kernels (%s): its compiler was newer%s%s",
-                describe_version(version), image.format, said[0] != 0 ? ": " : "", said);
+                describe_version(version), image.ptx != nullptr ? "cubin and ptx" : image.format,
+                said[0] != 0 ? ": " : "", said);
   return check(device, result, "load the kernels");
 }
 
@@ -28,6 +35,11 @@ bool load_image(Device &device, Image &image, CUmodule &module) {
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {said, reinterpret_cast<void *>(sizeof(said) - 1)};
   CUresult result = device.cu->ModuleLoadDataEx(&module, image.code, 2, options, values);
+  if (is_refusal(result) && image.ptx != nullptr) {
+    said[0] = 0;
+    values[1] = reinterpret_cast<void *>(sizeof(said) - 1);  // the driver has written the length of its words there
+    result = device.cu->ModuleLoadDataEx(&module, image.ptx, 2, options, values);
+  }
   return result == CUDA_SUCCESS || explain_refusal(device, result, image, said);
 }
 

@@ -25,6 +25,7 @@ struct Image {
   const char *format;  // "cubin", "ptx" or "fatbin"
   const void *code;
   size_t size;
+  const void *ptx;  // for cards that the code does not fit, or null
   CUmodule on[MAX_DEVICES];
 };
 

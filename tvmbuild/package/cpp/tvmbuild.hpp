@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -150,6 +152,7 @@ struct Info {
   bool lifted = false;                   // whether the weights are in mod.params
   int cores = 1;                         // the number of cores that the package was tuned for
   int tasks = 0, covered = 0;            // the number of Tasks, and of Tasks with a record
+  uint64_t workspace = 0;                // the bytes between the operators and of the outputs; 0: it is not known
 };
 
 // A picture as rows of pixels. A pixel has 1 byte (grey) or 3 bytes (red, green, blue).
@@ -220,14 +223,17 @@ struct Text {
 
 // The results of a frame, the best first. Only the fields of the package's kinds are filled.
 struct Results {
-  std::vector<Box> boxes;       // of boxes, masks and keypoints
-  Map masks;                    // the object at each pixel, 1 + its place in `boxes`; 0: none
-  std::vector<Class> classes;   // of classes
-  Map segmentation;             // the class of each pixel; 255: the network has not seen it
-  Text text;                    // of text
-  View<float> vector;           // of vector
-  std::vector<Point> points;    // of heatmaps, a point for each
-  std::vector<Tensor> outputs;  // the network's, in the host's memory, of a package without `postprocess`
+  std::vector<Box> boxes;          // of boxes, masks and keypoints
+  Map masks;                       // the object at each pixel, 1 + its place in `boxes`; 0: none
+  std::vector<Class> classes;      // of classes, of all of them one after the other
+  Map segmentation;                // the class of each pixel; 255: the network has not seen it
+  std::vector<Map> segmentations;  // a map for each segmentation of the package; `segmentation` is the first
+  Text text;                       // of text
+  View<float> vector;              // of vector
+  std::vector<Point> points;       // of heatmaps, a point for each
+  std::vector<Tensor> outputs;     // the network's, in the host's memory, of a package without `postprocess`
+  // What all of the above was read from: Arrays of results in docs/reference/mod-json.md.
+  std::vector<Tensor> arrays;
 };
 
 // What is left out is found by the number of bytes, and in the package.
@@ -253,11 +259,31 @@ struct ThreadOptions {
   int priority = 0;             // idle threads help the calls of the highest priority first
 };
 
+// The error of a call that call_async() has not made.
+class Cancelled : public Error {
+ public:
+  using Error::Error;
+};
+
+// Takes the outputs of a call, or its error and no outputs. It must not throw.
+using Done = std::function<void(std::vector<Tensor> outputs, std::exception_ptr error)>;
+
+// A package that was not taken, and why.
+struct PassedOver {
+  std::string package, reason;
+};
+
+namespace detail {
+struct PackagePlace;
+}
+
 class Session {
  public:
-  // Load a package.
+  // Load a package, or the first of a pack (`tvmbuild pack`) that this machine can run.
   explicit Session(const std::string &package, int threads = 0);
   Session(const std::string &package, const ThreadOptions &threads);
+  // Load the first of several packages and packs that this machine can run; passed_over() has the others before it.
+  static Session first_of(const std::vector<std::string> &packages, const ThreadOptions &threads = {});
   // Use a linked model. This reads and loads no files. The model runs on the thread pool of TVM's runtime.
   explicit Session(const LinkedModel &model);
   ~Session();
@@ -266,6 +292,7 @@ class Session {
 
   const Info &info() const;
   int threads() const;
+  const std::vector<PassedOver> &passed_over() const;
   // The sizes of a package whose shapes vary, each as the values of its letters, the smallest first.
   std::vector<std::map<std::string, int64_t>> sizes() const;
   // Return the session of one of sizes() alone, which shares the weights and threads, and is valid as long as this one.
@@ -297,21 +324,38 @@ class Session {
   // Call bind(), call() and outputs().
   std::vector<Tensor> run(const std::vector<Tensor> &inputs);
 
+  // Return at once; a thread of the session runs on the inputs, in order, and calls `done` with the outputs in the
+  // host's memory. The inputs must not change until then. While one call runs and another waits, this waits; if
+  // `newest`, the call that waits is Cancelled instead, so that the newest frame of a camera is the next. The calls
+  // have a virtual machine of their own, so all other functions may be used meanwhile, also in `done`, which must not
+  // end the session. The end of the session cancels the call that waits, and waits for the one that runs.
+  void call_async(std::vector<Tensor> inputs, Done done, bool newest = false);
+  // Wait until all calls of call_async() are done.
+  void wait_async();
+
   // Run on a camera's frame of `size` bytes, one of info().frames, from its bytes to the result, which is valid until
   // the next run_frame() or the session's end. This is independent of bind() and call(). On a CPU, bytes at a multiple
   // of 64 are not copied. After the first frame of each kind, this library allocates nothing.
   const Results &run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options = {});
+  // Return the network's input that run_frame() makes of a frame, in the host's memory. Only `encoding` and `width` of
+  // the options are read.
+  Tensor prepare_frame(const uint8_t *bytes, size_t size, const FrameOptions &options = {});
 
  private:
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
+  void open(const detail::PackagePlace &place, const ThreadOptions &wish);
+  void open_first(const std::vector<detail::PackagePlace> &places, std::vector<PassedOver> passed_over,
+                  const ThreadOptions &wish);
   Session &open(size_t place);
   void bind_size(const std::vector<Tensor> &inputs);
   void copy_size_outputs(const std::vector<Tensor> &to) const;
+  void prepare_frames();
   std::unique_ptr<Impl> impl_;
 };
 
-// Read mod.json, and check it and the digests of the package's files. The code is not loaded.
+// Read mod.json, that of the first package if it is a pack, and check it and the digests of the package's files. The
+// code is not loaded.
 Info read_info(const std::string &package);
 
 // Convert a picture into an input, with the same bits as tvmbuild's Python code. If `rules` is null, the package's

@@ -1,0 +1,26 @@
+"""C++ calls in the background: in order, the newest alone, with errors, from callbacks, and at the session's end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cpp_programs import SUPPORT, build_by_cmake, run_program
+from small_package import build_package
+
+pytestmark = [pytest.mark.compiler, pytest.mark.toolchain, pytest.mark.nightly]
+
+
+@pytest.mark.parametrize("options", [(), ("-DTVMBUILD_SANITIZE=ON",)])
+def test_calls_in_the_background(tmp_path: Path, digits: Path, options: tuple[str, ...]) -> None:
+    build_by_cmake(tmp_path, *options, source=SUPPORT / "cpp_async")
+    done = run_program(tmp_path / "build" / "async", build_package(digits, tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "in order: 400 done, 0 different",
+        "newest: 49 cancelled at once, 1 done, 0 different",
+        "wrong inputs: 1 failed",
+        "in a callback: a callback cannot wait for room among the calls: use `newest`",
+        "from a callback: 1 done",
+        "at the end: 1 cancelled",
+    ]

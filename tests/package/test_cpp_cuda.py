@@ -1,0 +1,69 @@
+"""C++ programs run CUDA packages with the driver alone: the driver is tests/support/cuda_shim.cpp."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+
+import pytest
+from cpp_programs import install_programs
+from cuda_package import build_cuda_package
+from cuda_shim import shim_environment
+
+from tvmbuild.base.host_cpu import machine_of
+from tvmbuild.package.runtime.native_build import CUDA
+from tvmbuild.package.runtime.native_library import find_library
+
+pytestmark = [pytest.mark.compiler, pytest.mark.toolchain]
+
+
+def run_bench(package: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run bench_model, which finds the library that is installed beside TVM's, for one call."""
+    command = [str(install_programs() / "bin/bench_model"), str(package), "--repeat", "1", "--number", "1"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+
+
+def test_nothing_but_the_driver_is_loaded(tmp_path: Path) -> None:
+    log, package = tmp_path / "log", build_cuda_package(tmp_path)
+    environment = shim_environment(log=str(log))
+    environment.pop(CUDA.choice)
+    done = run_bench(package, **environment, LD_DEBUG="files")
+    assert done.returncode == 0, done.stderr[-500:]
+    loaded = [name for name in ("libcudart", "libnvrtc", "libtvm_runtime_cuda", "libcuda.so.1") if name in done.stderr]
+    assert loaded == ["libcuda.so.1"]
+    lines = log.read_text().splitlines()
+    assert "graph" in lines
+    assert not [line for line in lines if line.startswith("mistake")]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "options", "message"),
+    [
+        (
+            {},
+            {"is_old": "yes"},
+            "the package's kernels need a driver of CUDA 12.0 or later (here); this machine's",
+        ),
+        ({}, {"devices": "Thor:110"}, "the package's kernels are for sm_90 (here); this card, Thor, is sm_110"),
+        ({"ptx": True}, {"devices": "Thor:110"}, ""),
+        ({}, {"fail": "cuStreamSynchronize:700"}, "CUDA: NVIDIA H100 shim was lost when it should finish its work"),
+    ],
+)
+def test_cpp_says_what_python_says(
+    tmp_path: Path, attributes: dict[str, str], options: dict[str, str], message: str
+) -> None:
+    done = run_bench(build_cuda_package(tmp_path, **attributes), **shim_environment(**options))
+    assert done.returncode == (1 if message else 0), done.stderr
+    assert message in done.stderr
+
+
+def test_the_setting_and_the_path(tmp_path: Path) -> None:
+    package, environment = build_cuda_package(tmp_path), {**shim_environment(), "LD_LIBRARY_PATH": ""}
+    library = str(find_library(CUDA, machine_of(platform.machine())))
+    told = run_bench(package, **{**environment, CUDA.choice: "tvm", "TVMBUILD_CUDA_LIBRARY": library}).stderr
+    assert told.startswith("error: the package needs TVM's cuda runtime, which is not there: ")
+    told = run_bench(package, **environment, TVMBUILD_CUDA_LIBRARY=str(tmp_path / "none.so")).stderr
+    assert told.startswith(f"error: the CUDA runtime cannot be used: {tmp_path / 'none.so'}: cannot open shared object")
+    missing = "the package needs a cuda device, and this machine has none that answers: the driver is not installed"
+    assert run_bench(package, **environment, TVMBUILD_CUDA_LIBRARY=library).stderr.startswith(f"error: {missing}")

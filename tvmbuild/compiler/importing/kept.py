@@ -1,0 +1,74 @@
+"""Marks around the nodes that stay in float32 while the rest of a model is computed in a 16-bit type.
+
+A mark is a Cast of float32 to float32 with a name of ours: expansion rules keep it, and ONNX knows its type. The
+importer makes a call of `BEGIN` or `END` of it, between which `passes/precision.py` narrows nothing, whatever number of
+operators the node becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import onnx
+import tvm
+from onnx import TensorProto, helper
+from tvm import relax
+
+from tvmbuild.compiler.importing.converters.call import NodeCall
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, list_read, rename_node
+
+BEGIN, END = "float32 begins", "float32 ends"
+"""The functions that a kept node's operands come from, and through which its results go. They exist only until
+precision is reduced."""
+
+
+def mark_kept(model: onnx.ModelProto, names: Collection[str]) -> None:
+    """Put marks around the nodes with these names, in place. Names that the model lacks are ignored.
+
+    Only float32 values are marked: a node between quantised values computes in integers as before.
+    """
+    wanted = frozenset(names)
+    if not any(node.name in wanted for node in model.graph.node):
+        return
+    scope, nodes = Scope(model), Nodes()
+    for node in model.graph.node:
+        nodes += _mark(node, scope) if node.name in wanted else [node]
+    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+
+
+def _mark(node: onnx.NodeProto, scope: Scope) -> Nodes:
+    read = [name for name in dict.fromkeys(list_read(node)) if name and _is_float(name, scope)]
+    begins = {name: scope.fresh(name) for name in read if not scope.is_constant(name)}
+    ends = {name: scope.fresh(name) for name in node.output if name and _is_float(name, scope)}
+    marked = rename_node(node, begins | ends)
+    return [
+        *(_cast(name, to, BEGIN) for name, to in begins.items()),
+        marked,
+        *(_cast(to, name, END) for name, to in ends.items()),
+    ]
+
+
+def _is_float(name: str, scope: Scope) -> bool:
+    return bool(scope.element_type(name) == TensorProto.FLOAT)
+
+
+def _cast(name: str, to: str, mark: str) -> onnx.NodeProto:
+    return helper.make_node("Cast", [name], [to], mark, to=TensorProto.FLOAT)
+
+
+def convert_cast(call: NodeCall) -> relax.Expr:
+    """Convert a Cast; a mark becomes a call of its function, and a Cast of a constant stays one."""
+    mark = call.attributes["tvm_custom"]["name"]
+    if mark not in {BEGIN, END} or isinstance(call.data, tvm.ir.GenericConst):
+        return call.by_tvm()
+    return call.emit(relax.op.call_pure_packed, mark, call.data, ty_args=call.data.ty)
+
+
+def find_mark(value: relax.Expr) -> str | None:
+    """Return `BEGIN` or `END` if the expression is a call of it, else None."""
+    if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.call_pure_packed":
+        name = str(getattr(value.args[0], "global_symbol", ""))
+        return name if name in {BEGIN, END} else None
+    return None
