@@ -83,7 +83,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=28,
+        version=29,
         scope="cell",
         inputs=("model", "kept", "schedule", "labels", "sizes"),
         outputs=FrozenMap({"package": "*.tar"}),

@@ -29,8 +29,8 @@ def test_a_convolution_takes_the_agreed_width() -> None:
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
-    from tvmbuild.base.frozen_map import FrozenMap
     from tvmbuild.base.attributes import Attributes
+    from tvmbuild.base.frozen_map import FrozenMap
     from tvmbuild.building.scheduling import schedule_model
     from tvmbuild.compiler.passes.lift_constants import lift_constants
     from tvmbuild.compiler.schedules.cpu.packing import agree, list_changes, share_packings
