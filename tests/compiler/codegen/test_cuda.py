@@ -22,7 +22,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.nvrtc import explain_install
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen import link
-from tvmbuild.compiler.codegen.cubin import PTX_MARK, compile_source, replace_code, toolkit_headers
+from tvmbuild.compiler.codegen.cubin import PTX_MARK, compile_source, lower_version, replace_code, toolkit_headers
 from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
@@ -210,6 +210,12 @@ def test_the_driver_chooses_the_compiler(attributes: dict[str, str], form: int, 
     cubin = compile_source(f"{HEADERS}{SOURCE}", target)
     written = int.from_bytes(cubin[20:24], "little")  # by forms before 8: the compiler's version
     assert (cubin[8], written // 10 if form < 8 else compiler) == (form, compiler)
+
+
+def test_ptx_of_an_earlier_version_has_no_later_hint() -> None:
+    head, body = b"//\n.version 8.8\n.target sm_80\n", b"\tld.global.u32 %r1, [%rd1];\n"
+    ptx = head + b'\t.pragma "used_bytes_mask 255";\n' + body
+    assert lower_version(ptx, (8, 0)) == head.replace(b"8.8", b"8.0") + body
 
 
 def test_ptx_follows_the_machine_code_in_the_version_that_the_driver_reads() -> None:

@@ -87,17 +87,21 @@ def compile_source(source: str, target: tvm.target.Target) -> bytes:
         ) from error
 
 
+_HINT = re.compile(rb'^\s*\.pragma "used_bytes_mask [^"\n]*";\n', re.MULTILINE)
+"""A hint of PTX 8.3 about the bytes of a load that are used. A driver of CUDA 12.2 refuses PTX 8.0 that has it."""
+
+
 def lower_version(ptx: bytes, version: Version) -> bytes:
     """Return the PTX with an earlier version in its head, so that drivers of that version compile it.
 
-    The compiler always writes its own version. If a kernel used an instruction that came later, the driver would refuse
-    it with a message.
+    The compiler always writes its own version, and hints for checkers that came later, which are left out. If a kernel
+    used an instruction that came later, the driver would refuse it with a message.
     """
     found = re.search(rb"^\.version (\d+\.\d+)$", ptx, re.MULTILINE)
     if found is None:
         raise RuntimeError("the compiler writes PTX in another way than this release did")
     lower = min(version, read_version(found[1].decode()))
-    return ptx[: found.start(1)] + show_version(lower).encode() + ptx[found.end(1) :]
+    return _HINT.sub(b"", ptx[: found.start(1)] + show_version(lower).encode() + ptx[found.end(1) :])
 
 
 def append_ptx(cubin: bytes, ptx: bytes) -> bytes:
