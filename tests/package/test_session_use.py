@@ -290,6 +290,36 @@ def test_a_folder_or_file_called_torch_beside_the_script_is_not_pytorch(package:
         shutil.rmtree(tmp_path / "torch", ignore_errors=True)
 
 
+_TORCH = """
+class Tensor:
+    def __init__(self, array): self.array = array
+    def __dlpack__(self, **options): return self.array.__dlpack__(**options)
+    def __dlpack_device__(self): return self.array.__dlpack_device__()
+"""
+_LATE_TORCH = """
+import sys, numpy, tvmbuild
+session = tvmbuild.load(sys.argv[1])
+(info,) = session.inputs
+array = numpy.zeros(info.shape, info.dtype)
+want = session.run({info.name: array})
+assert "torch" not in sys.modules
+import torch, tvm_ffi
+got = session.run({info.name: torch.Tensor(array)})
+assert tvm_ffi._convert.torch is torch and "tvm_ffi._optional_torch_c_dlpack" in sys.modules
+assert all((got[name] == want[name]).all() for name in want)
+"""
+
+
+def test_pytorch_is_not_imported_before_the_program_does_so(package: Path, tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text(_TORCH)
+    (tmp_path / "torch/version.py").write_text("")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1"}
+    command = [sys.executable, "-c", _LATE_TORCH, str(package)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.mount
 def test_a_temporary_folder_mounted_noexec_is_told_with_the_variable(package: Path, tmp_path: Path) -> None:
     folder = tmp_path / "noexec"

@@ -32,17 +32,17 @@ def import_if_shadowed() -> None:
 def import_tvm_ffi() -> None:
     """Import tvm_ffi unless it is imported, in less than half of its own time.
 
-    Some parts of the import are left out. tvm_ffi needs `cuda.bindings` only for a CUstream as an argument of a
-    function; a program that passes one imports tvm_ffi first. `tvm_ffi.cpp`, the compiler of inline C++, is imported
-    when it is used, and what speeds up PyTorch's tensors only if there is PyTorch. `importlib.metadata`, which reads
-    the list of the wheel's files, is not asked for the place of libtvm_ffi.so if it is in the wheel's own folder.
+    Some parts of the import are left out. PyTorch, which takes seconds, is imported only if the program has done so;
+    `adopt_torch` catches up. tvm_ffi needs `cuda.bindings` only for a CUstream as an argument of a function; a program
+    that passes one imports tvm_ffi first. `tvm_ffi.cpp`, the compiler of inline C++, is imported when it is used.
+    `importlib.metadata`, which reads the list of the wheel's files, is not asked for the place of libtvm_ffi.so if it
+    is in the wheel's own folder.
     """
     if "tvm_ffi" in sys.modules:
         return
     hidden: dict[str, ModuleType | None] = {} if _CUDA in sys.modules else {_CUDA: None}
-    shadowed = _is_shadowed()
-    hidden |= {_TORCH: None} if shadowed else {}
-    has_torch = not shadowed and (_TORCH in sys.modules or importlib.util.find_spec(_TORCH) is not None)
+    has_torch = _TORCH in sys.modules and not _is_shadowed()
+    hidden |= {} if has_torch else {_TORCH: None}
     lazy = [_CPP, *([] if has_torch else [_FOR_TORCH])]
     hidden |= {name: import_lazily(name) for name in lazy}
     is_found = _METADATA not in sys.modules and _has_own_library()
@@ -54,6 +54,13 @@ def import_tvm_ffi() -> None:
     if is_found:
         libinfo = importlib.import_module("tvm_ffi.libinfo")
         libinfo.im = import_lazily(_METADATA)  # type: ignore[attr-defined]  # for those who look for other libraries
+
+
+def adopt_torch() -> None:
+    """Give tvm_ffi what it has for PyTorch's tensors, if the program has imported PyTorch later than tvm_ffi."""
+    if _FOR_TORCH not in sys.modules:
+        importlib.import_module("tvm_ffi._convert").torch = sys.modules[_TORCH]  # type: ignore[attr-defined]
+        importlib.import_module(_FOR_TORCH)
 
 
 class _NoDistributions(ModuleType):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
+from tvmbuild.base.tvm_ffi_import import adopt_torch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.package.runtime.library import call, has_function
@@ -53,6 +54,8 @@ def read_array(name: str, value: Any) -> Any:
     if isinstance(value, (np.ndarray, tvm_ffi.Tensor)):
         return value
     if hasattr(value, "__dlpack__"):
+        if type(value).__module__.partition(".")[0] == "torch":
+            adopt_torch()
         try:
             return tvm_ffi.from_dlpack(value)
         except (BufferError, RuntimeError, ValueError, TypeError) as error:
