@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Lock
 from types import ModuleType
 
 from tvmbuild.base.lazy_modules import import_lazily
@@ -17,6 +18,7 @@ _CUDA = "cuda.bindings"
 _CPP = "tvm_ffi.cpp"
 _METADATA = "importlib.metadata"
 _FOR_TORCH = "tvm_ffi._optional_torch_c_dlpack"
+_LOCK = Lock()
 
 
 def import_if_shadowed() -> None:
@@ -38,8 +40,14 @@ def import_tvm_ffi() -> None:
     `importlib.metadata`, which reads the list of the wheel's files, is not asked for the place of libtvm_ffi.so if it
     is in the wheel's own folder.
     """
-    if "tvm_ffi" in sys.modules:
-        return
+    with _LOCK:
+        if "tvm_ffi" not in sys.modules:
+            _import_without_others()
+
+
+def _import_without_others() -> None:
+    if _is_beginning(_TORCH):  # in another thread: this waits for it
+        importlib.import_module(_TORCH)
     hidden: dict[str, ModuleType | None] = {} if _CUDA in sys.modules else {_CUDA: None}
     has_torch = _TORCH in sys.modules and not _is_shadowed()
     hidden |= {} if has_torch else {_TORCH: None}
@@ -72,6 +80,10 @@ class _NoDistributions(ModuleType):
         raise ModuleNotFoundError(name)
 
 
+def _is_beginning(name: str) -> bool:
+    return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
+
+
 def _has_own_library() -> bool:
     spec = importlib.util.find_spec("tvm_ffi")
     folders = (spec.submodule_search_locations or ()) if spec else ()
@@ -88,7 +100,7 @@ def _replace(replaced: str, stand_in: ModuleType | None) -> Iterator[None]:
     try:
         yield
     finally:
-        del sys.modules[replaced]
+        sys.modules.pop(replaced, None)
         sys.modules.update(kept)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tvmbuild.base.cuda_versions import choose_driver, read_version
 from tvmbuild.base.files import canonical_json, sha256_file
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.progress import report_progress
@@ -222,7 +223,12 @@ def describe_product(package: Path, info: PackageInfo) -> Product:
     """Return the identity of the package that ran."""
     target = info.target
     reduced = [] if target.precision == "fp32" else [target.precision]
-    seen = canonical_json([target.kind, target.attributes, target.host, *reduced])
+    attributes = dict(target.attributes)
+    if target.kind == "cuda" and "driver" in attributes:
+        stated = attributes.pop("driver")
+        if read_version(str(stated)) != choose_driver(attributes):  # entries of older releases state none
+            attributes["driver"] = stated
+    seen = canonical_json([target.kind, attributes, target.host, *reduced])
     return Product(
         target=target.name,
         target_digest=hashlib.sha256(seen.encode()).hexdigest()[:16],

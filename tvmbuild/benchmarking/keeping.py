@@ -81,7 +81,12 @@ def _describe(found: Agreement, asked: Accuracy) -> str:
 
 
 def digest_step(step: Step[Any]) -> str:
-    """Return a short digest of all that a step declares: files, options, and the versions of tools."""
-    files = {role: sha256_file(path) for role, path in step.inputs.items() if role != "reference"}
+    """Return a short digest of what a search depends on: files, options, and the versions of tools.
+
+    Files of smaller sizes do not count, because the search uses the largest one, nor do references, which differ by a
+    rounding error between machines.
+    """
+    left_out = ("reference", "model ")
+    files = {role: sha256_file(path) for role, path in step.inputs.items() if not role.startswith(left_out)}
     told = canonical_json([files, repr(step.options), sorted(step.tools.items()), step.version])
     return hashlib.sha256(told.encode()).hexdigest()[:16]

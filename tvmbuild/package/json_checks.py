@@ -25,7 +25,13 @@ def natural(value: Any, where: str) -> None:
 
 def number(value: Any, where: str) -> None:
     """Check that the value is a finite number."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{where} is no finite number")
+    try:
+        is_finite = math.isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        is_finite = False
+    if not is_finite:
         raise TypeError(f"{where} is no finite number")
 
 

@@ -11,6 +11,11 @@ from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.errors import TvmbuildError
 
 
+def list_matches(proto: Any, word: str) -> list[str]:
+    """Return the names of the nodes that a word matches: a glob of names, or the type of operators."""
+    return [node.name for node in proto.graph.node if word in (node.op_type, node.name) or fnmatchcase(node.name, word)]
+
+
 def find_nodes(proto: Any, words: Sequence[str], name: str, key: str) -> tuple[str, ...]:
     """Return the names of the nodes that a word matches: a glob of names, or the type of operators.
 
@@ -20,7 +25,7 @@ def find_nodes(proto: Any, words: Sequence[str], name: str, key: str) -> tuple[s
     nodes = proto.graph.node
     chosen: dict[str, None] = {}
     for word in words:
-        found = [node.name for node in nodes if word in (node.op_type, node.name) or fnmatchcase(node.name, word)]
+        found = list_matches(proto, word)
         if not found:
             types = Counter(node.op_type for node in nodes)
             near = find_nearest(word, {*types, *(node.name for node in nodes)})

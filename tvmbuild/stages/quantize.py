@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import onnx
 
 from tvmbuild.base.files import write_bytes, write_json
 from tvmbuild.base.layout import Layout
@@ -21,11 +23,13 @@ from tvmbuild.base.steps import (
 )
 from tvmbuild.benchmarking.accuracy import Arrays, make_judge, name_samples
 from tvmbuild.benchmarking.keeping import Keeping, digest_step
+from tvmbuild.compiler.importing.reading import name_nodes
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.package.samples import Samples, crop_samples, open_samples
 from tvmbuild.preparing.keep.choose import Choice
 from tvmbuild.preparing.keep.control import Control
+from tvmbuild.preparing.node_words import list_matches
 from tvmbuild.preparing.quantise import FloatModel, Guard, Quantised, quantise
 from tvmbuild.preparing.reference import read_reference, write_reference
 from tvmbuild.stages.sizes import remove_other_sizes
@@ -57,7 +61,11 @@ def _quantise_at(step: Step[QuantizeStep], size: str, samples: Samples, choice: 
     """Quantise the model at a smaller size. ``samples`` and ``choice`` are those of the largest."""
     report_progress(f"quantising {size}")
     given, takes = _read(step, size)
+    # An operator that the larger shapes need may be folded away at smaller ones.
+    proto = onnx.load_model_from_string(given.data)
+    name_nodes(proto)
     options = step.options.quantize
+    options = replace(options, exclude=tuple(word for word in options.exclude if list_matches(proto, word)))
     if options.calibration.kind == "images":
         samples = open_samples(options.calibration, list_sample_files(step, CALIBRATION), takes)
     else:

@@ -37,6 +37,8 @@ def run(step: Step[SimplifyStep]) -> None:
         _check(simplified.model, options)
         if options.sizes is not None:
             _prepare_sizes(step, options.sizes, path, simplified)
+        else:
+            remove_other_sizes(step.output("model"), ())
     write_bytes(step.output("model"), simplified.model)
     write_reference(step.output("reference"), simplified.reference)
     write_json(step.output("info"), {**simplified.to_json(), "source_sha256": source_sha256})

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tvmbuild.base.cuda_versions import choose_driver, find_mistake
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.nvrtc import INSTALL, explain_install, list_versions
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.targets.gpu import Gpu
 from tvmbuild.targets.kind import HasFunction, Mistake, Problem
 
@@ -97,7 +99,8 @@ class Cuda(Gpu):
         if _has_driver():
             from tvmbuild.package.runtime.host import try_backend  # noqa: PLC0415 - it imports tvm_ffi
 
-            try_backend(self.name)
+            with suppress(TvmbuildError):  # a package that needs it says so; others do not
+                try_backend(self.name)
 
     def has_runtime(self, has: HasFunction) -> bool:
         """Return whether TVM has loaded its runtime, or there is a driver, for which tvmbuild's own runtime is used."""
@@ -107,7 +110,10 @@ class Cuda(Gpu):
         """Return whether the driver shows a card."""
         from tvmbuild.package.runtime.host import try_backend  # noqa: PLC0415 - it imports tvm_ffi
 
-        try_backend(self.name)
+        try:
+            try_backend(self.name)
+        except TvmbuildError:
+            return False
         return super().answers()
 
     def probe(self, found: Capabilities) -> Capabilities:

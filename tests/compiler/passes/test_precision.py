@@ -170,3 +170,16 @@ def test_a_cpu_computes_with_float16_vectors(save_convnet: SaveModel, tmp_path: 
     found = compare({"y": got}, {"y": want}, tolerance)
     assert found.problem is None
     assert found.max_abs_error > 1e-5, "that is not what fp16 gives"
+
+
+def test_what_reads_the_indices_of_a_kept_operator_is_narrow(save_model: SaveModel) -> None:
+    nodes = [
+        helper.make_node("TopK", ["x", "k"], ["best", "places"], "top"),
+        helper.make_node("GatherElements", ["x", "places"], ["found"], axis=1),
+        helper.make_node("MatMul", ["found", "w"], ["product"]),
+        helper.make_node("Add", ["product", "best"], ["y"]),
+    ]
+    path = save_model(nodes, {"w": np.ones((4, 4), np.float32), "k": np.array([4], np.int64)}, shape=(1, 8))
+    for keep in ((), ("top",)):
+        found = operators(reduce_precision(import_onnx(path, keep=keep), "fp16", "llvm").mod)
+        assert found["matmul float16"] == 1

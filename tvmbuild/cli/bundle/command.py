@@ -99,6 +99,11 @@ def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> di
     files: dict[str, bytes] = {"dodo.py": _DODO.encode()}
     packed: dict[str, Any] = {}
     for name in dict.fromkeys(model for model, _ in cells):
+        if models["models"][name].get("sizes"):
+            raise TvmbuildError(
+                f"{name} has `sizes`, and a bundle measures models of one shape",
+                "name cells of a model with numbers in its shapes",
+            )
         mine = [target for model, target in cells if model == name]
         integers = {_is_quantised(models["models"][name], targets["targets"][target]) for target in mine}
         if len(integers) > 1:
@@ -111,8 +116,8 @@ def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> di
         packed[name] = {**kept, "source": {"path": f"models/{name}.onnx"}, "simplify": {"enabled": False}}
         packed[name]["targets"] = {"include": mine}
         narrow = [each for each in mine if targets["targets"][each].get("precision") in NARROW]
-        if "keep" in models["models"][name] and narrow:
-            packed[name]["keep"] = _list_kept(layout, name, narrow)
+        if "keep" in models["models"][name] and narrow and (nodes := _list_kept(layout, name, narrow)):
+            packed[name]["keep"] = nodes
     files[MODELS_YAML] = _dump({"models": packed, **_defaults(models, "tolerance")})
     there = {}
     for name in dict.fromkeys(target for _, target in cells):

@@ -1,6 +1,6 @@
 """Marks around the nodes that stay in float32 while the rest of a model is computed in a 16-bit type.
 
-A mark is a Cast of float32 to float32 with a name of ours: expansion rules keep it, and ONNX knows its type. The
+A mark is a Cast to a value's own type with a name of ours: expansion rules keep it, and ONNX knows its type. The
 importer makes a call of `BEGIN` or `END` of it, between which `passes/precision.py` narrows nothing, whatever number of
 operators the node becomes.
 """
@@ -17,6 +17,7 @@ from tvm import relax
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, list_read, rename_node
 
+_OF_SHAPES = ("Shape", "Size")
 BEGIN, END = "float32 begins", "float32 ends"
 """The functions that a kept node's operands come from, and through which its results go. They exist only until
 precision is reduced."""
@@ -25,7 +26,8 @@ precision is reduced."""
 def mark_kept(model: onnx.ModelProto, names: Collection[str]) -> None:
     """Put marks around the nodes with these names, in place. Names that the model lacks are ignored.
 
-    Only float32 values are marked: a node between quantised values computes in integers as before.
+    Only nodes that read float32 values are marked: a node between quantised values computes in integers as before.
+    Nodes that read shapes alone, or whose results have a type that ONNX does not know, are left as they are.
     """
     wanted = frozenset(names)
     if not any(node.name in wanted for node in model.graph.node):
@@ -41,12 +43,14 @@ def mark_kept(model: onnx.ModelProto, names: Collection[str]) -> None:
 def _mark(node: onnx.NodeProto, scope: Scope) -> Nodes:
     read = [name for name in dict.fromkeys(list_read(node)) if name and _is_float(name, scope)]
     begins = {name: scope.fresh(name) for name in read if not scope.is_constant(name)}
-    ends = {name: scope.fresh(name) for name in node.output if name and _is_float(name, scope)}
-    marked = rename_node(node, begins | ends)
+    types = {name: scope.element_type(name) for name in node.output if name}
+    if not begins or node.op_type in _OF_SHAPES or None in types.values():
+        return [node]
+    ends = {name: scope.fresh(name) for name in types}  # indices, too: what reads them is not kept
     return [
-        *(_cast(name, to, BEGIN) for name, to in begins.items()),
-        marked,
-        *(_cast(to, name, END) for name, to in ends.items()),
+        *(_cast(name, to, BEGIN, TensorProto.FLOAT) for name, to in begins.items()),
+        rename_node(node, begins | ends),
+        *(_cast(to, name, END, types[name]) for name, to in ends.items()),
     ]
 
 
@@ -54,8 +58,8 @@ def _is_float(name: str, scope: Scope) -> bool:
     return bool(scope.element_type(name) == TensorProto.FLOAT)
 
 
-def _cast(name: str, to: str, mark: str) -> onnx.NodeProto:
-    return helper.make_node("Cast", [name], [to], mark, to=TensorProto.FLOAT)
+def _cast(name: str, to: str, mark: str, kind: int | None) -> onnx.NodeProto:
+    return helper.make_node("Cast", [name], [to], mark, to=kind)
 
 
 def convert_cast(call: NodeCall) -> relax.Expr:

@@ -158,20 +158,21 @@ class Programs:
     def close(self) -> None:
         """Release libraries and weights as soon as all running calls have ended."""
         with self._lock:
-            self._weights = None
+            self._weights, self._code = None, {}
             opened, self._opened = list(self._opened.values()), {}
         for each in opened:
             each.close()
 
     def _load(self, library: str) -> Any:
         loaded, has_pool = load_code(self._code[library], self._share)
+        del self._code[library]  # it may hold embedded weights
         if not has_pool:
             self.threads = num_threads()
         return loaded
 
     def _check(self, function: SizeFunction) -> tuple[int, ...]:
         """Return the places of a size's weights. Raises TvmbuildError if one of the weights is not there."""
-        if max(function.params, default=0) >= max(1, len(self._weights or ())):
+        if any(place >= len(self._weights or ()) for place in function.params):
             raise TvmbuildError(
                 f"the package of {self._info.model} does not fit together: it lacks weights", "build it again"
             )

@@ -179,7 +179,9 @@ class Session:
         The tensor shares the array's memory if ``run`` would use the array without a copy; else it is a copy.
         """
         with EXPLAINED_ERRORS:
-            return place("tensor", read_array("tensor", array), self._device, {})
+            tensor = place("tensor", read_array("tensor", array), self._device, {})
+            self.wait()  # the caller may change its array as soon as this returns
+        return tensor
 
     def to_host(self, tensor: tvm_ffi.Tensor) -> np.ndarray:
         """Return a copy of a tensor from ``run_on_device`` or ``to_device`` as a NumPy array."""

@@ -38,7 +38,7 @@ def load_weights(data: memoryview, device: Any, places: Sequence[int] | None = N
 def _pick(items: list[_Item], places: Sequence[int] | None) -> list[_Item]:
     if places is None:
         return items
-    if max(places, default=0) >= max(1, len(items)):
+    if any(place >= len(items) for place in places):
         raise TvmbuildError("mod.params lacks weights of the package", "build it again")
     return [items[place] for place in places]
 

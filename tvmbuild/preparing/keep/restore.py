@@ -40,7 +40,7 @@ class _Restorer:
         for name in found:
             self._replace_inputs(self._nodes[name], self._floats[name])
         for value in self._graph.output:
-            if self._find_computing(value.name) in found:
+            if not self._find_computing(value.name).isdisjoint(found):
                 self._return_unrounded(value.name)
         _sort_needed(self._graph)
 
@@ -62,12 +62,15 @@ class _Restorer:
             self._add_node(maker)
         return str(self._nodes[maker.name].output[list(maker.output).index(name)])
 
-    def _find_computing(self, name: str) -> str | None:
-        """Return the name of the node that computes a tensor, before operators that only move its numbers."""
+    def _find_computing(self, name: str) -> set[str]:
+        """Return the names of the nodes that compute a tensor, before operators that only move its numbers."""
         maker = self._makers.get(name)
-        while maker is not None and maker.op_type in MOVERS:
-            maker = self._makers.get(maker.input[0])
-        return None if maker is None else str(maker.name)
+        if maker is None:
+            return set()
+        if maker.op_type not in MOVERS:
+            return {str(maker.name)}
+        moved = maker.input if maker.op_type == "Concat" else maker.input[:1]
+        return {each for part in moved for each in self._find_computing(part)}
 
     def _find_moved(self, maker: Any, name: str) -> str:
         """Return a tensor that is moved before it is rounded. The operator stays as it is for quantised nodes."""
