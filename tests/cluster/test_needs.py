@@ -30,7 +30,7 @@ LAPTOP = Capabilities(
     runnable_cpus=("x86-64-v3",),
     versions=FrozenMap({"apache-tvm": "0.27", "ziglang": "16"}),
 )
-SERVER = replace(LAPTOP, cores=16, host_cpu="znver4", nvrtc="13.1", emulators=("aarch64",))
+SERVER = replace(LAPTOP, cores=16, host_cpu="znver4", nvrtc="12.9", emulators=("aarch64",))
 GPU = replace(SERVER, runtimes=("llvm", "cuda"), devices=("llvm", "cuda"))
 V3 = TargetSpec("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3", "num-cores": 8}))
 PI4 = TargetSpec("pi4", "llvm", FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu"}))
@@ -118,7 +118,7 @@ def test_a_step_is_available_where_one_worker_can_run_it_and_has_its_tools() -> 
     assert [step.id for step in there.steps if step.unavailable] == []
     step = there.find("compile:net@h100")
     assert step is not None
-    assert step.tools["nvrtc"] == "13.1"
+    assert step.tools["nvrtc"] == "12.9"
 
 
 def test_resources() -> None:

@@ -116,6 +116,7 @@ def _list_device_needs(options: TuneStep | BenchmarkStep, host_cpu: str) -> Amou
 STAGE_ROWS: Mapping[str, Callable[[Step[Any], str], Amounts | None]] = {
     "simplify": _simplify,
     "quantize": _quantize,
+    "keep": lambda _step, _host_cpu: {},  # ONNX Runtime alone
     "tune": _tune,
     "compile": _compile,
     "validate": _validate,
