@@ -175,6 +175,7 @@ void Session::open(const PackagePlace &place, const ThreadOptions &wish) {
   }
   impl_->libraries = std::move(package.others);
   impl_->at_sizes.resize(impl_->info.sizes.functions.size());
+  impl_->asked.resize(impl_->at_sizes.size());
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -217,7 +218,10 @@ Session &Session::open(size_t place) {
 Session &Session::at(const std::map<std::string, int64_t> &size) {
   const std::vector<SizeFunction> &functions = impl_->info.sizes.functions;
   for (size_t i = 0; i < functions.size(); i++) {
-    if (functions[i].values == size) return open(i);
+    if (functions[i].values != size) continue;
+    std::unique_ptr<Session> &session = impl_->asked[i];
+    if (!session) session.reset(new Session(open(i).impl_->make_twin()));
+    return *session;
   }
   throw Error(impl_->info.model + " has no size " + show(size) + "; " +
               (impl_->has_sizes() ? describe(impl_->info.sizes) : "it has one shape"));

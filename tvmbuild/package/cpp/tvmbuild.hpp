@@ -296,7 +296,7 @@ class Session {
   // The sizes of a package whose shapes vary, each as the values of its letters, the smallest first.
   std::vector<std::map<std::string, int64_t>> sizes() const;
   // Return the session of one of sizes() alone, which shares the weights and threads, and is valid as long as this one.
-  // Its frames are for this size; those of this session are for the largest.
+  // Its inputs and results are its own. Its frames are for this size; those of this session are for the largest.
   Session &at(const std::map<std::string, int64_t> &size);
 
   // Set the inputs, in the order of info().inputs. They are not copied, so their contents may change between calls. A
