@@ -196,9 +196,23 @@ Session::Session(const LinkedModel &model) try : impl_(std::make_unique<Impl>())
   throw Error("the linked model is damaged: " + std::string(damage.what()));
 }
 
-Session::~Session() = default;
+Session::~Session() { close(); }
 Session::Session(Session &&) noexcept = default;
-Session &Session::operator=(Session &&) noexcept = default;
+Session &Session::operator=(Session &&other) noexcept {
+  if (this == &other) return *this;
+  close();
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+
+// End the calls of call_async() while the session is still whole: their callbacks may use it.
+void Session::close() noexcept {
+  if (!impl_) return;
+  if (impl_->calls) impl_->calls->close();
+  for (const std::unique_ptr<Session> &each : impl_->asked) {
+    if (each) each->close();
+  }
+}
 
 const Info &Session::info() const { return impl_->info; }
 int Session::threads() const { return impl_->share.threads; }
