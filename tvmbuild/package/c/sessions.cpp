@@ -72,9 +72,23 @@ std::string show(const std::vector<int64_t> &shape) {
   return "[" + text + "]";
 }
 
+// Return an input with the longest that each of its axes has at any size. Only bind() knows which lengths fit together.
+TensorInfo find_longest(const Info &info, size_t at) {
+  TensorInfo longest = info.inputs[at];
+  auto axes = info.sizes.inputs.find(longest.name);
+  if (axes == info.sizes.inputs.end()) return longest;
+  for (const SizeFunction &size : info.sizes.functions) {
+    for (size_t i = 0; i < longest.shape.size(); i++) {
+      auto value = size.values.find(axes->second[i].letter);
+      if (value != size.values.end()) longest.shape[i] = std::max(longest.shape[i], value->second);
+    }
+  }
+  return longest;
+}
+
 // Return the form of an array, which a package could have room for.
 TensorInfo read_form(const Info &info, size_t at, const tvmbuild_array &given) {
-  const TensorInfo &wanted = info.inputs[at];
+  const TensorInfo wanted = find_longest(info, at);
   bool may_vary = !info.sizes.functions.empty();
   auto refuse = [&](const std::string &got) {
     throw Error("the input " + wanted.name + " of " + info.model + " is " + wanted.dtype + " " + show(wanted.shape) +
