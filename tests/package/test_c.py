@@ -19,7 +19,7 @@ from counted_chains import chain, feeds
 from cpp_programs import build_by_cmake, install_programs, run_program
 from damaged_packages import write_damaged
 from detector_nets import make_detector
-from sized_nets import build_project, draw_inputs
+from sized_nets import MODEL, build_project, draw_inputs, make_project
 from small_package import build_package, change_package
 
 from tvmbuild.base.frame_specs import Frame
@@ -223,6 +223,20 @@ def test_every_size_runs(tmp_path: Path) -> None:
             with np.load(tmp_path / "outputs.npz") as stored:
                 for got, want in zip(stored.values(), session.run(inputs).values(), strict=True):
                     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.nightly
+def test_a_size_longer_along_an_axis_than_the_largest_runs(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    project = make_project(tmp_path / "project", MODEL.replace("[1, 8], [2, 8], [2, 16], [4, 24]", "[2, 8], [1, 24]"))
+    done = project.run("compile")
+    assert done.returncode == 0, done.stdout + done.stderr
+    inputs = draw_inputs(2, 8)
+    write_inputs(tmp_path, inputs)
+    assert call_by_ctypes("arrays", project.package, tmp_path)["sizes"] == [{"B": 2, "T": 8}, {"B": 1, "T": 24}]
+    with Session(project.package) as session, np.load(tmp_path / "outputs.npz") as stored:
+        for got, want in zip(stored.values(), session.run(inputs).values(), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 def test_a_rust_program_runs_a_package(package: Path, tmp_path: Path) -> None:
