@@ -94,6 +94,7 @@ class Server {
   }
 
   void bind_frames(const std::vector<size_t> &sizes) {
+    if (session_.info().frames.empty()) throw tvmbuild::Error("the package takes no frames");
     frames_.clear();
     for (size_t size : sizes) {
       frames_.emplace_back(tvmbuild::TensorInfo{"frame", {static_cast<int64_t>(size)}, "uint8", {}});

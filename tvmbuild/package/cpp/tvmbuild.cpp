@@ -353,7 +353,7 @@ std::vector<std::vector<int64_t>> Session::output_shapes() const {
     for (size_t i = 0; !impl_->padded.empty() && i < shapes.size(); i++) {
       const std::vector<Axis> &axes = impl_->info.sizes.outputs.at(impl_->info.outputs[i].name);
       for (size_t axis = 0; axis < axes.size(); axis++) {
-        if (!axes[axis].letter.empty()) shapes[i][axis] = impl_->size.at(axes[axis].letter);
+        if (!axes[axis].letter.empty()) shapes[i][axis] = std::min(shapes[i][axis], impl_->size.at(axes[axis].letter));
       }
     }
     return shapes;

@@ -36,8 +36,8 @@ class CallQueue {
     if (thread_.joinable()) thread_.join();
   }
 
-  // While a call runs and another waits, wait; if `newest`, cancel the one that waits instead. After close(), cancel the
-  // new call.
+  // While a call runs and another waits, wait; if `newest`, cancel the one that waits instead. After close(), cancel
+  // the new call.
   void add(std::vector<Tensor> inputs, Done done, bool newest) {
     std::optional<Call> cancelled;
     {

@@ -59,8 +59,8 @@ struct Session::Impl {
   std::unique_ptr<CallQueue> calls;  // null before the first call_async()
 
   ~Impl() {
-    calls.reset();     // its session shares the library
-    asked.clear();     // each of these uses the device on its own
+    calls.reset();  // its session shares the library
+    asked.clear();  // each of these uses the device on its own
     at_sizes.clear();
     DeviceUse use(device);
     frames.reset();  // values of the library must go before it
