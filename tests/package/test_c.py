@@ -19,12 +19,16 @@ from counted_chains import chain, feeds
 from cpp_programs import build_by_cmake, install_programs, run_program
 from damaged_packages import write_damaged
 from detector_nets import make_detector
-from sized_nets import build_project, draw_inputs
+from sized_nets import MODEL, build_project, draw_inputs, make_project
 from small_package import build_package, change_package
 
 from tvmbuild.base.frame_specs import Frame
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Boxes
 from tvmbuild.base.preprocess_specs import Preprocess
+from tvmbuild.package.archive import read_package
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.pack import write_pack
 from tvmbuild.package.ranking import rank_classes
 from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.session import Session
@@ -187,11 +191,17 @@ def test_python_by_ctypes_runs_a_package(package: Path, tmp_path: Path) -> None:
     assert told == {"threads": 1, "wrong": [], "sizes": [], "counted": [[]]}
     with np.load(tmp_path / "outputs.npz") as stored:
         np.testing.assert_array_equal(stored["arr_0"], want)
-    told = call_by_ctypes("tensors", package, tmp_path)
+    target = PackageTarget("board", "llvm", FrozenMap({"mtriple": "aarch64-linux-gnu"}))
+    other = change_package(package, tmp_path / "other.tar", target=target)
+    write_pack(tmp_path / "pack.tar", {"board": read_package(other), "here": read_package(package)})
+    told = call_by_ctypes("tensors", tmp_path / "pack.tar", tmp_path)
     with np.load(tmp_path / "outputs.npz") as stored:
         np.testing.assert_array_equal(stored["arr_0"], want)
     assert (set(told["same"]), told["on host"]) == ({True}, 1)
-    assert told["passed over"] == f"{tmp_path}/absent.tar: {name_absent(tmp_path)}"
+    absent, foreign = told["passed over"].splitlines()
+    assert absent == f"{tmp_path}/absent.tar: {name_absent(tmp_path)}"
+    assert foreign.startswith(f"{tmp_path}/pack.tar: board: ")
+    assert "aarch64" in foreign
     assert [(index, label) for index, _, label in told["best"]] == [(each.index, each.label) for each in best]
     np.testing.assert_allclose([each[1] for each in told["best"]], [each.probability for each in best], rtol=1e-5)
 
@@ -223,6 +233,20 @@ def test_every_size_runs(tmp_path: Path) -> None:
             with np.load(tmp_path / "outputs.npz") as stored:
                 for got, want in zip(stored.values(), session.run(inputs).values(), strict=True):
                     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.nightly
+def test_a_size_longer_along_an_axis_than_the_largest_runs(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    project = make_project(tmp_path / "project", MODEL.replace("[1, 8], [2, 8], [2, 16], [4, 24]", "[2, 8], [1, 24]"))
+    done = project.run("compile")
+    assert done.returncode == 0, done.stdout + done.stderr
+    inputs = draw_inputs(2, 8)
+    write_inputs(tmp_path, inputs)
+    assert call_by_ctypes("arrays", project.package, tmp_path)["sizes"] == [{"B": 2, "T": 8}, {"B": 1, "T": 24}]
+    with Session(project.package) as session, np.load(tmp_path / "outputs.npz") as stored:
+        for got, want in zip(stored.values(), session.run(inputs).values(), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 def test_a_rust_program_runs_a_package(package: Path, tmp_path: Path) -> None:

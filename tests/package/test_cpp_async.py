@@ -23,4 +23,5 @@ def test_calls_in_the_background(tmp_path: Path, digits: Path, options: tuple[st
         "in a callback: a callback cannot wait for room among the calls: use `newest`",
         "from a callback: 1 done",
         "at the end: 1 cancelled",
+        "added at the end: 1 cancelled",
     ]

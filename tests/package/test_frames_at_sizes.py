@@ -13,9 +13,15 @@ from detector_nets import make_varying_detector
 from doit_project import DODO
 from made_once import make_once
 from sized_nets import TARGETS, SizedProject
+from ssh_board import ssh_board
 
+from tvmbuild.base.device_specs import SshDevice
 from tvmbuild.base.frame_specs import Encoding, Frame
+from tvmbuild.devices.frame_worker import FrameWorker, Thresholds
+from tvmbuild.devices.model_worker import Load, start_worker
+from tvmbuild.devices.ssh.device import open_ssh
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.results import Box
 from tvmbuild.package.runtime.session import Session
 
@@ -115,6 +121,30 @@ def test_a_size_that_is_no_picture_is_named(tmp_path: Path) -> None:
     done = make_project(tmp_path, models).run("simplify")
     assert done.returncode != 0
     assert "the input images of net is [2, 3, 32, 64]: no rgb picture in NCHW" in done.stdout + done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.ssh
+def test_a_board_without_python_takes_frames_at_the_size_of_its_inputs(
+    project: SizedProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_arrays(tmp_path / "reference.npz", {"input:images": np.ones((1, 3, 32, 64), np.float32)})
+    load = Load("tvm", project.package, tmp_path / "reference.npz", 2)
+    (tmp_path / "locks").mkdir(mode=0o700)
+    (tmp_path / "ssh").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
+    frames = [draw("bgr8"), draw("nv12")]
+    with ssh_board(tmp_path / "ssh") as board, start_worker(load) as here:
+        monkeypatch.setenv("PATH", board.path)
+        with open_ssh(SshDevice("board")).start(load) as worker:
+            there, ours = FrameWorker(worker, frames), FrameWorker(here, frames)
+            got, want = there.compute(1), ours.compute(1)
+            assert got["input"].shape == (1, 3, 32, 64)
+            for name, value in want.items():
+                np.testing.assert_array_equal(got[name], value)
+            found = there.find(1, Thresholds())
+            assert found == ours.find(1, Thresholds())
+            assert len(found["boxes"]) > 0
 
 
 @pytest.mark.toolchain

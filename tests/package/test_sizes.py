@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -117,22 +119,28 @@ def program_of_sizes() -> Path:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"library": "../../x.so"}, "libraries with unexpected names"),
-        ({"library": "mod.so"}, "libraries with unexpected names"),
-        ({"library": "size-T9.so"}, "lists other sizes than the archive holds"),
-        ({"values": {"B": 1}}, "other letters"),
-        ({"values": {"B": 0, "T": 8}}, "values.B is 0"),
-        ({"params": [-1]}, "no natural number"),
-        ({"outputs": {}}, "other letters or outputs"),
+        (lambda sizes: sizes["functions"][0].update(library="../../x.so"), "libraries with unexpected names"),
+        (lambda sizes: sizes["functions"][0].update(library="mod.so"), "libraries with unexpected names"),
+        (lambda sizes: sizes["functions"][0].update(library="size-T9.so"), "lists other sizes than the archive holds"),
+        (lambda sizes: sizes["functions"][0].update(values={"B": 1}), "other letters"),
+        (lambda sizes: sizes["functions"][0].update(values={"B": 0, "T": 8}), "values.B is 0"),
+        (lambda sizes: sizes["functions"][0].update(params=[-1]), "no natural number"),
+        (lambda sizes: sizes["functions"][0].update(outputs={}), "other letters or outputs"),
+        (lambda sizes: sizes["functions"][0]["outputs"].update(rows=[1, 7, 24]), "shorter than their letters"),
+        (lambda sizes: [each["values"].update(Z=1) for each in sizes["functions"]], "a letter without a value"),
+        (
+            lambda sizes: [each["outputs"].pop("rows") for each in (sizes, *sizes["functions"])],
+            "sizes.outputs are other outputs than the package's",
+        ),
     ],
 )
 def test_strange_sizes_in_a_package_are_refused(
-    project: SizedProject, tmp_path: Path, change: dict[str, object], fault: str
+    project: SizedProject, tmp_path: Path, change: Callable[[dict[str, Any]], object], fault: str
 ) -> None:
     with tarfile.open(project.package) as archive:
         members = {m.name: stream.read() for m in archive if (stream := archive.extractfile(m)) is not None}
     value = json.loads(members["mod.json"])
-    value["sizes"]["functions"][0] |= change
+    change(value["sizes"])
     with tarfile.open(tmp_path / "m.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
         for name, data in (members | {"mod.json": json.dumps(value).encode()}).items():
             member = tarfile.TarInfo(name)

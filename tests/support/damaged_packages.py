@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 Members = dict[str, bytes]
+FRAME = {"height": 40, "width": 40, "encoding": "mono8", "interpolation": "antialias"}
 
 
 def write_damaged(package: Path, folder: Path) -> Iterator[tuple[str, Path]]:
@@ -93,6 +94,7 @@ _METADATA: dict[str, Callable[[dict[str, Any]], object]] = {
     "another machine": lambda value: value["target"]["attributes"].update(mtriple="riscv64-linux-gnu"),
     "an input twice": lambda value: value["inputs"].append(value["inputs"][0]),
     "an unknown rule": lambda value: value.update(preprocess={"colour": "gray"}),
+    "frames of no picture": lambda value: value.update(preprocess=None, frames=[FRAME]),
     "one input more": lambda value: value["inputs"].append({"name": "more", "shape": [1], "dtype": "float32"}),
     "no such function": lambda value: value.update(entry="other"),
 }

@@ -56,6 +56,11 @@ def check_metadata(value: Mapping[str, Any]) -> None:
         names = [tensor["name"] for tensor in value[side]]
         if len(set(names)) < len(names):
             raise ValueError(f"{side} have a name twice")
+    if value.get("frames") and value["preprocess"] is None:
+        raise ValueError("preprocess is missing, although the package takes frames")
+    sizes = value.get("sizes")
+    if sizes and sizes["outputs"].keys() != {tensor["name"] for tensor in value["outputs"]}:
+        raise ValueError("sizes.outputs are other outputs than the package's")
 
 
 def _axis(value: Any, where: str) -> None:

@@ -154,11 +154,19 @@ class SizeFunctions:
         for each in self.functions:
             if set(each.values) != letters or each.outputs.keys() != self.outputs.keys():
                 return f"sizes.functions of {each.library} have other letters or outputs"
+            if not all(_holds(each.outputs[name], shape, each.values) for name, shape in self.outputs.items()):
+                return f"sizes.functions of {each.library} have outputs that are shorter than their letters"
         return None
 
 
 def _freeze_shapes(shapes: Mapping[str, Sequence[Any]]) -> FrozenMap[str, tuple[Any, ...]]:
     return FrozenMap((name, tuple(shape)) for name, shape in shapes.items())
+
+
+def _holds(lengths: Sequence[int], shape: Sequence[Axis], values: Mapping[str, int]) -> bool:
+    """Return whether an output of these lengths can be cut to its shape in letters."""
+    pairs = zip(lengths, shape, strict=False)
+    return len(lengths) == len(shape) and all(isinstance(axis, int) or values[axis] <= length for length, axis in pairs)
 
 
 def _show(size: Size) -> str:

@@ -131,6 +131,19 @@ void run(const char *package) {
     });
   }
   std::printf("at the end: %d cancelled\n", ended.cancelled.load());
+
+  Counts late;
+  Gate another;
+  {
+    tvmbuild::Session other(package, 1);
+    other.call_async(inputs[0], [&](const auto &, const auto &) {
+      another.pass();
+      other.call_async(inputs[1], count(late, wanted[1]));  // the session is ending
+    });
+    another.wait_for_one();
+    other.call_async(inputs[2], [&](const auto &, const auto &) { another.open(); });
+  }
+  std::printf("added at the end: %d cancelled\n", late.cancelled.load());
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // Run a package at several sizes with one session: sizes PACKAGE FOLDER SHAPES… A run's SHAPES are those of all inputs,
 // as 2x5,2x5. Run n reads FOLDER/n-i.in, raw, and writes FOLDER/n-i.out, and again FOLDER/n-i.copy by copy_outputs().
 // Or show the boxes in a frame at one of the sizes, or at the default: sizes PACKAGE FRAME ENCODING [H=32,W=64]
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -63,6 +65,31 @@ void show_boxes(tvmbuild::Session &session, const std::string &path, const std::
               << "\n";
 }
 
+// Throw unless a call of the session computes the same while the session of its size runs on other inputs.
+void check_apart(tvmbuild::Session &session, const std::map<std::string, int64_t> &size) {
+  tvmbuild::Session &other = session.at(size);
+  std::vector<tvmbuild::Tensor> mine, others;
+  for (const tvmbuild::TensorInfo &info : other.info().inputs) {
+    mine.emplace_back(info);
+    others.emplace_back(info);
+    auto *bytes = static_cast<unsigned char *>(others.back().data());
+    for (size_t i = 0; i < info.bytes(); i += info.bytes() / info.count()) bytes[i] = 1;
+  }
+  std::vector<tvmbuild::Tensor> want = session.run(mine);
+  std::vector<tvmbuild::Tensor> found = other.run(others);
+  std::vector<tvmbuild::Tensor> before = session.outputs();
+  session.call();
+  std::vector<tvmbuild::Tensor> after = session.outputs();
+  bool differs = false;
+  for (size_t i = 0; i < want.size(); i++) {
+    size_t bytes = want[i].info().bytes();
+    differs = differs || std::memcmp(want[i].data(), found[i].data(), bytes) != 0;
+    if (std::memcmp(want[i].data(), before[i].data(), bytes) != 0) throw std::runtime_error("other outputs");
+    if (std::memcmp(want[i].data(), after[i].data(), bytes) != 0) throw std::runtime_error("other inputs");
+  }
+  if (!differs) throw std::runtime_error("both inputs have the same outputs");
+}
+
 tvmbuild::Session &find_size(tvmbuild::Session &session, const std::string &text) {
   std::map<std::string, int64_t> size;
   for (const std::string &each : split(text, ',')) {
@@ -85,6 +112,7 @@ int main(int count, char **arguments) {
       for (const auto &each : size) std::cout << each.first << "=" << each.second << " ";
     }
     std::cout << "\n";
+    for (const auto &size : session.sizes()) check_apart(session, size);
     for (int i = 3; i < count; i++)
       run(session, std::string(arguments[2]) + "/" + std::to_string(i - 3) + "-", arguments[i]);
     return 0;

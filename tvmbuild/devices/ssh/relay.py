@@ -99,7 +99,9 @@ class BoundPackage:
         command: dict[str, object] = {"do": "bind"}
         if info.sizes is not None:
             shapes = {name: value.shape for name, value in inputs.items()}
-            info = info.at_size(info.sizes.choose(shapes, info.model)[0])
+            function = info.sizes.choose(shapes, info.model)[0]
+            info = info.at_size(function)
+            command["size"] = dict(function.values)
             command["shapes"] = [list(each.shape) for each in info.inputs]
         check_inputs(info, inputs)
         content = b"".join(np.ascontiguousarray(inputs[each.name]).tobytes() for each in info.inputs)

@@ -14,18 +14,8 @@ using namespace tvmbuild::c;
 
 namespace {
 
-// Load the first package that this machine can run: the twin of package/runtime/choice.py.
-std::shared_ptr<SessionState> load_first(const std::vector<std::string> &paths, const ThreadOptions &threads) {
-  std::string passed_over;
-  for (const std::string &path : paths) {
-    try {
-      return std::make_shared<SessionState>(Session(path, threads), passed_over);
-    } catch (const Error &error) {
-      if (paths.size() == 1) throw;
-      passed_over += (passed_over.empty() ? "" : "\n") + path + ": " + error.what();
-    }
-  }
-  throw Error("this machine can run none of the packages:\n" + passed_over);
+Session load(const std::vector<std::string> &paths, const ThreadOptions &threads) {
+  return paths.size() == 1 ? Session(paths.front(), threads) : Session::first_of(paths, threads);
 }
 
 // Call a function of a session. No other thread calls one meanwhile.
@@ -72,9 +62,23 @@ std::string show(const std::vector<int64_t> &shape) {
   return "[" + text + "]";
 }
 
+// Return an input with the longest that each of its axes has at any size. Only bind() knows which lengths fit together.
+TensorInfo find_longest(const Info &info, size_t at) {
+  TensorInfo longest = info.inputs[at];
+  auto axes = info.sizes.inputs.find(longest.name);
+  if (axes == info.sizes.inputs.end()) return longest;
+  for (const SizeFunction &size : info.sizes.functions) {
+    for (size_t i = 0; i < longest.shape.size(); i++) {
+      auto value = size.values.find(axes->second[i].letter);
+      if (value != size.values.end()) longest.shape[i] = std::max(longest.shape[i], value->second);
+    }
+  }
+  return longest;
+}
+
 // Return the form of an array, which a package could have room for.
 TensorInfo read_form(const Info &info, size_t at, const tvmbuild_array &given) {
-  const TensorInfo &wanted = info.inputs[at];
+  const TensorInfo wanted = find_longest(info, at);
   bool may_vary = !info.sizes.functions.empty();
   auto refuse = [&](const std::string &got) {
     throw Error("the input " + wanted.name + " of " + info.model + " is " + wanted.dtype + " " + show(wanted.shape) +
@@ -160,7 +164,7 @@ tvmbuild_status tvmbuild_load(const char *const *paths, size_t count, const tvmb
       expect(paths[i], "paths");
       names.emplace_back(paths[i]);
     }
-    *session = Handles::all().add<tvmbuild_session>(load_first(names, threads));
+    *session = Handles::all().add<tvmbuild_session>(std::make_shared<SessionState>(load(names, threads)));
   });
 }
 
@@ -170,7 +174,7 @@ tvmbuild_status tvmbuild_load_linked(const char *prefix, const char *mod_json, t
     expect(mod_json, "mod_json");
     expect(session, "session");
     Session loaded(LinkedModel{prefix, mod_json});
-    *session = Handles::all().add<tvmbuild_session>(std::make_shared<SessionState>(std::move(loaded), ""));
+    *session = Handles::all().add<tvmbuild_session>(std::make_shared<SessionState>(std::move(loaded)));
   });
 }
 

@@ -66,8 +66,8 @@ TVMBUILD_API tvmbuild_status tvmbuild_load(const char *const *paths, size_t coun
                                            tvmbuild_session **session);
 /* Use a model that is linked into the program, by the prefix of its functions and the text of its mod.json. */
 TVMBUILD_API tvmbuild_status tvmbuild_load_linked(const char *prefix, const char *mod_json, tvmbuild_session **session);
-/* Return why packages before the loaded one were passed over: a line `path: reason` for each; empty if none was. They
- * are valid until the session is closed. */
+/* Return why packages before the loaded one were passed over: a line `path: reason` for each, or
+ * `path: name: reason` in a pack; empty if none was. They are valid until the session is closed. */
 TVMBUILD_API tvmbuild_status tvmbuild_passed_over(tvmbuild_session *session, const char **lines);
 /* Return the number of threads of one call. */
 TVMBUILD_API tvmbuild_status tvmbuild_threads(tvmbuild_session *session, int32_t *threads);

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -38,7 +39,7 @@ class Server {
     last_beat_ = Clock::now();
     beat_s_ = command.value("beat_s", 10.0);
     if (what == "bind") {
-      if (command.contains("shapes")) resize(command.at("shapes"));
+      if (command.contains("size")) resize(command.at("size"), command.at("shapes"));
       for (tvmbuild::Tensor &input : inputs_) {
         auto size = static_cast<std::streamsize>(input.info().bytes());
         if (!std::cin.read(static_cast<char *>(input.data()), size)) throw tvmbuild::Error("too few bytes of inputs");
@@ -82,8 +83,9 @@ class Server {
   }
 
  private:
-  // Make the inputs of one size of a package whose shapes vary.
-  void resize(const json &shapes) {
+  // Make the inputs of one size of a package whose shapes vary, and let frames be for this size.
+  void resize(const json &size, const json &shapes) {
+    if (!session_.info().frames.empty()) framed_ = &session_.at(size.get<std::map<std::string, int64_t>>());
     for (size_t i = 0; i < inputs_.size(); i++) {
       tvmbuild::TensorInfo info = inputs_[i].info();
       info.shape = shapes.at(i).get<std::vector<int64_t>>();
@@ -92,6 +94,7 @@ class Server {
   }
 
   void bind_frames(const std::vector<size_t> &sizes) {
+    if (session_.info().frames.empty()) throw tvmbuild::Error("the package takes no frames");
     frames_.clear();
     for (size_t size : sizes) {
       frames_.emplace_back(tvmbuild::TensorInfo{"frame", {static_cast<int64_t>(size)}, "uint8", {}});
@@ -125,12 +128,12 @@ class Server {
 
   const tvmbuild::Results &run_frame() {
     const tvmbuild::Tensor &frame = frames_.at(frame_);
-    return session_.run_frame(frame.as<uint8_t>(), frame.info().bytes(), chosen_);
+    return framed_->run_frame(frame.as<uint8_t>(), frame.info().bytes(), chosen_);
   }
 
   tvmbuild::Tensor prepare_frame() {
     const tvmbuild::Tensor &frame = frames_.at(frame_);
-    return session_.prepare_frame(frame.as<uint8_t>(), frame.info().bytes(), chosen_);
+    return framed_->prepare_frame(frame.as<uint8_t>(), frame.info().bytes(), chosen_);
   }
 
   // Send the input that becomes of a frame, and the outputs for it; of a package without results also those of the
@@ -220,6 +223,7 @@ class Server {
 
   FILE *answers_;
   tvmbuild::Session session_;
+  tvmbuild::Session *framed_ = &session_;  // that of the frames: of the size of the bound inputs
   std::vector<tvmbuild::Tensor> inputs_;
   std::vector<tvmbuild::Tensor> frames_;  // the bytes of each frame of the package
   tvmbuild::FrameOptions chosen_;

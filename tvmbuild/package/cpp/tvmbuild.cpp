@@ -175,6 +175,7 @@ void Session::open(const PackagePlace &place, const ThreadOptions &wish) {
   }
   impl_->libraries = std::move(package.others);
   impl_->at_sizes.resize(impl_->info.sizes.functions.size());
+  impl_->asked.resize(impl_->at_sizes.size());
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -195,9 +196,23 @@ Session::Session(const LinkedModel &model) try : impl_(std::make_unique<Impl>())
   throw Error("the linked model is damaged: " + std::string(damage.what()));
 }
 
-Session::~Session() = default;
+Session::~Session() { close(); }
 Session::Session(Session &&) noexcept = default;
-Session &Session::operator=(Session &&) noexcept = default;
+Session &Session::operator=(Session &&other) noexcept {
+  if (this == &other) return *this;
+  close();
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+
+// End the calls of call_async() while the session is still whole: their callbacks may use it.
+void Session::close() noexcept {
+  if (!impl_) return;
+  if (impl_->calls) impl_->calls->close();
+  for (const std::unique_ptr<Session> &each : impl_->asked) {
+    if (each) each->close();
+  }
+}
 
 const Info &Session::info() const { return impl_->info; }
 int Session::threads() const { return impl_->share.threads; }
@@ -217,7 +232,10 @@ Session &Session::open(size_t place) {
 Session &Session::at(const std::map<std::string, int64_t> &size) {
   const std::vector<SizeFunction> &functions = impl_->info.sizes.functions;
   for (size_t i = 0; i < functions.size(); i++) {
-    if (functions[i].values == size) return open(i);
+    if (functions[i].values != size) continue;
+    std::unique_ptr<Session> &session = impl_->asked[i];
+    if (!session) session.reset(new Session(open(i).impl_->make_twin()));
+    return *session;
   }
   throw Error(impl_->info.model + " has no size " + show(size) + "; " +
               (impl_->has_sizes() ? describe(impl_->info.sizes) : "it has one shape"));
@@ -335,7 +353,7 @@ std::vector<std::vector<int64_t>> Session::output_shapes() const {
     for (size_t i = 0; !impl_->padded.empty() && i < shapes.size(); i++) {
       const std::vector<Axis> &axes = impl_->info.sizes.outputs.at(impl_->info.outputs[i].name);
       for (size_t axis = 0; axis < axes.size(); axis++) {
-        if (!axes[axis].letter.empty()) shapes[i][axis] = impl_->size.at(axes[axis].letter);
+        if (!axes[axis].letter.empty()) shapes[i][axis] = std::min(shapes[i][axis], impl_->size.at(axes[axis].letter));
       }
     }
     return shapes;

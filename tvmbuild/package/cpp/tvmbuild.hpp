@@ -296,7 +296,7 @@ class Session {
   // The sizes of a package whose shapes vary, each as the values of its letters, the smallest first.
   std::vector<std::map<std::string, int64_t>> sizes() const;
   // Return the session of one of sizes() alone, which shares the weights and threads, and is valid as long as this one.
-  // Its frames are for this size; those of this session are for the largest.
+  // Its inputs and results are its own. Its frames are for this size; those of this session are for the largest.
   Session &at(const std::map<std::string, int64_t> &size);
 
   // Set the inputs, in the order of info().inputs. They are not copied, so their contents may change between calls. A
@@ -328,7 +328,8 @@ class Session {
   // host's memory. The inputs must not change until then. While one call runs and another waits, this waits; if
   // `newest`, the call that waits is Cancelled instead, so that the newest frame of a camera is the next. The calls
   // have a virtual machine of their own, so all other functions may be used meanwhile, also in `done`, which must not
-  // end the session. The end of the session cancels the call that waits, and waits for the one that runs.
+  // end the session. The end of the session cancels the call that waits, and waits for the one that runs. A call that a
+  // callback adds during the end is Cancelled at once, so `done` must not add another call when it gets Cancelled.
   void call_async(std::vector<Tensor> inputs, Done done, bool newest = false);
   // Wait until all calls of call_async() are done.
   void wait_async();
@@ -344,6 +345,7 @@ class Session {
  private:
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
+  void close() noexcept;
   void open(const detail::PackagePlace &place, const ThreadOptions &wish);
   void open_first(const std::vector<detail::PackagePlace> &places, std::vector<PassedOver> passed_over,
                   const ThreadOptions &wish);

@@ -14,15 +14,16 @@
 namespace tvmbuild::c {
 
 struct SessionState {
-  SessionState(Session given, std::string others)
-      : session(std::move(given)),
-        package(std::make_shared<const PackageView>(session.info())),
-        passed_over(std::move(others)) {}
+  explicit SessionState(Session given)
+      : session(std::move(given)), package(std::make_shared<const PackageView>(session.info())) {
+    for (const PassedOver &each : session.passed_over())
+      passed_over += (passed_over.empty() ? "" : "\n") + each.package + ": " + each.reason;
+  }
 
   std::mutex turn;  // a session serves one thread at a time
   Session session;
   std::shared_ptr<const PackageView> package;
-  const std::string passed_over;
+  std::string passed_over;  // a line for each package
 
   // Of tvmbuild_run: the inputs are bound as long as tvmbuild_bind does not bind others.
   std::vector<Tensor> inputs, outputs;

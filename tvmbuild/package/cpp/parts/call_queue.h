@@ -21,8 +21,10 @@ class CallQueue {
   CallQueue(const CallQueue &) = delete;
   CallQueue &operator=(const CallQueue &) = delete;
 
-  // Cancel the call that waits, and wait for the one that runs.
-  ~CallQueue() {
+  ~CallQueue() { close(); }
+
+  // Cancel the call that waits, wait for the one that runs, and take no more calls.
+  void close() {
     std::optional<Call> cancelled;
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -31,22 +33,23 @@ class CallQueue {
     }
     changed_.notify_all();
     if (cancelled) cancel(*cancelled);
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
-  // While a call runs and another waits, wait; if `newest`, cancel the one that waits instead.
+  // While a call runs and another waits, wait; if `newest`, cancel the one that waits instead. After close(), cancel
+  // the new call.
   void add(std::vector<Tensor> inputs, Done done, bool newest) {
     std::optional<Call> cancelled;
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      if (newest) {
-        cancelled.swap(waiting_);
-      } else if (waiting_ && std::this_thread::get_id() == thread_.get_id()) {
-        throw Error("a callback cannot wait for room among the calls: use `newest`");
-      } else {
+      if (waiting_ && !newest) {
+        if (std::this_thread::get_id() == thread_.get_id())
+          throw Error("a callback cannot wait for room among the calls: use `newest`");
         changed_.wait(lock, [this] { return !waiting_; });
       }
-      waiting_.emplace(Call{std::move(inputs), std::move(done)});
+      cancelled.swap(waiting_);
+      std::optional<Call> &place = closed_ ? cancelled : waiting_;
+      place.emplace(Call{std::move(inputs), std::move(done)});
     }
     changed_.notify_all();
     if (cancelled) cancel(*cancelled);

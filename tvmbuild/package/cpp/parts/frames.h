@@ -59,7 +59,8 @@ class FrameRunner {
         params_(params),
         device_(device),
         reader_(info),
-        functions_(info.frames.size()) {
+        functions_(info.frames.size()),
+        prepared_(info.frames.size()) {
     get_item_ = find_global("ffi.ArrayGetItem");
     if (is_host(device)) return;
     copy_in_ = find_global("runtime.TVMTensorCopyFromTo");
@@ -87,8 +88,8 @@ class FrameRunner {
   Tensor prepare_input(const uint8_t *bytes, size_t size, const FrameOptions &options) {
     size_t number = find_frame(info_, size, options);
     std::string name = "prepare" + std::to_string(number);
-    Function function;
-    DeviceUse use(device_);
+    DeviceUse use(device_, !prepared_[number]);  // the first call may record a graph
+    Function function;                           // its memory on the device goes before the lock
     begin(function, number, name);
     function.arguments = {(on_gpu() ? function.there : function.frame).view()};
     for (const Value &each : params_) function.arguments.push_back(each.view());
@@ -100,6 +101,7 @@ class FrameRunner {
     Output output{made, read_dtype(made.info().dtype), Value::retain(result.object(), kTVMFFITensor)};
     check(output, function.name);
     copy_to_host(output.found, made.data(), made.info().bytes(), function.name);
+    prepared_[number] = true;
     return made;
   }
 
@@ -289,6 +291,7 @@ class FrameRunner {
   Value copy_together_;  // of our Vulkan runtime, which waits once for all arrays; else none
   ResultReader reader_;
   std::vector<Function> functions_;   // by the frame's number
+  std::vector<bool> prepared_;        // by the frame's number, whether prepare_input() was called
   std::shared_ptr<void> aligned_;     // for bytes at other addresses
   std::vector<Argument> thresholds_;  // of each result
   std::vector<float> chosen_, held_;

@@ -364,6 +364,7 @@ inline Info read_metadata(const Part &part, Attributes &needs) {
   if (!part["preprocess"].is_null()) info.preprocess = read_preprocess(part["preprocess"]);
   if (part.has("frames") && !part["frames"].is_null()) {  // older packages have none
     for (const Part &frame : part["frames"].list()) info.frames.push_back(read_frame(frame));
+    part["preprocess"].expect(info.preprocess || info.frames.empty(), "map, although the package takes frames");
   }
   if (part.has("postprocess") && !part["postprocess"].is_null())
     info.postprocess = read_postprocess(part["postprocess"]);

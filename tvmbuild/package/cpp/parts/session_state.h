@@ -45,6 +45,7 @@ struct Session::Impl {
   // Of a package whose shapes vary. Each size has a session of its own, whose code is loaded when it is first used.
   std::map<std::string, std::string> libraries;
   std::vector<std::unique_ptr<Session>> at_sizes;  // in the order of info.sizes.functions; null before the first use
+  std::vector<std::unique_ptr<Session>> asked;     // those of at(), whose inputs and results are their own
   Session *chosen = nullptr;                       // that of the bound inputs
   std::map<std::string, int64_t> size;             // of the bound inputs
   std::vector<Tensor> unpadded, padded;            // the bound inputs, and the arrays into which call() copies them
@@ -58,8 +59,9 @@ struct Session::Impl {
   std::unique_ptr<CallQueue> calls;  // null before the first call_async()
 
   ~Impl() {
-    calls.reset();     // its session shares the library
-    at_sizes.clear();  // each of them uses the device on its own
+    calls.reset();  // its session shares the library
+    asked.clear();  // each of these uses the device on its own
+    at_sizes.clear();
     DeviceUse use(device);
     frames.reset();  // values of the library must go before it
     result = Value();
@@ -155,6 +157,7 @@ struct Session::Impl {
     made->file = file;
     made->libraries = libraries;
     made->at_sizes.resize(at_sizes.size());
+    made->asked.resize(asked.size());
     made->library = Value::retain(library.object(), library.type());
     for (const Value &each : params) made->params.push_back(Value::retain(each.object(), each.type()));
     DeviceUse use(device);

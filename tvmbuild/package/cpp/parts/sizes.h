@@ -28,11 +28,43 @@ inline std::map<std::string, std::vector<Axis>> read_axes(const Part &part, cons
   return shapes;
 }
 
-inline void check_letters(const Part &part, const std::map<std::string, std::vector<Axis>> &shapes,
-                          const std::map<std::string, int64_t> &values) {
+inline std::vector<int64_t> fill_shape(const std::vector<Axis> &shape, const std::map<std::string, int64_t> &values) {
+  std::vector<int64_t> filled;
+  filled.reserve(shape.size());
+  for (const Axis &axis : shape) filled.push_back(axis.letter.empty() ? axis.length : values.at(axis.letter));
+  return filled;
+}
+
+inline std::set<std::string> find_letters(const std::map<std::string, std::vector<Axis>> &shapes) {
+  std::set<std::string> letters;
   for (const auto &named : shapes) {
-    for (const Axis &axis : named.second)
-      part.expect(axis.letter.empty() || values.count(axis.letter), "map whose letters all have values");
+    for (const Axis &axis : named.second) {
+      if (!axis.letter.empty()) letters.insert(axis.letter);
+    }
+  }
+  return letters;
+}
+
+// Expect that a function's values are those of the letters of the inputs, and that its tensors have such lengths.
+inline void check_values(const Part &part, const Info &info, const Sizes &sizes, const SizeFunction &function) {
+  std::set<std::string> letters;
+  for (const auto &value : function.values) letters.insert(value.first);
+  part["functions"].expect(letters == find_letters(sizes.inputs), "list of values for each letter of the inputs");
+  for (const std::string &letter : find_letters(sizes.outputs))
+    part["outputs"].expect(letters.count(letter), "map of shapes whose letters all have values");
+  for (const TensorInfo &input : info.inputs) {
+    auto found = sizes.inputs.find(input.name);
+    if (found == sizes.inputs.end()) continue;
+    auto bytes = static_cast<double>(dtype_sizes().at(input.dtype));
+    for (int64_t length : fill_shape(found->second, function.values)) bytes *= static_cast<double>(length);
+    part["functions"].expect(bytes <= static_cast<double>(MAX_TENSOR_BYTES), "list of sizes that fit a memory");
+  }
+  for (size_t i = 0; i < info.outputs.size(); i++) {
+    const std::vector<Axis> &axes = sizes.outputs.at(info.outputs[i].name);
+    for (size_t axis = 0; axis < axes.size(); axis++) {
+      bool fits = axes[axis].letter.empty() || function.values.at(axes[axis].letter) <= function.outputs[i][axis];
+      part["functions"].expect(fits, "list of outputs as long as their letters say");
+    }
   }
 }
 
@@ -57,6 +89,7 @@ inline Sizes read_sizes(const Part &part, const Info &info) {
   Sizes sizes;
   sizes.inputs = read_axes(part["inputs"], info.inputs);
   sizes.outputs = read_axes(part["outputs"], info.outputs);
+  part["outputs"].expect(sizes.outputs.size() == info.outputs.size(), "map of the shapes of all outputs");
   for (const Part &each : part["functions"].list()) sizes.functions.push_back(read_function(each, info));
   part["functions"].expect(!sizes.functions.empty() && sizes.functions.size() <= 64, "list of functions");
   std::set<std::string> libraries;
@@ -64,8 +97,7 @@ inline Sizes read_sizes(const Part &part, const Info &info) {
     bool last = &each == &sizes.functions.back();
     bool fits = last ? each.library == "mod.so" : is_size_library(each.library);
     part["functions"].expect(fits && libraries.insert(each.library).second, "list of libraries with expected names");
-    check_letters(part, sizes.inputs, each.values);
-    check_letters(part, sizes.outputs, each.values);
+    check_values(part, info, sizes, each);
   }
   for (const Part &letter : part["padded"].list()) {
     sizes.padded.push_back(letter.text());
@@ -124,13 +156,6 @@ inline size_t choose_function(const Info &info, const std::map<std::string, int6
     if (fits) return i;
   }
   throw Error(info.model + " takes no " + show(values) + "; " + describe(sizes));
-}
-
-inline std::vector<int64_t> fill_shape(const std::vector<Axis> &shape, const std::map<std::string, int64_t> &values) {
-  std::vector<int64_t> filled;
-  filled.reserve(shape.size());
-  for (const Axis &axis : shape) filled.push_back(axis.letter.empty() ? axis.length : values.at(axis.letter));
-  return filled;
 }
 
 // Return the description of one size of a package alone.
