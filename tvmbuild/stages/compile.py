@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ def run(step: Step[CompileStep]) -> None:
     # Shared: compiles may run side by side, but not beside a timing.
     with device_lock("local", exclusive=False):
         if step.options.sizes is None:
+            shutil.rmtree(Layout(step.root).parts(step.output("package")), ignore_errors=True)  # of sizes until now
             package = _build(step, step.input("model"), step.input("schedule"))
         else:
             package = _build_sizes(step, step.options.sizes)
