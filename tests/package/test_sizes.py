@@ -130,7 +130,7 @@ def program_of_sizes() -> Path:
         (lambda sizes: [each["values"].update(Z=1) for each in sizes["functions"]], "a letter without a value"),
         (
             lambda sizes: [each["outputs"].pop("rows") for each in (sizes, *sizes["functions"])],
-            "sizes.outputs are other outputs than the package's",
+            "other tensors than the package's",
         ),
     ],
 )

@@ -266,11 +266,9 @@ class PackageInfo:
             raise TvmbuildError(f"mod.json has the format {found!r}; this tvmbuild reads {FORMAT}", "build it again")
         try:
             check_metadata(value)
-            info = _read(value)
-            _check_sizes(info)
+            return _read(value)
         except (TypeError, ValueError) as error:
             raise TvmbuildError(f"mod.json is damaged: {error}", "build it again") from error
-        return info
 
 
 def default_threads(info: PackageInfo, cores: int) -> int:
@@ -280,15 +278,6 @@ def default_threads(info: PackageInfo, cores: int) -> int:
     """
     value = info.target.cpu.get("num-cores", 1)
     return min(value, cores) if isinstance(value, int) else 1
-
-
-def _check_sizes(info: PackageInfo) -> None:
-    sizes = info.sizes
-    if sizes is None:
-        return
-    inputs, outputs = ({each.name for each in tensors} for tensors in (info.inputs, info.outputs))
-    if sizes.outputs.keys() != outputs or not sizes.inputs.keys() <= inputs:
-        raise ValueError("sizes have other inputs or outputs than the package")
 
 
 def _read(value: Mapping[str, Any]) -> PackageInfo:

@@ -59,8 +59,10 @@ def check_metadata(value: Mapping[str, Any]) -> None:
     if value.get("frames") and value["preprocess"] is None:
         raise ValueError("preprocess is missing, although the package takes frames")
     sizes = value.get("sizes")
-    if sizes and sizes["outputs"].keys() != {tensor["name"] for tensor in value["outputs"]}:
-        raise ValueError("sizes.outputs are other outputs than the package's")
+    if sizes:
+        inputs, outputs = ({tensor["name"] for tensor in value[side]} for side in ("inputs", "outputs"))
+        if sizes["outputs"].keys() != outputs or not sizes["inputs"].keys() <= inputs:
+            raise ValueError("sizes.inputs or sizes.outputs are other tensors than the package's")
 
 
 def _axis(value: Any, where: str) -> None:
