@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from doit_project import QUICK, STEPS_ON_V3, DoitProject, wait_for_line, wait_until_gone
+from small_disk import mount_disk
 from warm_cache import Warm, list_entries, list_restored, read_outputs
 
 pytestmark = QUICK
@@ -55,14 +56,8 @@ def test_an_unusable_cache_is_one_warning(clone: DoitProject, tmp_path: Path) ->
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A cache folder on its own disk with room for a simplified model and little more."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
-    subprocess.run(command, capture_output=True, check=True)
-    try:
+    with mount_disk(tmp_path / "disk", "size=256k") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.mark.mount

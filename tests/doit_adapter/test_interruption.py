@@ -25,6 +25,7 @@ from doit_project import (
     wait_until_gone,
     write_project,
 )
+from small_disk import mount_disk
 
 
 @pytest.fixture
@@ -168,12 +169,8 @@ def test_damaged_state_runs_the_step_again(project: DoitProject) -> None:
 def small_disk(tmp_path: Path, digits: Path, quick: bool) -> Iterator[DoitProject]:
     """A project whose build folder is a disk with little room."""
     project = write_project(tmp_path, digits, ON_V3, quick=quick)
-    build = project.root / "build"
-    build.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(build)]
-    subprocess.run(command, check=True, capture_output=True)
-    yield project
-    subprocess.run(["umount", "-l", str(build)], check=True)
+    with mount_disk(project.root / "build", "size=256k"):
+        yield project
 
 
 @pytest.mark.mount

@@ -13,6 +13,7 @@ import pytest
 from cpp_programs import install_programs
 from device_kinds import attributes_of
 from session_process import run_program
+from small_disk import mount_disk
 from small_package import build_package
 from vulkan_devices import HOST
 
@@ -118,18 +119,13 @@ print(json.dumps([said, bool(np.array_equal(first.run(value)["Plus214_Output_0"]
 @pytest.mark.mount
 @pytest.mark.toolchain
 def test_a_full_disk_is_told_by_the_programs(package: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "full"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", folder], check=True)
-    try:
+    with mount_disk(tmp_path / "full", "size=16k") as folder:
         environment = {**os.environ, "TMPDIR": str(folder)}
         command = [sys.executable, "-m", "tvmbuild", "run", str(package)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         program = [install_programs() / "bin" / "bench_model", package]
         cpp = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
         left = list(folder.iterdir())
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
     assert (done.returncode, cpp.returncode) == (1, 1)
     assert "No space left on device" in done.stderr
     assert "mod.so cannot be written: make room" in cpp.stderr

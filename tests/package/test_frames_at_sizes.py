@@ -6,13 +6,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from cpp_programs import SUPPORT, build_by_cmake, run_program
 from detector_nets import make_varying_detector
-from doit_project import DODO
 from made_once import make_once
-from sized_nets import TARGETS, SizedProject
+from sized_nets import SizedProject, make_project
 from ssh_board import ssh_board
 
 from tvmbuild.base.device_specs import SshDevice
@@ -39,18 +37,8 @@ models:
 SMALL, LARGE = {"H": 32, "W": 64}, {"H": 64, "W": 96}
 
 
-def make_project(folder: Path, models: str) -> SizedProject:
-    onnx.save(make_varying_detector(), folder / "net.onnx")
-    (folder / "targets.yaml").write_text(TARGETS)
-    (folder / "dodo.py").write_text(DODO)
-    folder.chmod(0o700)
-    project = SizedProject(folder)
-    project.write(models)
-    return project
-
-
 def build(folder: Path, models: str) -> None:
-    done = make_project(folder, models).run("compile")
+    done = make_project(folder, models, make_varying_detector()).run("compile")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -118,7 +106,7 @@ def test_the_benchmark_compares_frames_at_every_size(project: SizedProject) -> N
 def test_a_size_that_is_no_picture_is_named(tmp_path: Path) -> None:
     models = MODEL.replace("[1, 3, H, W]", "[B, 3, 32, 64]").replace('{"H,W": [[32, 64], [64, 96]]}', "{B: [1, 2]}")
     models = models[: models.index("    postprocess:")]
-    done = make_project(tmp_path, models).run("simplify")
+    done = make_project(tmp_path, models, make_varying_detector()).run("simplify")
     assert done.returncode != 0
     assert "the input images of net is [2, 3, 32, 64]: no rgb picture in NCHW" in done.stdout + done.stderr
 

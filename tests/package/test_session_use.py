@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm_ffi
+from small_disk import mount_disk
 from small_package import TAR_FILTER, build_package, change_package
 
 import tvmbuild
@@ -322,15 +323,10 @@ def test_pytorch_is_not_imported_before_the_program_does_so(package: Path, tmp_p
 
 @pytest.mark.mount
 def test_a_temporary_folder_mounted_noexec_is_told_with_the_variable(package: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "noexec"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", folder], check=True)
-    try:
+    with mount_disk(tmp_path / "noexec", "noexec") as folder:
         command = [sys.executable, "-m", "tvmbuild", "run", str(package)]
         environment = {**os.environ, "TMPDIR": str(folder)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
     assert done.returncode == 1
     assert f"{folder} is mounted noexec: no library can be loaded from there" in done.stderr
     assert "Set TMPDIR to" in done.stderr

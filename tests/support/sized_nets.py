@@ -56,9 +56,9 @@ class SizedProject:
         return self.root / "build/cells/net@v3/net-v3.tar"
 
 
-def make_project(root: Path, models: str = MODEL) -> SizedProject:
-    """Return a project with the model in an empty folder."""
-    onnx.save(make_masked_net(), root / "net.onnx")
+def make_project(root: Path, models: str = MODEL, net: onnx.ModelProto | None = None) -> SizedProject:
+    """Return a project with a model, by default the masked network, in an empty folder."""
+    onnx.save(make_masked_net() if net is None else net, root / "net.onnx")
     (root / "targets.yaml").write_text(TARGETS)
     (root / "dodo.py").write_text(DODO)
     root.chmod(0o700)

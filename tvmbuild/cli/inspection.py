@@ -10,12 +10,11 @@ from typing import Any
 
 from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.files import canonical_json
-from tvmbuild.base.kept_nodes import list_kept
 from tvmbuild.base.processes import explain_failure, run_module
 from tvmbuild.base.steps import CompileStep, Step, has_options
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.planning.plan import Plan
+from tvmbuild.stages.target import describe_target
 
 
 def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,20 +52,6 @@ def find_compile_step(plan: Plan, cell: str) -> Step[CompileStep]:
         meant = suggest(find_nearest(cell, cells))
         raise TvmbuildError(f"no cell is called {cell!r}", f"{meant}`tvmbuild plan` shows all of them.")
     return step
-
-
-def describe_target(step: Step[CompileStep]) -> PackageTarget:
-    """Return the target of a compile step. The file with its kept nodes, if it has one, is there."""
-    options = step.options
-    return PackageTarget(
-        options.target,
-        options.kind,
-        options.attributes,
-        options.host,
-        options.glibc,
-        options.precision,
-        list_kept(step),
-    )
 
 
 def _inspect(plan: Plan, cell: str, wish: Mapping[str, object]) -> Any:

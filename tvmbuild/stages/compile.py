@@ -25,9 +25,10 @@ from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import Package, read_package, write_package
 from tvmbuild.package.memory import find_memory, format_size
-from tvmbuild.package.metadata import PackageInfo, PackageTarget
+from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.preparing.sizes import Padding
 from tvmbuild.records.schedule import read_schedule
+from tvmbuild.stages.target import describe_target
 
 
 def run(step: Step[CompileStep]) -> None:
@@ -48,20 +49,11 @@ def run(step: Step[CompileStep]) -> None:
 def _build(step: Step[CompileStep], model: Path, schedule: Path) -> Package:
     """Return the package of a model, which is the step's model or one size of it."""
     options = step.options
-    target = PackageTarget(
-        options.target,
-        options.kind,
-        options.attributes,
-        options.host,
-        options.glibc,
-        options.precision,
-        list_kept(step),
-    )
     tools = FrozenMap(sorted(step.tools.items()))
     built = BuildOptions(
         options.model, options.link, options.preprocess, options.frames, options.postprocess, tools=tools
     )
-    return build_package(model, target, read_schedule(schedule), built)
+    return build_package(model, describe_target(step), read_schedule(schedule), built)
 
 
 def _build_sizes(step: Step[CompileStep], sizes: Sizes) -> Package:

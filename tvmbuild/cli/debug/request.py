@@ -14,12 +14,13 @@ from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.base.specs import InputSpec, Tolerance
 from tvmbuild.base.steps import AnyStep, BenchmarkStep, CompileStep, Step, ValidateStep, has_options
-from tvmbuild.cli.inspection import describe_target, find_compile_step
+from tvmbuild.cli.inspection import find_compile_step
 from tvmbuild.debugging.finding import Request
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.metadata import PackageInfo, default_threads
 from tvmbuild.planning.plan import Plan
+from tvmbuild.stages.target import describe_target
 
 
 def find_step(plan: Plan, word: str) -> Step[CompileStep]:
