@@ -16,12 +16,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from quantized_nets import INPUT, SIZE, quantize_net, write_float_net
 
+from tvmbuild.base.kept_nodes import KeptShare
 from tvmbuild.base.progress import PREFIX
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.compare import find_error
-from tvmbuild.preparing.keep.choose import Choice, KeptGroup
+from tvmbuild.preparing.keep.choose import Choice
 from tvmbuild.preparing.keep.reduced import Reduced
 from tvmbuild.preparing.keep.search import Judged
 from tvmbuild.preparing.onnx_graph import find_precision
@@ -172,7 +173,7 @@ def test_a_model_of_which_nothing_is_quantised(simplified: Simplified, method: s
 
 def test_a_model_that_needs_all_of_its_operators_in_floats(simplified: Simplified) -> None:
     def keep_all(reduced: Reduced) -> Choice:
-        kept = tuple(KeptGroup(each.name, each.nodes, 0.1, 0.1) for each in reduced.groups)
+        kept = tuple(KeptShare(each.name, each.nodes, 0.1, 0.1) for each in reduced.groups)
         return Choice(kept, len(kept), Judged(False, "rms 0.5"), Judged(True, "rms 0"), reduced.words)
 
     options, guard = Quantize(CALIBRATION, "onnxruntime"), Guard(choose=keep_all)

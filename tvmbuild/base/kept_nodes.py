@@ -26,14 +26,16 @@ def read_kept_nodes(path: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class KeptShare:
-    """A group of operators in floats that a search found. Figures are shares."""
+    """A group of operators that stays in floats, and the reason."""
 
     name: str
     nodes: tuple[str, ...]
     harm: float | None
-    """The share of the errors that the groups cause, each alone in the reduced precision. None if it is not known."""
+    """The group's share of the squared errors that each group alone causes in the reduced precision. None if it is not
+    known.
+    """
     cost: float
-    """The share of the operations."""
+    """The group's share of the network's operations."""
 
 
 def read_shares(value: Mapping[str, Any]) -> tuple[KeptShare, ...]:

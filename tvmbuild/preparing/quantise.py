@@ -28,7 +28,7 @@ from tvmbuild.preparing.interface import explain_changed_interface
 from tvmbuild.preparing.keep.choose import Choice
 from tvmbuild.preparing.keep.control import Control
 from tvmbuild.preparing.keep.errors import Arrays
-from tvmbuild.preparing.keep.groups import MOVERS
+from tvmbuild.preparing.keep.groups import MOVERS, PRODUCTS
 from tvmbuild.preparing.keep.reduced import QuantisedModel, Reduced
 from tvmbuild.preparing.node_words import find_nodes
 from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
@@ -43,7 +43,6 @@ UNCERTAIN = 0.25
 """The uncertainty, as a share of an output's largest value, above which comparing packages is pointless. A package may
 be twice as far off as a model's own numbers are uncertain.
 """
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _FAILURES = (*ORT_ERRORS, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """The errors that libraries raise over models they cannot quantise."""
 _SAME = Tolerance(rtol=1e-3, atol=1e-4)
@@ -130,11 +129,13 @@ class Guard:
     """The inputs that a model will see, and the way to keep its accuracy on them."""
 
     samples: Iterable[Arrays] | None = None
-    """The inputs, with which those of the calibration are compared, or None if there are none."""
+    """The inputs, with which those of the calibration are compared in one walk, or None if there are none."""
     choose: Choose | None = None
     """A search for operators that stay in floats."""
     control: Control | None = None
     """The accuracy that the library itself is to keep."""
+    doubts: bool = True
+    """Whether the samples of the calibration are looked at. Those of the largest size stand for all sizes."""
 
 
 def quantise(
@@ -164,7 +165,7 @@ def quantise(
     original = onnx.ModelProto.FromString(modern.SerializeToString())  # a library may change its model
     started, counted = time.monotonic(), CountedSamples(samples, options.method)
     quantised = _call_library(Work(modern, counted, excluded, guard.control), options.method, name)
-    doubts = _find_doubts(quantised, original, samples, guard.samples)
+    doubts = _find_doubts(quantised, original, samples, guard.samples) if guard.doubts else ()
     make_unsigned(quantised)
     choice = None
     if guard.control is not None:
@@ -266,7 +267,7 @@ def _describe(quantised: Any, model: bytes, samples: Samples, method: str) -> Qu
 def _list_float_products(proto: Any) -> tuple[tuple[str, ...], int]:
     """Return the names of the products without two integer operands, and the number of all products."""
     makers = {name: node for node in proto.graph.node for name in node.output}
-    products = [node for node in proto.graph.node if node.op_type in _PRODUCTS]
+    products = [node for node in proto.graph.node if node.op_type in PRODUCTS]
     floats = [node.name for node in products if not all(_is_of_integers(name, makers) for name in node.input[:2])]
     return tuple(floats), len(products)
 

@@ -54,6 +54,12 @@ class Front:
         agreement = self.points[0].cell.accuracy
         return "rms, %" if agreement is None or agreement.drop is None else "loss of the metric, points"
 
+    def describe(self) -> str:
+        """Return the fastest cell that keeps its thresholds, and all cells that no other beats, in one line."""
+        listed = ", ".join(point.describe() for point in self.unbeaten)
+        told = f"{self.best.cell.target} is recommended" if self.best else "no precision keeps the thresholds"
+        return f"{self.model}: {told}; no other cell beats in time, accuracy and size: {listed}"
+
 
 def list_fronts(cells: Sequence[CellReport]) -> list[Front]:
     """Return the cells of each model and machine with measured cells in at least two precisions."""
@@ -61,8 +67,8 @@ def list_fronts(cells: Sequence[CellReport]) -> list[Front]:
 
 
 def describe_fronts(cells: Sequence[CellReport]) -> list[str]:
-    """Return a line for each front: the fastest cell that keeps its thresholds, and all cells that no other beats."""
-    return [_describe(front) for front in list_fronts(cells)]
+    """Return a line for each front."""
+    return [front.describe() for front in list_fronts(cells)]
 
 
 def _list_fronts(model: str, cells: Sequence[CellReport]) -> Iterator[Front]:
@@ -75,12 +81,6 @@ def _list_fronts(model: str, cells: Sequence[CellReport]) -> Iterator[Front]:
         right = [point for point in unbeaten if point.cell.failure is None]
         best = min(right, key=lambda each: each.ms, default=None)
         yield Front(model, alike, tuple(sorted(unbeaten, key=lambda each: each.ms)), best)
-
-
-def _describe(front: Front) -> str:
-    listed = ", ".join(point.describe() for point in front.unbeaten)
-    told = f"{front.best.cell.target} is recommended" if front.best else "no precision keeps the thresholds"
-    return f"{front.model}: {told}; no other cell beats in time, accuracy and size: {listed}"
 
 
 def _measure(cell: CellReport) -> Point | None:

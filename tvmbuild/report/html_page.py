@@ -14,7 +14,7 @@ from tvmbuild.report.cell_page import draw_cell
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.frames import list_unmeasured
 from tvmbuild.report.front_chart import draw_front
-from tvmbuild.report.fronts import describe_fronts, list_fronts
+from tvmbuild.report.fronts import list_fronts
 from tvmbuild.report.grid import draw_grid, draw_legend
 from tvmbuild.report.html_parts import NOTHING, Html, join, make_list, make_table, tag
 from tvmbuild.report.kept import COLUMNS as KEPT_COLUMNS
@@ -132,10 +132,11 @@ def _draw_precisions(cells: Sequence[CellReport]) -> Html:
     if not rows:
         return NOTHING
     table = make_table(PRECISIONS, PRECISION_COLUMNS, rows, words=3)
-    charts = tag("div", *(draw_front(each) for each in list_fronts(cells)), class_="charts")
-    fronts = [tag("p", each) for each in describe_fronts(cells)]
+    fronts = list_fronts(cells)
+    charts = tag("div", *map(draw_front, fronts), class_="charts")
+    told = [tag("p", each.describe()) for each in fronts]
     kept = _draw_kept(cells)
-    return join([tag("h2", PRECISIONS), table, charts, *fronts, tag("p", MEANING, class_="dim-small"), kept], "\n")
+    return join([tag("h2", PRECISIONS), table, charts, *told, tag("p", MEANING, class_="dim-small"), kept], "\n")
 
 
 def _draw_kept(cells: Sequence[CellReport]) -> Html:

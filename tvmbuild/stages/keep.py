@@ -8,11 +8,12 @@ from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Accuracy
 from tvmbuild.base.steps import KeepStep, Step, find_original, list_sample_files
 from tvmbuild.base.wording import count, name_some
-from tvmbuild.benchmarking.accuracy import make_judge, name_samples
+from tvmbuild.benchmarking.accuracy import make_judge
 from tvmbuild.benchmarking.keeping import Keeping, digest_step
 from tvmbuild.compiler.importing.reading import name_nodes, tidy
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
+from tvmbuild.package.samples import list_samples
 from tvmbuild.preparing.keep.choose import Choice
 from tvmbuild.preparing.keep.rounded import RoundedModel
 from tvmbuild.preparing.node_words import find_nodes
@@ -50,7 +51,7 @@ def _search(step: Step[KeepStep], rounded: RoundedModel, accuracy: Accuracy) -> 
     tensors = tuple(TensorInfo(name, value.shape, str(value.dtype)) for name, value in reference.inputs.items())
     takes, files = ModelInputs(options.model, tensors, options.preprocess), list_sample_files(step)
     judge = make_judge(accuracy, takes, find_original(step), files, step.root)
-    samples = (inputs for _, inputs in name_samples(accuracy, files, takes))
+    samples = list_samples(accuracy, files, takes)
     known = Layout(step.root).kept(options.precision, digest_step(step))
     with device_lock("local", exclusive=False):
         return Keeping(options.model, accuracy, judge, samples, known).choose(rounded)

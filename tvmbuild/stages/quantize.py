@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import onnx
 
 from tvmbuild.base.files import write_bytes, write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import Accuracy
 from tvmbuild.base.steps import (
     CALIBRATION,
     QuantizeStep,
@@ -21,12 +18,12 @@ from tvmbuild.base.steps import (
     list_sample_files,
     list_sizes,
 )
-from tvmbuild.benchmarking.accuracy import Arrays, make_judge, name_samples
+from tvmbuild.benchmarking.accuracy import make_judge
 from tvmbuild.benchmarking.keeping import Keeping, digest_step
 from tvmbuild.compiler.importing.reading import name_nodes
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
-from tvmbuild.package.samples import Samples, crop_samples, open_samples
+from tvmbuild.package.samples import Samples, crop_samples, list_samples, open_samples
 from tvmbuild.preparing.keep.choose import Choice
 from tvmbuild.preparing.keep.control import Control
 from tvmbuild.preparing.node_words import list_matches
@@ -61,16 +58,16 @@ def _quantise_at(step: Step[QuantizeStep], size: str, samples: Samples, choice: 
     """Quantise the model at a smaller size. ``samples`` and ``choice`` are those of the largest."""
     report_progress(f"quantising {size}")
     given, takes = _read(step, size)
-    # An operator that the larger shapes need may be folded away at smaller ones.
-    proto = onnx.load_model_from_string(given.data)
-    name_nodes(proto)
     options = step.options.quantize
-    options = replace(options, exclude=tuple(word for word in options.exclude if list_matches(proto, word)))
+    if options.exclude:  # an operator that the larger shapes need may be folded away at smaller ones
+        proto = onnx.load_model_from_string(given.data)
+        name_nodes(proto)
+        options = replace(options, exclude=tuple(word for word in options.exclude if list_matches(proto, word)))
     if options.calibration.kind == "images":
         samples = open_samples(options.calibration, list_sample_files(step, CALIBRATION), takes)
     else:
         samples = crop_samples(samples, takes)
-    return quantise(given, options, samples, Guard(choose=choice.follow) if choice else Guard())
+    return quantise(given, options, samples, Guard(choose=choice.follow if choice else None, doubts=False))
 
 
 def _read(step: Step[QuantizeStep], size: str) -> tuple[FloatModel, ModelInputs]:
@@ -88,23 +85,12 @@ def _make_guard(step: Step[QuantizeStep], takes: ModelInputs, samples: Samples) 
     if accuracy is None:
         return Guard()
     files = list_sample_files(step)
-    judged = _Judged(accuracy, files, takes)
+    judged = list_samples(accuracy, files, takes)
     if not (quantize.keep or quantize.accuracy_control):
         return Guard(judged)
     judge = make_judge(accuracy, takes, find_original(step), files, step.root)
     keeping = Keeping(model, accuracy, judge, samples, Layout(step.root).kept("int8", digest_step(step)))
     if quantize.keep:
         return Guard(judged, choose=keeping.choose)
-    return Guard(judged, control=Control(keeping.judge_run, list(judged)))
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """The samples that judge the accuracy, read anew by each walk."""
-
-    accuracy: Accuracy
-    files: Sequence[Path]
-    takes: ModelInputs
-
-    def __iter__(self) -> Iterator[Arrays]:
-        return (inputs for _, inputs in name_samples(self.accuracy, self.files, self.takes))
+    ranked = list(judged)
+    return Guard(ranked, control=Control(keeping.judge_run, ranked))

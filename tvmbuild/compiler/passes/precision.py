@@ -224,7 +224,7 @@ def _leaves(arg: relax.Expr) -> list[relax.Expr]:
 
 
 def _list_operands(value: relax.Expr) -> list[relax.Expr]:
-    """Return the variables and constants that a binding's value reads."""
+    """Return the variables that a binding's value reads."""
     if isinstance(value, relax.TupleGetItem):
         return [value.tuple_value]
     read = value.args if isinstance(value, tvm.ir.Call) else [value]

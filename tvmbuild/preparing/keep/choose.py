@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from tvmbuild.base.kept_nodes import KeptShare
 from tvmbuild.preparing.keep.errors import Arrays, OutputError
 from tvmbuild.preparing.keep.groups import Group
 from tvmbuild.preparing.keep.reduced import Reduced, Words
@@ -24,24 +25,10 @@ JudgeRun = Callable[[Run], Judged]
 
 
 @dataclass(frozen=True)
-class KeptGroup:
-    """A group that stays in floats, and the reason."""
-
-    name: str
-    nodes: tuple[str, ...]
-    harm: float | None
-    """The group's share of the squared errors that each group alone causes in the reduced precision. None if it is not
-    known.
-    """
-    cost: float
-    """The group's share of the network's operations."""
-
-
-@dataclass(frozen=True)
 class Choice:
     """The operators that stay in floats, with the accuracy before and after."""
 
-    groups: tuple[KeptGroup, ...]
+    groups: tuple[KeptShare, ...]
     total: int
     """The number of groups that could stay in floats."""
     before: Judged
@@ -65,7 +52,7 @@ class Choice:
             f"{listed}{more}; all {reduced}: {self.before.told}; with these {kept}: {self.after.told}"
         )
 
-    def _sort(self) -> list[KeptGroup]:
+    def _sort(self) -> list[KeptShare]:
         return sorted(self.groups, key=lambda each: (-(each.harm or 0.0), -each.cost))
 
     def follow(self, reduced: Reduced) -> Choice:
@@ -94,7 +81,7 @@ class Choice:
         return frozenset(name for group in self.groups for name in group.nodes)
 
 
-def _show(group: KeptGroup) -> str:
+def _show(group: KeptShare) -> str:
     return group.name if group.harm is None else f"{group.name} ({group.harm:.0%} of the harm)"
 
 
@@ -114,7 +101,7 @@ class KeepSearch:
     def read(self, found: Mapping[str, Any], judged: Judged) -> Choice:
         """Return the choice that `Choice.to_json` wrote, which was ``judged`` anew."""
         groups = tuple(
-            KeptGroup(str(row["name"]), tuple(row["nodes"]), float(row["harm"]), float(row["cost"]))
+            KeptShare(str(row["name"]), tuple(row["nodes"]), float(row["harm"]), float(row["cost"]))
             for row in found["groups"]
         )
         before, figures = Judged(is_enough=not groups, told=str(found["before"])), (found["seconds"], found["trials"])
@@ -156,7 +143,7 @@ class KeepSearch:
         costs: Mapping[str, Group] = self._groups
         total = sum(each.cost for each in costs.values()) or 1.0
         groups = tuple(
-            KeptGroup(name, each.nodes, found.harm[name], each.cost / total)
+            KeptShare(name, each.nodes, found.harm[name], each.cost / total)
             for name, each in costs.items()
             if name in found.kept
         )

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.base.kept_nodes import KeptShare
 from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.preparing.keep.choose import Choice, KeptGroup
+from tvmbuild.preparing.keep.choose import Choice
 from tvmbuild.preparing.keep.errors import Arrays, OutputError
 from tvmbuild.preparing.keep.groups import PRODUCTS, find_dequantised, list_groups
 from tvmbuild.preparing.keep.reduced import QuantisedModel
@@ -69,7 +70,7 @@ class Control:
         groups, rounded = list_groups(original, products), find_dequantised(quantised)
         whole = sum(each.cost for each in groups) or 1.0
         kept = tuple(
-            KeptGroup(each.name, each.nodes, None, each.cost / whole) for each in groups if each.name not in rounded
+            KeptShare(each.name, each.nodes, None, each.cost / whole) for each in groups if each.name not in rounded
         )
         after = self.judge(open_onnx(quantised.SerializeToString(), "the quantised model"))
         seconds, words = time.monotonic() - started, QuantisedModel.words

@@ -74,26 +74,33 @@ class RoundedModel:
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """The groups of operators with results of 16 bits."""
-        rounder = _Rounder(self.original, _TYPES[self.precision], self.fixed)
+        rounder = self._make_rounder(self.fixed)
         rounder.build()
         return list_groups(self.original, rounder.rounded)
 
     def build(self, nodes: frozenset[str]) -> Any:
         """Return the rounded model with the named operators in float32."""
-        return _Rounder(self.original, _TYPES[self.precision], self.fixed | nodes).build()
+        return self._make_rounder(self.fixed | nodes).build()
 
     def list_roundings(self, _model: bytes) -> Iterator[tuple[bytes, bool]]:
         """Yield nothing: a sum in another order changes a result by much less than its rounding to 16 bits."""
         yield from ()
 
+    @cached_property
+    def _floats(self) -> frozenset[str]:
+        return _find_floats(self.original)
+
+    def _make_rounder(self, kept: frozenset[str]) -> _Rounder:
+        return _Rounder(self.original, _TYPES[self.precision], kept, self._floats)
+
 
 class _Rounder:
-    def __init__(self, original: Any, narrow: _Type, kept: frozenset[str]) -> None:
+    def __init__(self, original: Any, narrow: _Type, kept: frozenset[str], floats: frozenset[str]) -> None:
         self._original, self._type, self._kept = original, narrow, kept
         self._constants = {
             tensor.name: tensor for tensor in original.graph.initializer if tensor.data_type == TensorProto.FLOAT
         }
-        self._floats = _find_floats(original)
+        self._floats = floats
         self._narrow: dict[str, str] = {}
         """A value with 16 bits → the name of its rounded value."""
         self._nodes: list[Any] = []
@@ -118,16 +125,15 @@ class _Rounder:
         is_product = node.op_type in PRODUCTS and bool(data)
         follows = node.op_type in FOLLOWERS and bool(data) and all(name in self._narrow for name in data)
         copy = onnx.NodeProto.FromString(node.SerializeToString())
-        self._nodes.append(copy)
         if node.name in self._kept or not (is_product or follows):
             copy.input[:] = [self._narrow.get(name, name) for name in node.input]
+            self._nodes.append(copy)
             return
         self.rounded.add(node.name)
-        before = self._nodes.pop()
-        before.input[:] = [self._round_operand(name, is_product=is_product) for name in node.input]
+        copy.input[:] = [self._round_operand(name, is_product=is_product) for name in node.input]
         outputs = [name for name in node.output if name in self._floats]
-        before.output[:] = [f"{name}__wide" if name in outputs else name for name in node.output]
-        self._nodes.append(before)
+        copy.output[:] = [f"{name}__wide" if name in outputs else name for name in node.output]
+        self._nodes.append(copy)
         for name in outputs:
             exact = node.op_type in _MOVES
             self._narrow[name] = f"{name}__wide" if exact else self._round(f"{name}__wide", f"{name}__narrow")

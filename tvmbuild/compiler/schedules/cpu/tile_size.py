@@ -109,7 +109,8 @@ def rank_tiles(nest: Nest, machine: Machine, constants: Sequence[Access] = ()) -
             cycles *= OVERLAP * tile.computed / tile.wanted * (1 + loads * tile.lanes / 10)
         return (cycles if tile.is_packed or not large else cycles * UNPACKED, loads, fewest)
 
-    return [(cost(tile)[0], tile) for tile in sorted(tiles, key=cost)]
+    ranked = sorted(((cost(tile), tile) for tile in tiles), key=lambda each: each[0])
+    return [(cycles, tile) for (cycles, _, _), tile in ranked]
 
 
 def _list_tiles(axes: tuple[Axis, Axis | None], width: int, most: int) -> list[Tile]:
