@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -36,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the pack and return the exit code."""
     found: dict[str, Path] = {}
+    list_cells = functools.cache(_list_cells)  # only if a word is no file
     for word in args.cells:
-        found |= {Path(word).stem: Path(word)} if Path(word).is_file() else _find_built(word)
+        found |= {Path(word).stem: Path(word)} if Path(word).is_file() else _find_built(word, list_cells())
     packages = {name: read_package(path) for name, path in found.items()}
     times = {name: _read_time(path) for name, path in found.items()}
     names = order_packages(packages, times)
@@ -62,11 +64,7 @@ def order_packages(packages: Mapping[str, Package], times_ms: Mapping[str, float
 
 
 def _rank(target: PackageTarget) -> tuple[int, int]:
-    return _KINDS.index(target.kind) if target.kind in _KINDS else len(_KINDS), -len(_list_needs(target))
-
-
-def _list_needs(target: PackageTarget) -> frozenset[str]:
-    return required_features(target.cpu)
+    return _KINDS.index(target.kind) if target.kind in _KINDS else len(_KINDS), -len(required_features(target.cpu))
 
 
 def _require_levels(targets: dict[str, PackageTarget]) -> None:
@@ -85,19 +83,20 @@ def _machine(target: PackageTarget) -> str:
     return machine_of(str(target.cpu.get("mtriple", ""))) or machine_of(platform.machine())
 
 
-def _find_built(glob: str) -> dict[str, Path]:
-    """Return the packages of the cells that a glob matches. Raises TvmbuildError if one is missing, or all are."""
+def _list_cells() -> dict[tuple[str, str], Path]:
+    """Return the cells (model, target) of this project, each with the place of its package."""
     root = find_root(Path.cwd())
     project, layout = load_project(root), Layout(root)
     cells = [(m.name, t.name) for m in project.models for t in project.targets if m.includes(t.name)]
-    chosen = {
-        f"{model}-{target}": layout.package(model, target)
-        for model, target in cells
-        if fnmatchcase(f"{model}@{target}", glob)
-    }
+    return {cell: layout.package(*cell) for cell in cells}
+
+
+def _find_built(glob: str, cells: Mapping[tuple[str, str], Path]) -> dict[str, Path]:
+    """Return the packages of the cells that a glob matches. Raises TvmbuildError if one is missing, or all are."""
+    chosen = {"-".join(cell): path for cell, path in cells.items() if fnmatchcase("@".join(cell), glob)}
     if not chosen:
         raise TvmbuildError(f"no cell and no file matches {glob!r}", "`tvmbuild list --all` shows every step")
-    absent: Sequence[str] = [name for name, path in chosen.items() if not path.is_file()]
+    absent = [name for name, path in chosen.items() if not path.is_file()]
     if absent:
         raise TvmbuildError(f"{', '.join(absent)} is not built", f"`tvmbuild 'compile:{glob}'` builds what is missing")
     return chosen

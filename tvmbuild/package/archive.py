@@ -69,7 +69,7 @@ def write_package(path: Path, package: Package) -> None:
     contents = {name: bytes(data) for name, data in package.contents.items()}
     entries = tuple(FileEntry(name, _digest(data), len(data)) for name, data in sorted(contents.items()))
     metadata = files.pretty_json(replace(package.info, files=entries).to_json()).encode()
-    files.write_bytes(path, _archive({**contents, METADATA: metadata}))
+    files.write_bytes(path, make_archive(dict(sorted({**contents, METADATA: metadata}.items()))))
 
 
 def read_package(path: Path) -> Package:
@@ -138,18 +138,17 @@ def extract_package(path: Path, folder: Path) -> PackageInfo:
     """
     package = read_package(path)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / LIBRARY).write_bytes(package.library)
-    (folder / PARAMS).write_bytes(package.params)
-    for name, library in package.others.items():
-        (folder / name).write_bytes(library)
+    for name, data in package.contents.items():
+        (folder / name).write_bytes(data)
     (folder / METADATA).write_text(files.pretty_json(package.info.to_json()), encoding="utf-8")
     return package.info
 
 
-def _archive(contents: Mapping[str, bytes]) -> bytes:
+def make_archive(contents: Mapping[str, bytes]) -> bytes:
+    """Return a tar archive with these members in the map's order. Equal contents give equal bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, data in sorted(contents.items()):
+        for name, data in contents.items():
             member = tarfile.TarInfo(name)  # mtime, uid and gid are 0, the names empty
             member.size, member.mode = len(data), 0o644
             archive.addfile(member, io.BytesIO(data))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 Check = Callable[[Any, str], None]
@@ -102,11 +102,13 @@ def between(least: int, most: int) -> Check:
     return check
 
 
-def check_fields(value: Any, where: str, checks: Mapping[str, Check], required: Iterable[str]) -> None:
-    """Check a map that has the required keys, and no keys without a check."""
-    if isinstance(value, dict) and set(value) - set(checks):
+def check_fields(value: Any, where: str, checks: Mapping[str, Check], may_lack: Container[str] = ()) -> None:
+    """Check a map that has no keys without a check, and lacks none but those in ``may_lack``."""
+    if not isinstance(value, dict):
+        raise TypeError(f"{where} is no map")
+    if set(value) - set(checks):
         raise ValueError(f"{where} has the unknown key {min(set(value) - set(checks))}")
-    check_map(value, where, {key: checks[key] for key in required})
+    check_map(value, where, {key: check for key, check in checks.items() if key in value or key not in may_lack})
 
 
 def check_map(value: Any, where: str, parts: Mapping[str, Check]) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tvmbuild.base.files import pretty_json, write_bytes
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import (
+    LIBRARY,
     METADATA,
     PACK,
     PARAMS,
@@ -21,54 +21,84 @@ from tvmbuild.package.archive import (
     Package,
     check_package,
     explain_damage,
+    is_member,
+    make_archive,
     map_archive,
     read_members,
 )
 from tvmbuild.package.json_checks import check_map, each, map_of, natural, text
 from tvmbuild.package.mapped_file import MappedFile
-from tvmbuild.package.size_functions import is_library
 from tvmbuild.package.weights import align_weights, join_weights
+
+if TYPE_CHECKING:
+    from tvmbuild.base import files
+else:  # for writing
+    files = import_lazily("tvmbuild.base.files")
 
 FORMAT = 1
 MAX_PACKAGES = 64
-_LIBRARY = "mod.so"
+
+
+class _Pack:
+    """A mapped pack: its members, and the contents of pack.json, checked."""
+
+    def __init__(self, path: Path) -> None:
+        """Map the file. Raises TvmbuildError if it is damaged."""
+        self.path = path
+        self.file = map_archive(path)
+        try:
+            self.contents = read_members(self.file.data, _is_member)
+            self.told = json.loads(bytes(self.contents[PACK]))
+            check_map(self.told, PACK, _PARTS)
+        except (DamagedArchiveError, KeyError, ValueError, TypeError, RecursionError) as error:
+            raise explain_damage(path, str(error)) from error
+        if self.told["format"] != FORMAT:
+            raise TvmbuildError(
+                f"{path.name} has the format {self.told['format']}; this tvmbuild reads {FORMAT}", "pack it again"
+            )
+        if PARAMS not in self.contents or not 0 < len(self.told["packages"]) <= MAX_PACKAGES:
+            raise explain_damage(path, f"{PACK} lists other files than the archive holds")
+
+    @cached_property
+    def weights(self) -> memoryview:
+        """The weights of all packages, which are compared with their digest once."""
+        weights, wanted = self.contents[PARAMS], self.told["weights"]
+        if len(weights) != wanted["size"] or hashlib.sha256(weights).hexdigest() != wanted["sha256"]:
+            raise explain_damage(self.path, f"{PARAMS} is not the file that {PACK} describes")
+        return weights
 
 
 @dataclass(frozen=True)
 class Packed:
     """One package in a pack."""
 
-    path: Path
-    """The pack."""
+    pack: _Pack = field(repr=False, compare=False)
     number: int
     """The package's place in the pack."""
     name: str
 
     def __str__(self) -> str:
         """Return the pack's path and the package's name, for messages."""
-        return f"{self.path}: {self.name}"
+        return f"{self.pack.path}: {self.name}"
 
     def map(self) -> tuple[Package, MappedFile]:
         """Verify the package and return it with the mapped pack. Other packages of the pack are not read.
 
         Raises TvmbuildError if it is damaged.
         """
-        file, contents, told = _map(self.path)
-        begin = f"{self.number}/"
-        mine = {name.removeprefix(begin): data for name, data in contents.items() if name.startswith(begin)}
-        shared = contents[PARAMS]
-        if len(shared) != told["weights"]["size"] or hashlib.sha256(shared).hexdigest() != told["weights"]["sha256"]:
-            raise explain_damage(self.path, f"{PARAMS} is not the file that {PACK} describes")
-        if METADATA not in mine or _LIBRARY not in mine:
-            raise explain_damage(self.path, f"the package {self.name} is not whole")
-        package = check_package(self.path, {**mine, PARAMS: shared}, with_params=False)
-        return replace(package, places=tuple(told["packages"][self.number]["params"])), file
+        pack, begin = self.pack, f"{self.number}/"
+        mine = {name.removeprefix(begin): data for name, data in pack.contents.items() if name.startswith(begin)}
+        shared = pack.weights
+        if METADATA not in mine or LIBRARY not in mine:
+            raise explain_damage(pack.path, f"the package {self.name} is not whole")
+        package = check_package(pack.path, {**mine, PARAMS: shared}, with_params=False)
+        return replace(package, places=tuple(pack.told["packages"][self.number]["params"])), pack.file
 
 
 def list_packed(path: Path) -> list[Packed]:
     """Return the packages of a pack in its order. Raises TvmbuildError if the pack is damaged."""
-    _, _, told = _map(path)
-    return [Packed(path, number, str(entry["name"])) for number, entry in enumerate(told["packages"])]
+    pack = _Pack(path)
+    return [Packed(pack, number, str(entry["name"])) for number, entry in enumerate(pack.told["packages"])]
 
 
 def write_pack(path: Path, packages: Mapping[str, Package]) -> None:
@@ -82,17 +112,11 @@ def write_pack(path: Path, packages: Mapping[str, Package]) -> None:
     entries = [{"name": name, "params": list(used)} for name, used in zip(packages, places, strict=True)]
     digest = {"sha256": hashlib.sha256(weights).hexdigest(), "size": len(weights)}
     told = {"format": FORMAT, "packages": entries, "weights": digest}
-    members: dict[str, bytes] = {PACK: pretty_json(told).encode(), PARAMS: weights}
+    members: dict[str, bytes] = {PACK: files.pretty_json(told).encode(), PARAMS: weights}
     for number, package in enumerate(packages.values()):
-        members[f"{number}/{METADATA}"] = pretty_json(package.info.to_json()).encode()
+        members[f"{number}/{METADATA}"] = files.pretty_json(package.info.to_json()).encode()
         members |= {f"{number}/{name}": bytes(data) for name, data in package.contents.items() if name != PARAMS}
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, data in members.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), 0o644
-            archive.addfile(member, io.BytesIO(data))
-    write_bytes(path, buffer.getvalue())
+    files.write_bytes(path, make_archive(members))
 
 
 def _require_one_model(packages: Mapping[str, Package]) -> None:
@@ -108,24 +132,6 @@ def _require_one_model(packages: Mapping[str, Package]) -> None:
             )
 
 
-def _map(path: Path) -> tuple[MappedFile, dict[str, memoryview], dict[str, Any]]:
-    """Return the mapped file, its members, and the contents of pack.json, checked."""
-    file = map_archive(path)
-    try:
-        contents = read_members(file.data, _is_member)
-        told = json.loads(bytes(contents[PACK]))
-        check_map(told, PACK, _PARTS)
-    except (DamagedArchiveError, KeyError, ValueError, TypeError, RecursionError) as error:
-        raise explain_damage(path, str(error)) from error
-    if told["format"] != FORMAT:
-        raise TvmbuildError(
-            f"{path.name} has the format {told['format']}; this tvmbuild reads {FORMAT}", "pack it again"
-        )
-    if PARAMS not in contents or not 0 < len(told["packages"]) <= MAX_PACKAGES:
-        raise explain_damage(path, f"{PACK} lists other files than the archive holds")
-    return file, contents, told
-
-
 _PARTS = {
     "format": natural,
     "packages": each(map_of({"name": text, "params": each(natural)})),
@@ -137,9 +143,4 @@ def _is_member(name: str) -> bool:
     number, slash, inner = name.partition("/")
     if not slash:
         return name in (PACK, PARAMS)
-    return (
-        number.isascii()
-        and number.isdecimal()
-        and len(number) < 3
-        and (inner in (METADATA, _LIBRARY) or is_library(inner))
-    )
+    return number.isascii() and number.isdecimal() and len(number) < 3 and inner != PARAMS and is_member(inner)

@@ -25,9 +25,7 @@ from tvmbuild.package.json_checks import (
 
 def check_preprocess(value: Any, where: str) -> None:
     """Check the rules that convert a picture."""
-    if not isinstance(value, dict):
-        raise TypeError(f"{where} is no map")
-    check_fields(value, where, _PREPROCESS, [key for key in _PREPROCESS if key in value])
+    check_fields(value, where, _PREPROCESS, _PREPROCESS)
     channels = 1 if value.get("color", "rgb") == "gray" else 3
     for key in ("mean", "std"):
         if len(value.get(key, ())) not in (0, channels):
@@ -38,9 +36,7 @@ def check_preprocess(value: Any, where: str) -> None:
 
 def check_frame(value: Any, where: str) -> None:
     """Check a frame of a camera."""
-    if not isinstance(value, dict):
-        raise TypeError(f"{where} is no map")
-    check_fields(value, where, _FRAME, [key for key in _FRAME if key in value or key not in _OF_SOME_FRAMES])
+    check_fields(value, where, _FRAME, _OF_SOME_FRAMES)
     fault = frame_from_json(value).find_fault()
     if fault is not None:
         raise ValueError(f"{where} is impossible: {fault}")
@@ -53,7 +49,7 @@ def _share(value: Any, where: str) -> None:
 
 
 def _crop(value: Any, where: str) -> None:
-    check_fields(value, where, _CROP, _CROP)
+    check_fields(value, where, _CROP)
 
 
 def check_postprocess(value: Any, where: str) -> None:
@@ -65,17 +61,12 @@ def check_postprocess(value: Any, where: str) -> None:
         raise ValueError(f"{where} is impossible: {clash}")
     for kind, data in value.items():
         if not isinstance(data, list):
-            _check_result(kind, data, f"{where}.{kind}")
+            check_fields(data, f"{where}.{kind}", _RESULTS[kind], _OPTIONAL)
             continue
         if kind not in REPEATED or not data:
             raise ValueError(f"{where}.{kind} is no result")
         for position, result in enumerate(data):
-            _check_result(kind, result, f"{where}.{kind}[{position}]")
-
-
-def _check_result(kind: str, data: Any, where: str) -> None:
-    required = [key for key in _RESULTS[kind] if key not in _OPTIONAL or (isinstance(data, dict) and key in data)]
-    check_fields(data, where, _RESULTS[kind], required)
+            check_fields(result, f"{where}.{kind}[{position}]", _RESULTS[kind], _OPTIONAL)
 
 
 _HINTS = get_type_hints(Preprocess)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 64
@@ -60,10 +60,7 @@ def join_weights(files: Sequence[bytes]) -> tuple[bytes, list[tuple[int, ...]]]:
         tensors.sort(key=lambda each: each.name)
         contents = [bytes(data[each.header : each.start + each.size]) for each in tensors]
         places.append(tuple(blocks.setdefault(block, len(blocks)) for block in contents))
-    names = [f"p{number:06d}".encode() for number in range(len(blocks))]
-    listed = b"".join(_NUMBER.pack(len(name)) + name for name in names)
-    begin = _NUMBER.pack(_LIST_MAGIC) + _NUMBER.pack(0) + _NUMBER.pack(len(names)) + listed
-    return begin + _NUMBER.pack(len(names)) + b"".join(blocks), places
+    return _join([f"p{number:06d}" for number in range(len(blocks))], blocks), places
 
 
 def align_weights(data: bytes) -> bytes:
@@ -82,9 +79,14 @@ def align_weights(data: bytes) -> bytes:
         names += [f"{FILLER}{number:05d}", each.name]
         blocks.append(block)
         position += len(block)
-    listed = b"".join(_NUMBER.pack(len(name.encode())) + name.encode() for name in names)
-    begin = _NUMBER.pack(_LIST_MAGIC) + _NUMBER.pack(0) + _NUMBER.pack(len(names)) + listed
-    return begin + _NUMBER.pack(len(names)) + b"".join(blocks)
+    return _join(names, blocks)
+
+
+def _join(names: Sequence[str], blocks: Iterable[bytes]) -> bytes:
+    """Return a parameter file of tensors, each with its header."""
+    encoded, count = [name.encode() for name in names], _NUMBER.pack(len(names))
+    listed = b"".join(_NUMBER.pack(len(name)) + name for name in encoded)
+    return _NUMBER.pack(_LIST_MAGIC) + _NUMBER.pack(0) + count + listed + count + b"".join(blocks)
 
 
 def _read(data: bytes | memoryview) -> list[Weight]:

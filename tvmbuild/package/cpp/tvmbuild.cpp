@@ -85,23 +85,10 @@ Tensor Tensor::to_host() const {
 
 // Return the first elements of a tensor along each axis.
 static Tensor cut(const Tensor &whole, const std::vector<int64_t> &shape) {
-  Tensor result(TensorInfo{whole.info().name, shape, whole.info().dtype, {}});
-  if (result.info().count() == 0) return result;
-  size_t rank = shape.size(), size = whole.info().bytes() / whole.info().count();
-  size_t run = static_cast<size_t>(shape.back()) * size;
-  auto *to = static_cast<char *>(result.data());
-  const auto *from = static_cast<const char *>(whole.data());
-  std::vector<int64_t> at(rank, 0);
-  for (size_t row = 0; row < result.info().bytes() / run; row++) {
-    size_t place = 0;
-    for (size_t axis = 0; axis < rank; axis++)
-      place = place * static_cast<size_t>(whole.info().shape[axis]) + static_cast<size_t>(at[axis]);
-    std::memcpy(to + row * run, from + place * size, run);
-    for (size_t axis = rank - 1; axis-- > 0;) {
-      if (++at[axis] < shape[axis]) break;
-      at[axis] = 0;
-    }
-  }
+  const TensorInfo &from = whole.info();
+  Tensor result(TensorInfo{from.name, shape, from.dtype, {}});
+  copy_block(static_cast<const char *>(whole.data()), from.shape, static_cast<char *>(result.data()), shape,
+             from.bytes() / std::max<size_t>(from.count(), 1));
   return result;
 }
 
@@ -328,17 +315,13 @@ void Session::call() {
 }
 
 std::vector<Tensor> Session::outputs() const {
-  if (impl_->has_sizes()) {
-    std::vector<Tensor> outputs = impl_->at_size().outputs();
-    std::vector<std::vector<int64_t>> shapes = output_shapes();
-    for (size_t i = 0; i < outputs.size(); i++) {
-      if (shapes[i] != outputs[i].info().shape) outputs[i] = cut(outputs[i], shapes[i]);
-    }
-    return outputs;
-  }
   std::vector<Tensor> outputs;
-  for (const TensorInfo &info : impl_->info.outputs) outputs.emplace_back(info);
-  copy_outputs(outputs);
+  if (impl_->has_sizes()) {
+    outputs = impl_->at_size().outputs();
+  } else {
+    for (const TensorInfo &info : impl_->info.outputs) outputs.emplace_back(info);
+    copy_outputs(outputs);
+  }
   std::vector<std::vector<int64_t>> shapes = output_shapes();
   for (size_t i = 0; i < outputs.size(); i++) {
     if (shapes[i] != outputs[i].info().shape) outputs[i] = cut(outputs[i], shapes[i]);

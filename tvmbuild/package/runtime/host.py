@@ -89,7 +89,7 @@ def find_device(kind: str) -> Any:
     if kind == "cuda":
         _plugin(kind).load_plugin()  # it refuses if the process has TVM's, and a setting asks for tvmbuild's
     device = tvm_ffi.device(kind, 0)
-    if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
+    if not _read_attribute(device, _EXISTS):
         refusal = _plugin(kind).explain_refusal()
         why = f": {refusal}" if refusal else ""
         raise CannotRunError(f"the package needs a {kind} device, and this machine has none that answers{why}")
@@ -97,14 +97,15 @@ def find_device(kind: str) -> Any:
     return device
 
 
+def _read_attribute(device: Any, attribute: int) -> Any:
+    return call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, attribute)
+
+
 def check_card(target: PackageTarget, device: Any) -> None:
     """Raise CannotRunError if this card, or its driver, cannot run the kernels of a CUDA package."""
     _check_card_driver(target, device)
     arch = str(target.attributes.get("arch", ""))
-    version, name = (
-        str(call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, attribute))
-        for attribute in (_COMPUTE_VERSION, _DEVICE_NAME)
-    )
+    version, name = (str(_read_attribute(device, each)) for each in (_COMPUTE_VERSION, _DEVICE_NAME))
     if not runs_on_card(arch, version):
         if target.attributes.get("ptx") and is_later_card(arch, version) and _plugin("cuda").is_used():
             report_progress(f"the driver compiles the kernels for {name}, and keeps them")
@@ -119,7 +120,7 @@ def check_card(target: PackageTarget, device: Any) -> None:
 def _check_card_driver(target: PackageTarget, device: Any) -> None:
     """Raise CannotRunError if the driver is older than the package's code needs. TVM's runtime tells no version."""
     wanted = str(target.attributes.get("driver", ""))
-    number = call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _DRIVER_VERSION)
+    number = _read_attribute(device, _DRIVER_VERSION)
     if not wanted or not isinstance(number, int):
         return
     found = number // 1000, number % 1000 // 10

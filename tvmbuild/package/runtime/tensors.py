@@ -18,9 +18,9 @@ from tvmbuild.package.runtime.library import call, has_function
 ALIGNMENT = 64
 """The alignment that a tensor's memory needs, in bytes, because compiled code reads whole vectors."""
 _CPU, _VULKAN = 1, 7
+"""DLPack's numbers of device types."""
 _CUDA_HOST = 3
 """DLPack's number of page-locked memory."""
-"""DLPack's numbers of device types."""
 
 
 def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:

@@ -36,7 +36,7 @@ inline std::string read_variable(const std::string &name) {
   return value != nullptr ? value : "";
 }
 
-// The path of the loaded libtvm_runtime.so. Empty: it is part of the program.
+// The folder of the loaded libtvm_runtime.so. Empty: it is part of the program.
 inline std::filesystem::path find_runtime_folder() {
   void *runtime = dlopen("libtvm_runtime.so", RTLD_LAZY | RTLD_NOLOAD);
   if (runtime == nullptr) return {};

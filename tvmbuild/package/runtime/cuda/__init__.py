@@ -1,1 +1,1 @@
-"""Timing of single kernels on NVIDIA's cards, which TVM's runtime does not offer."""
+"""The CUDA runtime, which plugin.py builds from native/ and loads, and the timing of single kernels on cards."""
