@@ -2,9 +2,9 @@
 
 python benchmarks/build_times.py MODEL.onnx|NETWORK … [--target x86-64-v3]
 
-Builds each model by `tvmbuild compile`, without a step cache, and prints the seconds of its steps, their sum, and the CPU
-time of the whole command, which other programs on the machine disturb less. The benchmark at the end of a build is left
-out: its length is a choice.
+Builds each model by `tvmbuild compile`, without a step cache, and prints the seconds of its steps, their sum, and the
+CPU time of the whole command, which other programs on the machine disturb less. The sum leaves out the benchmark at the
+end of a build: its length is a choice.
 """
 
 from __future__ import annotations
