@@ -85,6 +85,8 @@ class Net:
     spread: float = 0
     factor: float | None = None
     """The value of another input, by which the network multiplies its first output. None: it has no other input."""
+    limit: float | None = None
+    """Elements of its first output above it are listed by a NonZero in a further output. None: there is none."""
 
     @property
     def model(self) -> onnx.ModelProto:
@@ -92,6 +94,8 @@ class Net:
         if not self.shapes:
             return detect(torchvision(), SIZE)
         model = make_detector(self.shapes, SIZE, spread=self.spread)
+        if self.limit is not None:
+            add_places(model, self.limit)
         return model if self.factor is None else add_factor(model)
 
     @property
@@ -131,6 +135,8 @@ NETS = {
     "heatmaps": Net(((1, 5, 16, 20),), Heatmaps(), LABELS),
     "counted": Net((), Boxes("separate", ("end1", "end0", "end2"), score=0.4), LABELS),
     "outputs": Net(((1, 7), (1, 3, 4)), ()),
+    "counted rows": Net((), ()),
+    "counted columns": Net(((1, 9, 60),), (), limit=0.5),
     "another input": Net(((1, 9, 60),), Boxes("yolov8", score=0.6), LABELS, factor=_FACTOR),
     "several": Net(
         ((1, 5, 16, 20), (1, 17, 80), (1, 20)),
@@ -255,7 +261,10 @@ static std::string describe(const tvmbuild::Results &results) {
   for (int symbol : results.text.symbols) add_all(symbol);
   for (float value : results.vector) add_all(value);
   add_points(results.points);
-  for (const tvmbuild::Tensor &each : results.outputs) add(each.data(), each.info().bytes());
+  for (const tvmbuild::Tensor &each : results.outputs) {
+    add(each.info().shape.data(), each.info().shape.size() * sizeof(int64_t));
+    add(each.data(), each.info().bytes());
+  }
   return all;
 }
 
@@ -310,6 +319,16 @@ int main(int, char **words) {
   std::free(memory);
 }
 """
+
+
+def add_places(model: onnx.ModelProto, limit: float) -> None:
+    """Let the model return the places, [rank, count], of its first output's elements above a limit."""
+    first, graph = model.graph.output[0], model.graph
+    graph.initializer.append(onnx.numpy_helper.from_array(np.float32(limit), "limit"))
+    graph.node.append(onnx.helper.make_node("Greater", [first.name, "limit"], ["above"]))
+    graph.node.append(onnx.helper.make_node("NonZero", ["above"], ["places"]))
+    rank = len(first.type.tensor_type.shape.dim)
+    graph.output.append(onnx.helper.make_tensor_value_info("places", onnx.TensorProto.INT64, [rank, "count"]))
 
 
 def build_packages(kind: str, folder: Path, nets: Mapping[str, Net | CaseNet] = NETS) -> None:
@@ -424,7 +443,8 @@ def draw_masks(found: Results) -> bytes:
 def as_bytes(found: Results | dict[str, np.ndarray]) -> bytes:
     """Return results of Python as the program of this file writes them: each field of C++'s Results."""
     if isinstance(found, dict):
-        return b"\0" + struct.pack("<f", 0) + b"".join(each.tobytes() for each in found.values())
+        arrays = b"".join(struct.pack(f"<{each.ndim}q", *each.shape) + each.tobytes() for each in found.values())
+        return b"\0" + struct.pack("<f", 0) + arrays
     data = b"".join(
         struct.pack("<fffffi", b.x, b.y, b.width, b.height, b.score, b.index)
         + name_bytes(b.label)
@@ -515,13 +535,13 @@ def program(request: pytest.FixtureRequest, cpp_program: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_frames_are_prepared_as_python_does(packages: Path, cpp_program: Path, tmp_path: Path) -> None:
+def test_frames_are_prepared_as_python_does(packages: Path, program: Path, tmp_path: Path) -> None:
     value = list(draw_frames())[1][1]
     path = tmp_path / "frame.raw"
     path.write_bytes(value.tobytes())
     with Session(packages / "classes.tar") as session:
         prepared = session.prepare_frame(value.reshape(90, 120, 3), "rgb8")
-    assert run_program(cpp_program, packages / "classes.tar", path, 1, 120, 90).returncode == 0
+    assert run_program(program, packages / "classes.tar", path, 1, 120, 90).returncode == 0
     assert path.with_suffix(".raw.prepared").read_bytes() == prepared.tobytes()
 
 
@@ -532,6 +552,7 @@ def test_same_bits_at_any_address_without_allocations(packages: Path, program: P
     path = tmp_path / "frame.raw"
     path.write_bytes(value.tobytes())
     with Session(packages / f"{name}.tar") as session:
+        bounds = {each.name: each.shape for each in session.outputs}
         found = [
             session.run_frame(value.reshape(shape), "rgb8", inputs=NETS[name].inputs)
             for shape in ((90, 120, 3), (120, 90, 3))
@@ -541,6 +562,12 @@ def test_same_bits_at_any_address_without_allocations(packages: Path, program: P
     more = 30 if any(hasattr(each, "overlap") for each in NETS[name].results) else 0
     assert done.stdout == f"different 0 more {more} allocated 0, 1 at first\n"
     assert path.with_suffix(".raw.results").read_bytes() == b"".join(map(as_bytes, found))
+    if name.startswith("counted "):
+        last = list(bounds)[-1]
+        lengths = [each[last].shape for each in found if isinstance(each, dict)]
+        assert len(lengths) == len(found)
+        assert bounds[last] not in lengths, "no output is cut"
+        assert name == "counted rows" or lengths[0] != lengths[1], "the frames' outputs have one length"
     if name in ("masks", "segmentation"):
         assert isinstance(found[0], Results)
         drawn = np.frombuffer(draw_masks(found[0]), np.uint8)[8:]

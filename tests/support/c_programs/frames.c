@@ -57,7 +57,7 @@ static void add_points(text *to, const tvmbuild_point *points, size_t count) {
 }
 
 static size_t count_bytes(const tvmbuild_array *array) {
-  size_t count = sizeof(float);  // the only type of these networks
+  size_t count = strcmp(array->dtype, "int64") == 0 ? 8 : 4;  // float32 otherwise
   for (size_t i = 0; i < array->rank; i++) count *= (size_t)array->shape[i];
   return count;
 }
@@ -82,8 +82,10 @@ static void describe(text *to, const tvmbuild_results *results) {
   add(to, results->vector, results->vector_count * sizeof(float));
   add_points(to, results->points, results->point_count);
   for (size_t i = 0; i < results->output_count; i++) {
-    if (strcmp(results->outputs[i].dtype, "float32") != 0) exit(4);
-    add(to, results->outputs[i].data, count_bytes(&results->outputs[i]));
+    const tvmbuild_array *output = &results->outputs[i];
+    if (strcmp(output->dtype, "float32") != 0 && strcmp(output->dtype, "int64") != 0) exit(4);
+    add(to, output->shape, output->rank * sizeof(int64_t));
+    add(to, output->data, count_bytes(output));
   }
 }
 
@@ -139,6 +141,18 @@ int main(int count, char **words) {
     if (result.score != NULL) options[2].score = &low_score;
     if (result.overlap != NULL) options[2].overlap = &high_overlap;
   }
+  tvmbuild_tensor *prepared = NULL;
+  tvmbuild_array input;
+  check(tvmbuild_prepare_frame(session, bytes, size, &options[0], &prepared));
+  check(tvmbuild_tensor_view(prepared, &input, &on_host));
+  char *path = malloc(strlen(words[2]) + 16);
+  if (path == NULL || !on_host) return 3;
+  sprintf(path, "%s.prepared", words[2]);
+  file = fopen(path, "wb");
+  if (file == NULL || fwrite(input.data, 1, count_bytes(&input), file) != count_bytes(&input)) return 3;
+  if (fclose(file) != 0) return 3;
+  check(tvmbuild_close(prepared));
+
   text first[3] = {{0}}, now = {0};
   long begun = 0, counted = 0;
   int different = 0, more = 0;
@@ -163,8 +177,6 @@ int main(int count, char **words) {
   check(tvmbuild_outputs(session, after, info.output_count));
   check(tvmbuild_tensor_view(after[0], &got, &on_host));
   different += !on_host || memcmp(got.data, want.data, count_bytes(&want)) != 0;
-  char *path = malloc(strlen(words[2]) + 16);
-  if (path == NULL) return 3;
   sprintf(path, "%s.results", words[2]);
   file = fopen(path, "wb");
   if (file == NULL || fwrite(first[0].bytes, 1, first[0].size, file) != first[0].size) return 3;

@@ -51,6 +51,7 @@ static void try_null(const char *path, tvmbuild_session *session, tvmbuild_packa
   TELL(tvmbuild_bind(session, NULL, 1));
   TELL(tvmbuild_bind(session, &no_tensor, 1));
   TELL(tvmbuild_run_frame(session, NULL, 5, NULL, NULL));
+  TELL(tvmbuild_prepare_frame(session, NULL, 5, NULL, &new_tensor));
   TELL(tvmbuild_tensor_create(NULL, "float32", &length, 1, &new_tensor));
   TELL(tvmbuild_tensor_create("x", NULL, &length, 1, &new_tensor));
   TELL(tvmbuild_tensor_create("x", "float32", NULL, 1, &new_tensor));
@@ -136,9 +137,12 @@ static void try_sizes(const char *path, tvmbuild_package *package) {
 static void try_frames(tvmbuild_session *session) {
   static uint8_t bytes[90 * 120 * 3];
   const double score = 0.5;
+  tvmbuild_tensor *prepared = NULL;
   tvmbuild_results results = {.size = sizeof(results)};
   tvmbuild_frame_options options = {.size = sizeof(options)};
   TELL(tvmbuild_run_frame(session, bytes, 7, NULL, &results));
+  TELL(tvmbuild_prepare_frame(session, bytes, 7, NULL, &prepared));
+  TELL(tvmbuild_prepare_frame(session, bytes, sizeof(bytes), NULL, &prepared));
   TELL(tvmbuild_run_frame(session, bytes, sizeof(bytes), NULL, &results));
   options.encoding = "an encoding with a very long name that nobody knows";
   TELL(tvmbuild_run_frame(session, bytes, sizeof(bytes), &options, &results));
@@ -146,6 +150,7 @@ static void try_frames(tvmbuild_session *session) {
   options.input_count = 1;
   TELL(tvmbuild_run_frame(session, bytes, sizeof(bytes), &options, &results));
   options.input_count = 0;
+  TELL(tvmbuild_prepare_frame(session, bytes, sizeof(bytes), &options, NULL));
   results.size = 8;
   TELL(tvmbuild_run_frame(session, bytes, sizeof(bytes), &options, &results));
   results.size = sizeof(results);

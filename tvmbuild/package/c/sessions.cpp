@@ -204,6 +204,19 @@ tvmbuild_status tvmbuild_run_frame(tvmbuild_session *session, const uint8_t *byt
   });
 }
 
+tvmbuild_status tvmbuild_prepare_frame(tvmbuild_session *session, const uint8_t *bytes, size_t byte_count,
+                                       const tvmbuild_frame_options *options, tvmbuild_tensor **input) {
+  return with(session, [&](SessionState &state) {
+    expect(bytes, "bytes");
+    expect(input, "input");
+    tvmbuild_frame_options given = read(options, "options");
+    FrameOptions wish;
+    wish.encoding = given.encoding == nullptr ? "" : given.encoding;
+    wish.width = given.width;
+    write_all({state.session.prepare_frame(bytes, byte_count, wish)}, input);
+  });
+}
+
 tvmbuild_status tvmbuild_run(tvmbuild_session *session, const tvmbuild_array *inputs, size_t input_count,
                              const tvmbuild_array **outputs, size_t *output_count) {
   return with(session, [&](SessionState &state) {

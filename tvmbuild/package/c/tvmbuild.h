@@ -211,7 +211,7 @@ typedef struct tvmbuild_results {
   size_t symbol_count;
   const float *vector;
   size_t vector_count;
-  const tvmbuild_array *outputs; /* the network's, of a package without `postprocess` */
+  const tvmbuild_array *outputs; /* the network's in their real lengths, of a package without `postprocess` */
   size_t output_count;
   const tvmbuild_map *segmentations; /* a map for each segmentation of the package; `segmentation` is the first */
   size_t segmentation_count;
@@ -222,6 +222,11 @@ typedef struct tvmbuild_results {
  * library allocates nothing. */
 TVMBUILD_API tvmbuild_status tvmbuild_run_frame(tvmbuild_session *session, const uint8_t *bytes, size_t byte_count,
                                                 const tvmbuild_frame_options *options, tvmbuild_results *results);
+
+/* Make a tensor in the host's memory: the network's input that tvmbuild_run_frame makes of a frame. Only `encoding` and
+ * `width` of the options are read. */
+TVMBUILD_API tvmbuild_status tvmbuild_prepare_frame(tvmbuild_session *session, const uint8_t *bytes, size_t byte_count,
+                                                    const tvmbuild_frame_options *options, tvmbuild_tensor **input);
 
 /* ---- Arrays ---- */
 

@@ -21,6 +21,11 @@ struct DLManagedTensor;  // dlpack/dlpack.h, beside TVM's headers
 
 namespace tvmbuild {
 
+namespace detail {
+struct PackagePlace;
+class ResultReader;
+}  // namespace detail
+
 // The error for a damaged package, a machine that cannot run it, inputs that do not fit, or a failure in TVM.
 class Error : public std::runtime_error {
  public:
@@ -69,6 +74,7 @@ class Tensor {
 
  private:
   friend class Session;
+  friend class detail::ResultReader;
   Tensor() = default;
   void hold(const std::string &name, void *object);
   TensorInfo info_;
@@ -231,7 +237,9 @@ struct Results {
   Text text;                       // of text
   View<float> vector;              // of vector
   std::vector<Point> points;       // of heatmaps, a point for each
-  std::vector<Tensor> outputs;     // the network's, in the host's memory, of a package without `postprocess`
+  // The network's, in the host's memory, of a package without `postprocess`. An output whose length depends on data
+  // has its real length.
+  std::vector<Tensor> outputs;
   // What all of the above was read from: Arrays of results in docs/reference/mod-json.md.
   std::vector<Tensor> arrays;
 };
@@ -272,10 +280,6 @@ using Done = std::function<void(std::vector<Tensor> outputs, std::exception_ptr 
 struct PassedOver {
   std::string package, reason;
 };
-
-namespace detail {
-struct PackagePlace;
-}
 
 class Session {
  public:

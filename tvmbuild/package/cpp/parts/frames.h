@@ -149,7 +149,7 @@ class FrameRunner {
   // Return one of the arrays that a function returned.
   Value find_array(const Value &result, size_t index, const std::string &name) const {
     TVMFFIAny arguments[] = {result.view(), argument_of(static_cast<int64_t>(index))};
-    bool single = info_.postprocess.empty() && info_.outputs.size() == 1;
+    bool single = info_.postprocess.empty() && info_.outputs.size() == 1 && count_lengths(info_) == 0;
     if (result.type() != (single ? kTVMFFITensor : kTVMFFIArray)) throw Error(name + " returns something else");
     Value found = single ? Value::retain(result.object(), kTVMFFITensor) : invoke(get_item_, arguments, 2, name);
     if (found.type() != kTVMFFITensor) throw Error(name + " returns something else");
@@ -158,7 +158,7 @@ class FrameRunner {
 
   // Make the memory that the function's arrays are copied to. Only the code knows how long a result's arrays are.
   void make_room(Function &function, size_t number, const Value &result) {
-    size_t arrays = info_.postprocess.empty() ? info_.outputs.size() : 0;
+    size_t arrays = info_.postprocess.empty() ? info_.outputs.size() + (count_lengths(info_) > 0 ? 1 : 0) : 0;
     for (const Postprocess &each : info_.postprocess) arrays += count_arrays(each);
     static_cast<void>(find_array(result, 0, function.name));
     if (result.type() == kTVMFFIArray) {

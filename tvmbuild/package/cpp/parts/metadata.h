@@ -89,6 +89,14 @@ inline const std::map<std::string, size_t> &dtype_sizes() {
 }
 
 // The axes of a tensor whose length depends on data; older packages have none.
+// Return the number of lengths that the code returns behind the outputs, or 0 if all shapes are always the same.
+inline size_t count_lengths(const Info &info) {
+  size_t count = 0;
+  for (const TensorInfo &each : info.outputs)
+    for (const Count &axis : each.counts) count = std::max(count, axis.place + 1);
+  return count;
+}
+
 inline std::vector<Count> read_counts(const Part &tensor, size_t rank) {
   constexpr uint64_t MAX_LENGTHS = 1 << 16;
   std::vector<Count> counts;

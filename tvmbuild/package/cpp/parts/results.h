@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "device.h"
+#include "metadata.h"
 #include "tvm_calls.h"
 
 namespace tvmbuild::detail {
@@ -28,6 +30,18 @@ struct Output {
   DLDataType dtype;
   Value found;  // the array of the call that is running
 };
+
+// Move the first elements of an array along each axis together, as an array of that shape. This allocates nothing.
+inline void cut_in_place(char *data, const TensorInfo &whole, const std::vector<int64_t> &shape) {
+  size_t inner = whole.bytes() / std::max<size_t>(whole.count(), 1);  // the bytes behind the axis, which are cut
+  for (size_t axis = shape.size(); axis-- > 0; inner *= static_cast<size_t>(shape[axis])) {
+    if (shape[axis] == whole.shape[axis]) continue;
+    size_t outer = 1, run = static_cast<size_t>(shape[axis]) * inner;
+    for (size_t i = 0; i < axis; i++) outer *= static_cast<size_t>(whole.shape[i]);
+    for (size_t i = 1; i < outer; i++)
+      std::memmove(data + i * run, data + i * static_cast<size_t>(whole.shape[axis]) * inner, run);
+  }
+}
 
 // Throw if the array of the call is of another form than the memory.
 inline void check(const Output &output, const std::string &name) {
@@ -97,13 +111,7 @@ class ResultReader {
       total += info_.postprocess[i].kind == "segmentation" ? 1 : static_cast<size_t>(lengths[i]);
       reserve(info_.postprocess[i], total);
     }
-    if (info_.postprocess.empty()) {
-      if (results_.outputs.empty()) {
-        for (const TensorInfo &each : info_.outputs) tensors.emplace_back(each);
-        results_.outputs = std::move(tensors);
-      }
-      tensors = results_.outputs;  // these have the same form for all frames
-    }
+    if (info_.postprocess.empty()) tensors = share_outputs();
     std::vector<Output> outputs;
     outputs.reserve(tensors.size());
     for (const Tensor &each : tensors) outputs.push_back({each, read_dtype(each.info().dtype), Value()});
@@ -117,6 +125,7 @@ class ResultReader {
     results_.classes.clear();
     results_.segmentations.clear();
     results_.points.clear();
+    if (count_lengths(info_) > 0 && info_.postprocess.empty()) cut_outputs();
     for (const Postprocess &each : info_.postprocess) {
       read(each, &outputs[place]);
       place += count_arrays(each);
@@ -125,6 +134,30 @@ class ResultReader {
   }
 
  private:
+  // Return the memory of the network's outputs, and of the lengths behind them. All frames share it, because the
+  // outputs have the same form for each.
+  std::vector<Tensor> share_outputs() {
+    if (results_.outputs.empty()) {
+      for (const TensorInfo &each : info_.outputs) whole_.emplace_back(each);
+      results_.outputs = whole_;
+      if (size_t count = count_lengths(info_))
+        whole_.emplace_back(TensorInfo{"lengths", {static_cast<int64_t>(count)}, "int64", {}});
+    }
+    return whole_;
+  }
+
+  // Move the elements of each output together whose length depends on data, and give it the shape that it really has.
+  void cut_outputs() {
+    const auto *lengths = whole_.back().as<int64_t>();
+    for (size_t i = 0; i < results_.outputs.size(); i++) {
+      const TensorInfo &whole = whole_[i].info();
+      Tensor &cut = results_.outputs[i];
+      for (const Count &count : whole.counts)
+        cut.info_.shape[count.axis] = std::clamp<int64_t>(lengths[count.place], 0, whole.shape[count.axis]);
+      cut_in_place(static_cast<char *>(cut.data()), whole, cut.info().shape);
+    }
+  }
+
   void read(const Postprocess &own, const Output *outputs) {
     const Tensor &first = outputs[0].tensor;
     if (own.kind == "segmentation") {
@@ -253,6 +286,7 @@ class ResultReader {
 
   const Info &info_;
   Results results_;
+  std::vector<Tensor> whole_;  // the memory of results_.outputs in their largest shapes, and the lengths
   std::vector<Point> points_;  // those of all boxes
   std::string text_;
   std::vector<int> symbols_;

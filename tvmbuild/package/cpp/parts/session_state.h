@@ -88,9 +88,7 @@ struct Session::Impl {
 
   // The lengths that the code returns behind the outputs; empty if all shapes are always the same.
   std::vector<int64_t> lengths() const {
-    size_t count = 0;
-    for (const TensorInfo &each : info.outputs)
-      for (const Count &axis : each.counts) count = std::max(count, axis.place + 1);
+    size_t count = count_lengths(info);
     std::vector<int64_t> lengths(count);
     if (count == 0) return lengths;
     TensorInfo wanted{"lengths", {static_cast<int64_t>(count)}, "int64", {}};
