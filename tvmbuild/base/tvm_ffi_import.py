@@ -43,8 +43,8 @@ def import_tvm_ffi() -> None:
     `adopt_torch` catches up. tvm_ffi needs `cuda.bindings` only for a CUstream as an argument of a function; a program
     that passes one imports tvm_ffi first. `tvm_ffi.cpp`, the compiler of inline C++, is imported when it is used.
     `importlib.metadata`, which reads the list of the wheel's files, is not asked for the place of libtvm_ffi.so if it
-    is in the wheel's own folder. From Python 3.11 on, `typing` has what it takes of `typing_extensions`. Its generator of
-    C++ declarations is imported when it is used.
+    is in the wheel's own folder. From Python 3.11 on, `typing` has what it takes of `typing_extensions`. Its generator
+    of C++ declarations is imported when it is used.
     """
     with _LOCK:
         if "tvm_ffi" not in sys.modules:
