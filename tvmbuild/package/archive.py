@@ -6,8 +6,10 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from tvmbuild.base.frozen_map import FrozenMap
@@ -85,6 +87,34 @@ def map_package(path: Path) -> tuple[Package, MappedFile]:
     """Verify a package as ``read_package`` does. Its ``params`` are in the file, which is mapped, and not copied."""
     file = map_archive(path)
     return check_package(path, _members(path, file.data)), file
+
+
+class EarlyMap:
+    """A package that a thread maps and verifies, while the caller imports the modules that will run it."""
+
+    def __init__(self, path: Path) -> None:
+        """Start the thread. It reads the file at once, so a slow disk works during the imports, too."""
+        self._path = path
+        self._result: tuple[Package, MappedFile] | BaseException | None = None
+        self._thread = Thread(target=self._work, name="tvmbuild-verify")
+        with suppress(RuntimeError):  # there is too little memory for a thread
+            self._thread.start()
+
+    def map(self) -> tuple[Package, MappedFile]:
+        """Wait for the package and return it with its mapped file. Raises TvmbuildError as ``map_package`` does."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._result is None:
+            return map_package(self._path)
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
+
+    def _work(self) -> None:
+        try:
+            self._result = map_package(self._path)
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            self._result = error
 
 
 def check_package(path: Path, contents: Mapping[str, memoryview], *, with_params: bool = True) -> Package:

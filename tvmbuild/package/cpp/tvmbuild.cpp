@@ -148,7 +148,9 @@ void Session::open(const PackagePlace &place, const ThreadOptions &wish) {
   if (!share.cores.empty()) check_cores(share.cores);
   share.threads = choose_threads(package.info, wish);
   impl_->share = share;
-  impl_->load(package.library);
+  LoadedLibrary loaded = load_library(package.library, share);
+  impl_->library = std::move(loaded.library);
+  impl_->share.threads = loaded.threads;
   impl_->info = std::move(package.info);
   if (impl_->info.lifted) impl_->params = load_weights(package.params, package.file, package.places);
   DeviceUse use(impl_->device);
@@ -160,7 +162,7 @@ void Session::open(const PackagePlace &place, const ThreadOptions &wish) {
     impl_->start();
     return;
   }
-  impl_->libraries = std::move(package.others);
+  impl_->libraries = std::make_shared<SizeLibraries>(std::move(package.others));
   impl_->at_sizes.resize(impl_->info.sizes.functions.size());
   impl_->asked.resize(impl_->at_sizes.size());
 }

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm_ffi
 
-from tvmbuild.base.size_specs import Axis, Size
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.padding import cut, pad_inputs
 from tvmbuild.package.runtime.tensors import read_array
-from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
+
+if TYPE_CHECKING:
+    from tvmbuild.base.size_specs import Axis, Size
+    from tvmbuild.package import padding
+    from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
+else:  # for packages with sizes
+    padding = import_lazily("tvmbuild.package.padding")
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Fitted:
         """Return the function's outputs without what padding added."""
         if self.size is None:
             return outputs
-        return {name: cut(value, self.cuts[name], self.size.values) for name, value in outputs.items()}
+        return {name: padding.cut(value, self.cuts[name], self.size.values) for name, value in outputs.items()}
 
 
 def fit(info: PackageInfo, inputs: Mapping[str, Any]) -> Fitted:
@@ -52,7 +57,7 @@ def fit(info: PackageInfo, inputs: Mapping[str, Any]) -> Fitted:
     if size.values == function.values:
         return Fitted(arrays, function)
     shapes = {name: sizes.shape(name, function) or tuple(each.shape) for name, each in arrays.items()}
-    return Fitted(pad_inputs(_to_host(arrays, sizes), shapes, sizes.pad), function, sizes.outputs, size)
+    return Fitted(padding.pad_inputs(_to_host(arrays, sizes), shapes, sizes.pad), function, sizes.outputs, size)
 
 
 def _to_host(arrays: Mapping[str, Any], sizes: SizeFunctions) -> dict[str, np.ndarray]:

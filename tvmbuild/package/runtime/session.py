@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from tvmbuild.package import frames as entries
     from tvmbuild.package import preprocess, result_arrays, timing
+    from tvmbuild.package.archive import EarlyMap
     from tvmbuild.package.pack import Packed
     from tvmbuild.package.preprocess import Picture
     from tvmbuild.package.results import Results
@@ -61,7 +62,7 @@ class Session:
 
     def __init__(
         self,
-        path: Path | str | Packed,
+        path: Path | str | Packed | EarlyMap,
         threads: int | None = None,
         *,
         cores: Collection[int] | Literal["fastest"] | None = None,
