@@ -87,7 +87,7 @@ def join(info: PackageInfo, parts: Sequence[Fitted], compute: Callable[[Fitted],
     rows = sum(each.values[letter] for each in parts)
     for part in parts:
         count = part.values[letter]
-        for (name, shape), tensor in zip(_list_outputs(sizes, part), compute(part), strict=True):
+        for (name, shape), tensor in zip(_list_outputs(info, sizes, part), compute(part), strict=True):
             axis = sizes.outputs[name].index(letter)
             if name not in joined:
                 joined[name] = empty_array((*shape[:axis], rows, *shape[axis + 1 :]), str(tensor.dtype))
@@ -96,19 +96,14 @@ def join(info: PackageInfo, parts: Sequence[Fitted], compute: Callable[[Fitted],
     return joined
 
 
-def _list_outputs(sizes: SizeFunctions, part: Fitted) -> list[tuple[str, tuple[int, ...]]]:
+def _list_outputs(info: PackageInfo, sizes: SizeFunctions, part: Fitted) -> list[tuple[str, tuple[int, ...]]]:
     """Return the name of each output in the package's order, and its shape for a part, without padding."""
-    function = part.function or sizes.functions[-1]
-    return [
-        (
-            name,
-            tuple(
-                part.values[axis] if isinstance(axis, str) else length
-                for axis, length in zip(sizes.outputs[name], shape, strict=True)
-            ),
-        )
-        for name, shape in function.outputs.items()
-    ]
+    found = []
+    for name in (each.name for each in info.outputs):
+        lengths = (part.function or sizes.functions[-1]).outputs[name]
+        axes = zip(sizes.outputs[name], lengths, strict=True)
+        found.append((name, tuple(part.values[axis] if isinstance(axis, str) else each for axis, each in axes)))
+    return found
 
 
 def _to_host(arrays: Mapping[str, Any], sizes: SizeFunctions) -> dict[str, np.ndarray]:
