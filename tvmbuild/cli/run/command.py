@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -228,5 +227,4 @@ def _choose_size(info: PackageInfo, inputs: dict[str, np.ndarray]) -> PackageInf
     sizes = info.sizes
     if sizes is None or not inputs.keys() >= sizes.inputs.keys():
         return info
-    function, size = sizes.choose({name: value.shape for name, value in inputs.items()}, info.model)
-    return info.at_size(replace(function, values=size.values))
+    return info.at_inputs({name: value.shape for name, value in inputs.items()})

@@ -14,6 +14,7 @@
 #include "frames.h"
 #include "libraries.h"
 #include "mapped_file.h"
+#include "part_calls.h"
 #include "sizes.h"
 #include "tvm_calls.h"
 
@@ -50,6 +51,7 @@ struct Session::Impl {
   Session *chosen = nullptr;                       // that of the bound inputs
   std::map<std::string, int64_t> size;             // of the bound inputs
   std::vector<Tensor> unpadded, padded;            // the bound inputs, and the arrays into which call() copies them
+  PartCalls parts;                                 // of a batch in a range
 
   bool has_sizes() const { return !info.sizes.functions.empty(); }
   Session &at_size() const {
