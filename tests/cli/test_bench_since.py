@@ -59,7 +59,7 @@ def test_a_regression_fails_and_blames_the_tasks_that_changed(
     code, text = since(capsys, CELL, "--since", "v1")
     assert code == 1
     assert f"{CELL}: 1.50x slower (1.500 [1.4" in text
-    assert ", measured by onnxruntime): 2.00 ms on 1970-01-12 " in text
+    assert ", relative to onnxruntime): 2.00 ms on 1970-01-12 " in text
     assert text.rstrip().endswith(f"3.00 ms now\n  conv2d_add_relu ({CONV}): another record")
 
 

@@ -29,7 +29,7 @@ def test_what_can_be_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     path = save(tmp_path / "net.onnx", helper.make_node("MatMul", ["x", "w"], ["y"]), ("N", 8))
     assert main(["check", str(path), "--cpu", "x86-64-v3"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{path}: nothing stands in the way",
+        f"{path}: can be built",
         "  opset 17, 1 nodes; inputs x float32[1, 8]",
         "  1 Tasks, 0.0 MB of constants, 1.6e-05 GFLOP a run",
         "  batch taken as 1: net.x",
@@ -43,7 +43,7 @@ def test_what_can_be_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "can be changed: correct --shape\n" in wrong
     assert main(["check", str(path), "--shape", "x=1,8", "--cpu", "x86-64-v3"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{path}: nothing stands in the way",
+        f"{path}: can be built",
         "  opset 17, 1 nodes; inputs x float32[1, 8]",
         "  1 Tasks, 0.0 MB of constants, 1.6e-05 GFLOP a run",
     ]

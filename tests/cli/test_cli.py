@@ -200,14 +200,14 @@ def test_plan_and_explain_tell_what_would_run(project: DoitProject) -> None:
     assert "benchmark:digits@v3" not in table
     assert "tune:digits@v3" in table  # a run of compile also runs the steps that it needs
     assert "compile:digits@v3" in table
-    assert "it has never run to its end" in table
+    assert "it has never finished" in table
     explained = project.tvmbuild("explain", "compile:digits@v3", "tune=never").output
     assert explained.splitlines()[:6] == [
         "compile:digits@v3: would run",
-        "  - it has never run to its end",
+        "  - it has never finished",
         "before it:",
         "  simplify:digits: would run",
-        "    - it has never run to its end",
+        "    - it has never finished",
         "  tune:digits@v3: would run",
     ]
 

@@ -113,7 +113,7 @@ def _describe(layout: Layout, compared: Change | Incomparable) -> Iterator[str]:
     then, now = (entry.result.latency.median.value for entry in (before, after))
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(before.time))
     ratio = compared.ratio
-    basis = "" if compared.against is None else f", measured by {compared.against}"
+    basis = "" if compared.against is None else f", relative to {compared.against}"
     said = f"{describe_ratio(ratio)} ({ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]{basis})"
     yield f"{after.result.cell}: {said}: {format_ms(then)} ms on {when}, {format_ms(now)} ms now"
     for name, entry in (("then", before), ("now", after)):
