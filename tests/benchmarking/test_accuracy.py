@@ -62,7 +62,7 @@ def test_an_npz_is_cut_into_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": np.zeros((2, 3), np.float32)}, r"has not just the inputs of net: n"),
+        ({"x": np.zeros((2, 3), np.float32)}, r"must have exactly the inputs of net: n"),
         (
             {"x": np.zeros((3, 3), np.float32), "n": np.zeros(1, int)},
             r"x is float32 \[3, 3\], no samples of float32 \[2",

@@ -113,6 +113,6 @@ def test_mistakes(tmp_path: Path) -> None:
         "error: there is no file missing.onnx\n  hint: Name a model's file: .onnx, .tflite, .pt2.\n",
     )
     wrong = subprocess.run([*command, "--shape", "x=a"], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert "'x=a' is no NAME=1,3,224,224" in wrong.stderr
+    assert "'x=a' is not NAME=1,3,224,224" in wrong.stderr
     wrong = subprocess.run([*command, "--value", "sr=a"], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert "'sr=a' is no NAME=16000" in wrong.stderr
+    assert "'sr=a' is not NAME=16000" in wrong.stderr

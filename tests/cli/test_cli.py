@@ -97,7 +97,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         ),
         (["plan", "compile:*", "tun=full"], "unknown variable tun=full", "Did you mean tune=…?"),
         (["explain", "tune:digits@v3", "strict=2"], "strict=2 is not valid", "strict is one of 0, 1."),
-        (["explain", "tune:digits@v3", "tune:digits@v2"], "'tune:digits@v2' is one step too many", "Name one step."),
+        (["explain", "tune:digits@v3", "tune:digits@v2"], "'tune:digits@v2' is a second step", "Name one step."),
     ],
 )
 def test_mistakes_are_answered(project: DoitProject, arguments: list[str], message: str, hint: str) -> None:
@@ -183,7 +183,7 @@ def test_help_of_our_commands_and_of_doits(capsys: pytest.CaptureFixture[str]) -
 def test_nothing_to_plan(project: DoitProject) -> None:
     (project.root / "models.yaml").write_text("models: {}\n")
     ran = project.tvmbuild("plan")
-    hint = "models.yaml has no model that is enabled."
+    hint = "Add a model to models.yaml, or enable one."
     assert (ran.code, ran.output) == (1, f"error: there is nothing to build\n  hint: {hint}\n")
 
 

@@ -232,7 +232,7 @@ def test_a_network_may_be_as_sensitive_as_the_last_bit_of_its_inputs() -> None:
 def test_half_a_file_is_no_file(tmp_path: Path) -> None:
     path = write(tmp_path / "net.tflite", CASES["conv, same"])
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(TvmbuildError, match=r"is no whole \.tflite file"):
+    with pytest.raises(TvmbuildError, match=r"is not a whole \.tflite file"):
         read_model(path, "net")
 
 

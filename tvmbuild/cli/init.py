@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     folder: Path = args.folder
     if args.model is None:
         if any((args.target, args.precision, args.shapes, args.values, args.labels, args.preprocess, args.postprocess)):
-            raise TvmbuildError("these options are of a model of yours", "Name it by --model.")
+            raise TvmbuildError("these options need a model of your own", "Name it by --model.")
         return _init_template(folder)
     model, target = find_model(args.model, args), name_target(args)
     with _written_to(folder):

@@ -164,7 +164,7 @@ def map_archive(path: Path) -> MappedFile:
     except OSError as error:
         raise TvmbuildError(f"{path.name} cannot be read: {error.strerror or error}") from error
     if len(file.data) > MAX_BYTES:
-        raise TvmbuildError(f"{path.name} is no package: it is larger than {MAX_BYTES >> 30} GiB")
+        raise TvmbuildError(f"{path.name} is not a package: it is larger than {MAX_BYTES >> 30} GiB")
     return file
 
 
@@ -192,7 +192,7 @@ def explain_damage(path: Path, reason: str) -> TvmbuildError:
     """Return the error for a file that is damaged, or that is no package."""
     kind = file_kinds.recognise_wrapping(path)
     if kind is not None:
-        return TvmbuildError(f"{path.name} is no package: it is {kind.name}", kind.remedy)
+        return TvmbuildError(f"{path.name} is not a package: it is {kind.name}", kind.remedy)
     if path.suffix in source_specs.MODEL_SUFFIXES:
         return TvmbuildError(f"{path.name} is a model, not a package", "`tvmbuild compile` makes a package of it.")
     return TvmbuildError(f"{path.name} is damaged: {reason}", _REMEDY)

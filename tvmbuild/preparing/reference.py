@@ -106,12 +106,16 @@ def _draw(random: np.random.RandomState, tensor: TensorInfo, spec: InputSpec) ->
         limits = np.iinfo(dtype)
         first, end = max(math.ceil(low), int(limits.min)), min(math.ceil(high), int(limits.max) + 1)
         if first >= end:
-            raise TvmbuildError(f"the input {tensor.name} has no {dtype} in [{low}, {high})", "correct low and high")
+            raise TvmbuildError(
+                f"the input {tensor.name} has no {dtype} in [{low}, {high})", "correct `range:` in models.yaml"
+            )
         if end > np.iinfo(np.int64).max:
             return random.randint(first, end, tensor.shape, dtype=np.uint64).astype(dtype)
         return random.randint(first, end, tensor.shape, dtype=np.int64).astype(dtype)
     if not low < high:
-        raise TvmbuildError(f"the range [{low}, {high}) of the input {tensor.name} is empty", "correct low and high")
+        raise TvmbuildError(
+            f"the range [{low}, {high}) of the input {tensor.name} is empty", "correct `range:` in models.yaml"
+        )
     return random.uniform(low, high, tensor.shape).astype(dtype)
 
 
@@ -138,7 +142,7 @@ class OnnxRun:
         for name, value in outputs.items():
             if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
                 raise TvmbuildError(
-                    f"the output {name} of {self._what} is no numeric tensor",
+                    f"the output {name} of {self._what} is not a numeric tensor",
                     "remove that output from the model, or train a classifier on labels that are numbers",
                 )
         return outputs

@@ -112,7 +112,7 @@ def _minutes(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no number of minutes")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of minutes")
     return value
 
 

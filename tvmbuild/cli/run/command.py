@@ -115,14 +115,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse_others(args: argparse.Namespace) -> None:
-    """Raise TvmbuildError if an option does not go with --frame or --camera."""
+    """Raise TvmbuildError if an option cannot be combined with --frame or --camera."""
     asked = "--camera" if args.frame is None else "--frame"
     others = ("frames", "camera") if args.frame is not None else ("encoding",)
     given = ("inputs", "fill", "output", "print_top", "print_time", "repeat", "memory", "profile", "profile_json")
     for name in (*given, *others):
         if getattr(args, name):
             option = f"--{name.replace('_', '-')}"
-            raise TvmbuildError(f"{option} does not go with {asked}", f"leave {option} out")
+            raise TvmbuildError(f"{option} cannot be combined with {asked}", f"leave {option} out")
 
 
 def _write_profile(path: Path, profile: dict[str, object]) -> None:
@@ -176,10 +176,11 @@ def find_device(text: str) -> Device:
 def check_wishes(device: Device, args: argparse.Namespace) -> None:
     """Raise TvmbuildError if ``args`` request a measurement that this device cannot do."""
     if device.emulated and (args.print_time or args.profile or args.profile_json):
-        raise TvmbuildError(f"{device.name} has no times that mean anything", "leave --print-time and --profile out")
+        raise TvmbuildError(f"{device.name} gives no meaningful times", "leave --print-time and --profile out")
     if not device.profiles and (args.profile or args.profile_json):
         raise TvmbuildError(
-            f"{device.name} tells no times of operators: it has no Python", "leave --profile out; --print-time works"
+            f"{device.name} gives no times of operators, because it has no Python",
+            "leave --profile out; --print-time works",
         )
 
 

@@ -63,7 +63,7 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
     """
     require_postprocess(info)
     if args.device != "local":
-        raise TvmbuildError("--frame runs on this machine alone", "leave --device out")
+        raise TvmbuildError("--frame runs only on this machine", "leave --device out")
     is_picture = args.frame.suffix.lower() != ".npy"
     if args.draw and not is_picture:
         raise TvmbuildError("--draw needs a picture, not an .npy", "leave --draw out")

@@ -160,7 +160,7 @@ def _is_counted(asked: Boxes, infos: list[TensorInfo]) -> bool:
 
 
 def _find_sizes(form: BoxForm, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return the numbers of boxes and of values of each in the first output, or zeros if it is no list of boxes.
+    """Return the numbers of boxes and of values of each in the first output, or zeros if it is not a list of boxes.
 
     Networks that end in a suppression of their own often leave out the batch.
     """
