@@ -173,7 +173,7 @@ def _members(path: Path, data: memoryview) -> dict[str, memoryview]:
         contents = read_members(data)
     except DamagedArchiveError as error:
         if _begins_pack(bytes(data[:100])):
-            remedy = "`tvmbuild.load` chooses one of them; elsewhere name one of the packages that it was made of"
+            remedy = "`tvmbuild.load` chooses one of them; elsewhere name one of the packages in it"
             raise TvmbuildError(f"{path.name} is a pack of several packages", remedy) from error
         raise explain_damage(path, str(error)) from error
     missing = sorted(_NAMES - set(contents))
@@ -189,7 +189,7 @@ def _digest(data: bytes | memoryview) -> str:
 
 
 def explain_damage(path: Path, reason: str) -> TvmbuildError:
-    """Return the error for a file that is damaged, or that is no package."""
+    """Return the error for a file that is damaged or is not a package."""
     kind = file_kinds.recognise_wrapping(path)
     if kind is not None:
         return TvmbuildError(f"{path.name} is not a package: it is {kind.name}", kind.remedy)

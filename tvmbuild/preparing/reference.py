@@ -54,15 +54,16 @@ class Reference:
     precision: str = "fp32"
     """The precision of the original model, which decides the tolerance of other numbers."""
     specials: Reference | None = None
-    """The same with infinities and similar numbers among the inputs, if an operator could tell them apart."""
+    """The same for inputs with infinities and NaN, if an operator could treat them differently."""
     spread: float = 0.0
     """The uncertainty of a quantised model: how far equally right numbers are off, over the largest value of an output.
 
-    Equally right are ONNX Runtime's optimised numbers, and its own after a rounding error in the weights' scales.
+    Two kinds of numbers count as equally right: those of ONNX Runtime with its optimisations, and those after a
+    rounding error in the weights' scales.
     """
 
     rounding: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """The movement of each element under rounding errors, of outputs that they move beyond the default tolerance."""
+    """The movement of each element under rounding errors, for outputs that move beyond the default tolerance."""
 
     def compare(self, got: Arrays, tolerance: Tolerance) -> Comparison:
         """Compare other numbers for the same inputs with the outputs."""

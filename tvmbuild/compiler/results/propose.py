@@ -46,7 +46,7 @@ def propose_postprocess(interface: Interface) -> tuple[str, ...]:
 
 
 def _propose_separate(outputs: Sequence[TensorInfo]) -> list[str]:
-    """Return the form with scores, boxes and classes apart, if three outputs have such shapes."""
+    """Return the form with separate scores, boxes and classes, if three outputs have their shapes."""
     shapes = {each.name: each.shape[1:] if each.shape[:1] == (1,) else each.shape for each in outputs}
     boxes = [name for name, shape in shapes.items() if len(shape) == 2 and shape[1] == 4]
     lines = [each for each in outputs if boxes and shapes[each.name] == shapes[boxes[0]][:1]]
