@@ -188,7 +188,7 @@ def test_addresses(project: DoitProject, command: tuple[str, ...], address: str,
 
 def test_worker_that_nobody_could_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.create_connection", lambda *_: socket.socket())
-    with pytest.raises(TvmbuildError, match=r"on 127\.0\.0\.1 only unless told"):
+    with pytest.raises(TvmbuildError, match=r"only on 127\.0\.0\.1 by default"):
         choose_host("tcp://192.0.2.1:8786", None)
     assert choose_host("tcp://192.0.2.1:8786", "192.0.2.2") == "192.0.2.2"
     assert choose_host("tcp://127.0.0.1:8786", None) == "127.0.0.1"
