@@ -15,7 +15,7 @@ from tvmbuild.cli.compile.model_words import explain_absence
 from tvmbuild.cli.inspection import add_dump_arguments, prepare_folder
 from tvmbuild.errors import TvmbuildError
 
-HELP = "look at ONNX files: what cannot be built, what will be slow, how large it is"
+HELP = "say which operators of a model cannot be built or will be slow, and how large the model is"
 TIMEOUT_S = 1800
 
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="MODEL.onnx",
-        help=f"or another of {', '.join(MODEL_SUFFIXES)}; no project is needed",
+        help=f"a model's file ({', '.join(MODEL_SUFFIXES)}); no project is needed",
     )
     add_input_arguments(parser)
     parser.add_argument("--cpu", help="LLVM's name of the CPU to build for (default: this machine's)")

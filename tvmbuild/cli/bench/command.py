@@ -42,13 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what", nargs="*", metavar="CELL|PACKAGE", help="cells such as net@cpu, globs of them, or one PACKAGE.tar"
     )
     parser.add_argument(
-        "--vs", action="append", default=[], type=Path, metavar="PACKAGE", help="time against this package too"
+        "--vs", action="append", default=[], type=Path, metavar="PACKAGE", help="also time this package"
     )
     parser.add_argument(
         "--since",
         metavar="REV|FILE",
         help="time nothing; compare the newest benchmarks with those at a git revision, or in a history.jsonl or "
-        "result.json; exit code 1 when something became slower",
+        "result.json; exit with 1 if a cell became slower",
     )
     parser.add_argument("--repeat", type=positive, help="samples (default: the target's `benchmark:`)")
     parser.add_argument("--number", type=positive, help="calls in one sample")

@@ -57,7 +57,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--postprocess",
         type=_yaml_map,
         metavar="YAML",
-        help="what the outputs mean, as in models.yaml: 'boxes: {form: yolov8}'",
+        help="the meaning of the outputs, as in models.yaml: 'boxes: {form: yolov8}'",
     )
 
 
