@@ -194,7 +194,7 @@ def map_archive(path: Path) -> MappedFile:
     except OSError as error:
         raise TvmbuildError(f"{path.name} cannot be read: {error.strerror or error}") from error
     if len(file.data) > MAX_BYTES:
-        raise TvmbuildError(f"{path.name} is no package: it is larger than {MAX_BYTES >> 30} GiB")
+        raise TvmbuildError(f"{path.name} is not a package: it is larger than {MAX_BYTES >> 30} GiB")
     return file
 
 
@@ -203,7 +203,7 @@ def _members(path: Path, data: memoryview) -> dict[str, memoryview]:
         contents = read_members(data)
     except DamagedArchiveError as error:
         if _begins_pack(bytes(data[:100])):
-            remedy = "`tvmbuild.load` chooses one of them; elsewhere name one of the packages that it was made of"
+            remedy = "`tvmbuild.load` chooses one of them; elsewhere name one of the packages in it"
             raise TvmbuildError(f"{path.name} is a pack of several packages", remedy) from error
         raise explain_damage(path, str(error)) from error
     missing = sorted(_NAMES - set(contents))
@@ -219,10 +219,10 @@ def _digest(data: bytes | memoryview) -> str:
 
 
 def explain_damage(path: Path, reason: str) -> TvmbuildError:
-    """Return the error for a file that is damaged, or that is no package."""
+    """Return the error for a file that is damaged or is not a package."""
     kind = file_kinds.recognise_wrapping(path)
     if kind is not None:
-        return TvmbuildError(f"{path.name} is no package: it is {kind.name}", kind.remedy)
+        return TvmbuildError(f"{path.name} is not a package: it is {kind.name}", kind.remedy)
     if path.suffix in source_specs.MODEL_SUFFIXES:
         return TvmbuildError(f"{path.name} is a model, not a package", "`tvmbuild compile` makes a package of it.")
     return TvmbuildError(f"{path.name} is damaged: {reason}", _REMEDY)

@@ -31,7 +31,7 @@ FORMAT = 1
 SLOW = "slow: "
 """The beginning of a note that a part of the model is slow, because a faster way was not possible."""
 BUG = "a bug in tvmbuild, please report it: "
-"""The beginning of a note about a bug in tvmbuild, because of which a simpler way was used."""
+"""The beginning of a note about a bug in tvmbuild that made it use a simpler way."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Padding:
 
 
 def find_padding(model: SizedModel, references: Mapping[Size, Reference]) -> Padding:
-    """Return the letters along which padded inputs give the original's outputs, beside more elements.
+    """Return the letters along which padded inputs give the original's outputs, apart from additional elements.
 
     A batch is tried on its own. Other letters are tried if the model has `pad`. Raises TvmbuildError if padded inputs
     then give other outputs.

@@ -73,7 +73,7 @@ def _prepare_sizes(step: Step[SimplifyStep], sizes: Sizes, path: Path, largest: 
 
 
 class _Kept:
-    """The files of a size, which stay if they were made of the same."""
+    """The files of a size, which stay if they were made from the same inputs."""
 
     def __init__(self, step: Step[SimplifyStep], size: Size, made_of: str) -> None:
         self.model, self.reference = step.output(size.role("model")), step.output(size.role("reference"))

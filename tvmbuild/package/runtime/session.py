@@ -311,7 +311,7 @@ class Session:
         return result_arrays.read_results(self.info, result_arrays.Placed(arrays, None if geometry is None else place))
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
-        """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""
+        """Return the model's input that ``run_frame`` makes from a frame, computed on the package's device."""
         with EXPLAINED_ERRORS:
             number, value = frame_calls.read_frame(self.info, frame, encoding)
             return self._open().call_entry(entries.prepare_entry(number), {"frame": value})[0]
