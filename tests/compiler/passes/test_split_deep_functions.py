@@ -25,7 +25,7 @@ pytestmark = pytest.mark.compiler
 SaveModel = Callable[..., Path]
 SHAPE = (1, 8, 12, 12)
 MOST = 600
-"""The largest number of reads in a function; without the pass, these chains have more than 10,000."""
+"""The largest number of reads in a function."""
 GROWING = ("HardSwish", "Mish", "Softsign", "square", "residual", "gate")
 """The operators of a chain; all of them read their operand at least twice."""
 
@@ -45,7 +45,7 @@ def draw_chain(seed: int, length: int) -> tuple[list[onnx.NodeProto], dict[str, 
     rng = np.random.RandomState(seed)
     nodes, weights, values = list[onnx.NodeProto](), dict[str, np.ndarray](), ["x"]
     if seed % 2:
-        size = seed % 4  # 1 or 3: Winograd's kernel is among them
+        size = seed % 4  # 1 or 3
         weights["w"] = np.random.RandomState(seed).normal(0, 0.2, (8, 8, size, size)).astype("float32")
         nodes.append(node("Conv", "x", "w", out="c", pads=[size // 2] * 4))
         values.append("c")
