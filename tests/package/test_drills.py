@@ -59,9 +59,10 @@ print(json.dumps([same, runs > 10]))
 
 def test_threads_that_find_no_memory_are_told(package: Path) -> None:
     program = """
-import resource, warnings
+import resource, threading, warnings
 first = tvmbuild.load(sys.argv[1], 1)
 want = first.run(value)["Plus214_Output_0"]
+threading.Thread(target=threading.Event().wait, daemon=True).start()  # takes the stack of a thread that has ended
 pages = int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (6 << 20),) * 2)  # a thread's stack is 8 MB
 with warnings.catch_warnings(record=True) as told:
