@@ -20,7 +20,8 @@ def make_branches() -> onnx.ModelProto:
     """Return a network whose tensors of a megabyte are all in memory at once, far more than the largest block."""
     shape = "float[1, 4, 256, 256]"
     lines = [
-        f"p{n} = MaxPool <kernel_shape = [{2 * n + 3}, 1], pads = [{n + 1}, 0, {n + 1}, 0]> (x)" for n in range(BRANCHES)
+        f"p{n} = MaxPool <kernel_shape = [{2 * n + 3}, 1], pads = [{n + 1}, 0, {n + 1}, 0]> (x)"
+        for n in range(BRANCHES)
     ]
     lines.append(f"y = Sum ({', '.join(f'p{n}' for n in range(BRANCHES))})")
     head = f'<ir_version: 8, opset_import: ["": 17]> pools ({shape} x) => ({shape} y)'

@@ -49,8 +49,8 @@ def describe_devices(device: Any, workspace: int | None) -> list[int]:
     """Return the arguments of `vm_initialization`: the device, and for a GPU also the CPU that launches its kernels.
 
     On a CPU a call returns its memory to malloc, so that sessions that run one after another share it. Five networks
-    take 15 MB less this way, and the second call of each has no page fault more (`let_malloc_keep`). If ``workspace``, in bytes, is larger
-    than what malloc keeps, or unknown, TVM's pool keeps it for this session.
+    take 15 MB less this way, and the second call of each has no page fault more (`let_malloc_keep`). If ``workspace``,
+    in bytes, is larger than what malloc keeps, or unknown, TVM's pool keeps it for this session.
     """
     on_gpu = device.dlpack_device_type() != _CPU
     if on_gpu:
