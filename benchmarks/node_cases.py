@@ -108,7 +108,7 @@ def run_case(case: NodeCase, kind: TargetKind = "llvm") -> Verdict:
             continue
         verdict = _run_form(case, form, kind)
         if form == "constants":
-            break  # nothing was left to compile: onnxsim's result is no verdict on us
+            break  # nothing was left to compile: onnxsim's result says nothing about tvmbuild
         if verdict.kind != "refused":
             return verdict
         first = first or verdict

@@ -2,8 +2,9 @@
 
 python benchmarks/topologies.py FOLDER
 
-onnx ships them without their weights. These are He's: normal, scaled by the number of inputs; the last layer's are
-scaled once more, so that its outputs have a deviation of one and a softmax does not saturate.
+onnx ships them without their weights. The random weights are those of He et al.: normal, scaled by the
+number of inputs. The last layer's weights are scaled once more, so that its outputs have a deviation of one and a
+softmax does not saturate.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from tvmbuild.package.runtime.session import Session
 
 __version__ = "0.1.0"
+
+_SESSION = "tvmbuild.package.runtime.session"
 
 import_if_shadowed()
 
@@ -38,16 +41,14 @@ def load(
     NumPy, Pillow and TVM's runtime (not its compiler) are imported only at the first call.
     """
     with paused_collector():
+        archive = importlib.import_module("tvmbuild.package.archive")
+        single = Path(path) if isinstance(path, (str, Path)) and not archive.is_pack(Path(path)) else None
+        early = archive.EarlyMap(single) if single and _SESSION not in sys.modules else None
         import_tvm_ffi()
-        make: type[Session] = importlib.import_module("tvmbuild.package.runtime.session").Session
-    if isinstance(path, (str, Path)) and not _is_pack(Path(path)):
-        return make(path, threads, cores=cores, priority=priority)
+        make: type[Session] = importlib.import_module(_SESSION).Session
+    if single:
+        return make(early or single, threads, cores=cores, priority=priority)
     choose = importlib.import_module("tvmbuild.package.runtime.choice").load_first
     paths = [path] if isinstance(path, (str, Path)) else path
     session: Session = choose(paths, lambda each: make(each, threads, cores=cores, priority=priority))
     return session
-
-
-def _is_pack(path: Path) -> bool:
-    pack: bool = importlib.import_module("tvmbuild.package.archive").is_pack(path)
-    return pack

@@ -29,7 +29,7 @@ class Section:
         try:
             return [int(part) for part in text.split(",")]
         except ValueError:
-            raise ValueError(f"{self.place}: {key}={text} is no list of integers") from None
+            raise ValueError(f"{self.place}: {key}={text} is not a list of integers") from None
 
     def decimals(self, key: str, default: str | None = None) -> list[float]:
         """Return an option that is a list of numbers."""
@@ -37,7 +37,7 @@ class Section:
         try:
             return [float(part) for part in text.split(",")]
         except ValueError:
-            raise ValueError(f"{self.place}: {key}={text} is no list of numbers") from None
+            raise ValueError(f"{self.place}: {key}={text} is not a list of numbers") from None
 
     def number(self, key: str, default: int | None = None) -> int:
         """Return the first number of an option."""

@@ -62,7 +62,7 @@ def test_an_npz_is_cut_into_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": np.zeros((2, 3), np.float32)}, r"has not just the inputs of net: n"),
+        ({"x": np.zeros((2, 3), np.float32)}, r"must have exactly the inputs of net: n"),
         (
             {"x": np.zeros((3, 3), np.float32), "n": np.zeros(1, int)},
             r"x is float32 \[3, 3\], no samples of float32 \[2",
@@ -145,7 +145,7 @@ def iterate(*values: np.ndarray) -> Run:
 def test_outputs_of_another_shape_are_no_figure() -> None:
     with pytest.raises(TvmbuildError, match=r"the original model has the outputs .*'y': \[2\].* package .*'y': \[1\]"):
         compare_samples([("a", {})], lambda _: {"y": np.zeros(1)}, lambda _: {"y": np.zeros(2)})
-    with pytest.raises(TvmbuildError, match="there is no sample"):
+    with pytest.raises(TvmbuildError, match="so no sample can measure"):
         compare_samples([], lambda _: {}, lambda _: {})
 
 

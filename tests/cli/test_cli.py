@@ -97,7 +97,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         ),
         (["plan", "compile:*", "tun=full"], "unknown variable tun=full", "Did you mean tune=…?"),
         (["explain", "tune:digits@v3", "strict=2"], "strict=2 is not valid", "strict is one of 0, 1."),
-        (["explain", "tune:digits@v3", "tune:digits@v2"], "'tune:digits@v2' is one step too many", "Name one step."),
+        (["explain", "tune:digits@v3", "tune:digits@v2"], "'tune:digits@v2' is a second step", "Name one step."),
     ],
 )
 def test_mistakes_are_answered(project: DoitProject, arguments: list[str], message: str, hint: str) -> None:
@@ -183,7 +183,7 @@ def test_help_of_our_commands_and_of_doits(capsys: pytest.CaptureFixture[str]) -
 def test_nothing_to_plan(project: DoitProject) -> None:
     (project.root / "models.yaml").write_text("models: {}\n")
     ran = project.tvmbuild("plan")
-    hint = "models.yaml has no model that is enabled."
+    hint = "Add a model to models.yaml, or enable one."
     assert (ran.code, ran.output) == (1, f"error: there is nothing to build\n  hint: {hint}\n")
 
 
@@ -200,14 +200,14 @@ def test_plan_and_explain_tell_what_would_run(project: DoitProject) -> None:
     assert "benchmark:digits@v3" not in table
     assert "tune:digits@v3" in table  # a run of compile also runs the steps that it needs
     assert "compile:digits@v3" in table
-    assert "it has never run to its end" in table
+    assert "it has never finished" in table
     explained = project.tvmbuild("explain", "compile:digits@v3", "tune=never").output
     assert explained.splitlines()[:6] == [
         "compile:digits@v3: would run",
-        "  - it has never run to its end",
+        "  - it has never finished",
         "before it:",
         "  simplify:digits: would run",
-        "    - it has never run to its end",
+        "    - it has never finished",
         "  tune:digits@v3: would run",
     ]
 

@@ -277,7 +277,7 @@ def test_an_added_target_and_an_added_model(project: DoitProject, capsys: pytest
     project.edit("models.yaml", "include: [v3]", "include: [v2]")
     assert _reasons(capsys, "compile:second@v2", NEVER) == [
         "compile:second@v2: would run",
-        "it has never run to its end",
+        "it has never finished",
     ]
 
 

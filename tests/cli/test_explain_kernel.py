@@ -34,4 +34,4 @@ def test_a_wrong_cell_is_told_with_the_nearest(project: DoitProject) -> None:
     ran = project.tvmbuild("explain", "kernel", "digit@v3")
     assert ran.code == 1
     assert "Did you mean digits@v3?" in ran.output
-    assert "which kernels?" in project.tvmbuild("explain", "kernel").output
+    assert "`tvmbuild explain kernel` needs a cell" in project.tvmbuild("explain", "kernel").output

@@ -159,13 +159,13 @@ def test_a_model_that_lies_in_the_folder_stays_there(tmp_path: Path, monkeypatch
     [
         (
             ["--model", "net.onnx"],
-            "net.onnx leaves dimensions of its inputs open\n  hint: Say them, in numbers: --shape x=1,H",
+            "net.onnx leaves dimensions of its inputs open\n  hint: State them as numbers: --shape x=1,H",
         ),
         (
             ["--model", "net.onnx", "--shape", "X=1,8"],
             "net.onnx has no input X\n  hint: Did you mean x? Correct --shape",
         ),
-        (["--shape", "x=1,8"], "these options are of a model of yours\n  hint: Name it by --model."),
+        (["--shape", "x=1,8"], "these options need a model of your own\n  hint: Name it by --model."),
         (["--model", "nett.onnx"], "there is no file nett.onnx\n  hint: Did you mean net.onnx?"),
     ],
 )

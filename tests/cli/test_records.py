@@ -233,7 +233,7 @@ def test_merge_writes_all_or_nothing(project: DoitProject, tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ("file", "are not of a kind"),
+        ("file", "are not of the same kind"),
         ("empty", "holds no record file"),
         ("targets", "holds targets, "),
     ],
@@ -257,7 +257,7 @@ def test_import_of_record_files_wants_their_target(
     other = tmp_path / "other"
     write_task_file(record_path(other, "f" * 16), task_file(TASKS["first"][0], tune_options(project), [1e-6]))
     write_task_file(record_path(other, "f" * 16), replace(read(project, CONV), key="f" * 16))
-    assert "holds the records of one target\n  hint: say which: --target NAME" in run(capsys, "import", str(other))[1]
+    assert "holds the records of one target\n  hint: name it: --target NAME" in run(capsys, "import", str(other))[1]
     said = run(capsys, "import", str(other), "--target", "v2")[1]
     assert said.startswith("error: 1 of 1 files were made for other target attributes:\n")
     assert run(capsys, "import", str(other), "--target", "v2", "--skip-others") == (

@@ -137,7 +137,7 @@ def test_a_database_of_another_target_or_a_ruined_one_is_refused(
     database = root / "database"
     assert main(["records", "export", str(database), "--target", "pc"]) == 0
     assert main(["records", "import", str(database)]) == 1
-    assert "is a database\n  hint: say which target it is for: --target NAME" in capsys.readouterr().err
+    assert "is a database\n  hint: name its target: --target NAME" in capsys.readouterr().err
     assert main(["records", "import", str(database), "--target", "old"]) == 1
     assert "made for another target: mcpu is x86-64-v3 there and x86-64-v2 here" in capsys.readouterr().err
     good = (database / "database_tuning_record.json").read_text()

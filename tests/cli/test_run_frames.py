@@ -81,8 +81,8 @@ def test_what_cannot_be_a_frame(package: Path, picture: Path, tmp_path: Path, ca
         (("--frame", frame, "--draw", tmp_path / "x.png"), "--draw needs a picture"),
         (("--frame", tmp_path / "none.png"), "cannot be read as a picture"),
         (("--frame", picture, "--draw", tmp_path / "x.xyz"), "cannot be written as a picture"),
-        (("--frame", picture, "--device", "qemu:aarch64"), "--frame runs on this machine alone"),
-        (("--frame", picture, "--print-time"), "--print-time does not go with --frame"),
+        (("--frame", picture, "--device", "qemu:aarch64"), "--frame runs only on this machine"),
+        (("--frame", picture, "--print-time"), "--print-time cannot be combined with --frame"),
         (("--frame", picture, "--encoding", "bgr8"), "--encoding is for the bytes in an .npy"),
         (
             ("--draw", tmp_path / "x.png"),
@@ -185,11 +185,11 @@ def test_what_cannot_be_a_camera(package: Path, tmp_path: Path, capfd: pytest.Ca
     make_video(tmp_path / "in.avi", 2)
     for words, message in (
         (("--camera", tmp_path / "none.mp4"), "none.mp4 cannot be opened as a camera or a video"),
-        (("--camera", tmp_path / "in.avi", "--draw", tmp_path / "x.png"), "x.png is no video"),
+        (("--camera", tmp_path / "in.avi", "--draw", tmp_path / "x.png"), "x.png is not a video"),
         (("--camera", tmp_path / "in.avi", "--draw", tmp_path / "none" / "x.avi"), "x.avi cannot be written"),
-        (("--camera", tmp_path / "in.avi", "--device", "qemu:aarch64"), "--camera runs on this machine alone"),
-        (("--camera", tmp_path / "in.avi", "--encoding", "rgb8"), "--encoding does not go with --camera"),
-        (("--frame", tmp_path / "in.avi", "--camera", "0"), "--camera does not go with --frame"),
+        (("--camera", tmp_path / "in.avi", "--device", "qemu:aarch64"), "--camera runs only on this machine"),
+        (("--camera", tmp_path / "in.avi", "--encoding", "rgb8"), "--encoding cannot be combined with --camera"),
+        (("--frame", tmp_path / "in.avi", "--camera", "0"), "--camera cannot be combined with --frame"),
         (("--frames", "3"), "belong to --frame and --camera"),
     ):
         assert run(package, *words) == 1, message

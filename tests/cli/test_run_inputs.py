@@ -70,7 +70,7 @@ def test_mistakes_are_named(package: Path, pictured: Path, capsys: pytest.Captur
     assert "Did you mean Input3?" in error
     assert "text.npy cannot be read as .npy: " in error_of(capsys, package, "--input", "Input3=text.npy")
     assert "no.npy cannot be read as .npy: No such file" in error_of(capsys, package, "--input", "Input3=no.npy")
-    assert "a.txt is no input: expected a name that ends in .npy" in error_of(
+    assert "a.txt is not an input: expected a name that ends in .npy" in error_of(
         capsys, package, "--input", "Input3=a.txt"
     )
     assert "given twice" in error_of(capsys, pictured, "--input", "Input3=p.png", "--input", "Input3=p.png")
@@ -89,7 +89,7 @@ def test_outputs_that_are_no_ranking_are_refused(package: Path, capsys: pytest.C
     from tvmbuild.errors import TvmbuildError
     from tvmbuild.package.archive import read_metadata
 
-    with pytest.raises(TvmbuildError, match=r"--print-top: no output of net has one score a class: y \[2, 5\]"):
+    with pytest.raises(TvmbuildError, match=r"--print-top: no output of net has one score for each class: y \[2, 5\]"):
         print_ranking(make_console(), read_metadata(package), {"y": np.zeros((2, 5))}, 1)
     assert main(["run", str(package), "--print-top", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "-"  # no labels
@@ -119,5 +119,5 @@ def test_what_cannot_be_measured_is_not_tried(package: Path) -> None:
     add_arguments(parser)
     check_wishes(device, parser.parse_args([str(package)]))
     for wish in (["--print-time"], ["--profile"], ["--profile-json", "p.json"]):
-        with pytest.raises(TvmbuildError, match="the emulated board aarch64 has no times that mean anything"):
+        with pytest.raises(TvmbuildError, match="the emulated board aarch64 gives no meaningful times"):
             check_wishes(device, parser.parse_args([str(package), *wish]))

@@ -134,7 +134,7 @@ def test_boards_are_those_of_the_shipped_matrix(project_root: Path) -> None:
     ("targets", "words", "message"),
     [
         (OWN, ["pi5", "--as", "pc"], "targets.yaml has a target pc"),
-        (OWN, ["pi5", "--as", "My Pi"], "My Pi is no name of a target"),
+        (OWN, ["pi5", "--as", "My Pi"], "My Pi is not a name of a target"),
         (OWN, ["pi6"], "there is no target pi6"),
         ("targets: {pc: {kind: llvm, mcpu: native, num-cores: 2}}\n", ["pi5"], "is not in block style"),
         ("targets: [\n", ["pi5"], "targets.yaml:"),

@@ -42,6 +42,36 @@ def test_letters_that_are_listed_apart_are_combined(load: Load) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "built", "trials"),
+    [
+        ("1..256", [1, 4, 16, 64], [2, 65]),
+        ("1..6", [1, 4, 6], [2]),
+        ("100..300", [100], [101]),
+        ("{range: 1..256, build: [32, 1]}", [1, 32], [2, 33]),
+    ],
+)
+def test_a_range_has_a_few_sizes_and_trials(load: Load, written: str, built: list[int], trials: list[int]) -> None:
+    (model,) = load(models=NET + f"    inputs: {{x: {{shape: [B, 8]}}}}\n    sizes: {{B: {written}}}\n").models
+    assert model.sizes is not None
+    assert [each.values["B"] for each in model.sizes.choices] == built
+    assert [each.values["B"] for each in model.sizes.trials] == trials
+
+
+@pytest.mark.parametrize(
+    ("sizes", "mistake"),
+    [
+        ("{T: 8..8}", "sizes.T: 8..8 has less than two values; expected a range such as 1..256"),
+        ("{T: 1...8}", 'sizes.T: "1...8" is not valid; expected a list of numbers, or a range such as 1..256'),
+        ("{T: {range: 1..8, build: [9, 1]}}", "sizes.T.build[0]: 9 is not in the range; expected a value from 1 to 8"),
+        ("{T: {range: 1..8, build: [2]}}", "sizes.T.build: 1 is missing; expected 1, too"),
+    ],
+)
+def test_a_range_that_cannot_be_is_told(load_mistakes: LoadMistakes, sizes: str, mistake: str) -> None:
+    (told,) = load_mistakes(models=NET + IDS + f"    sizes: {sizes}\n")
+    assert mistake in told
+
+
+@pytest.mark.parametrize(
     ("text", "mistake"),
     [
         (

@@ -310,7 +310,7 @@ def test_a_board_that_goes_away_is_no_wrong_place(tmp_path: Path) -> None:
     def lose(load: Load) -> AbstractContextManager[Worker]:
         lost.append(load)
         if len(lost) > 2:
-            raise DeviceLostError("the board went away")
+            raise DeviceLostError("the board was lost")
         return LOCAL.start(load)
 
     lost: list[Load] = []

@@ -47,7 +47,7 @@ def test_info_says_what_changed_from_what_to_what(project: DoitProject) -> None:
 
 def test_forget_runs_the_step_again(project: DoitProject) -> None:
     assert project.doit("forget", "compile:digits@v3").code == 0
-    assert "it has never run to its end" in project.doit("info", "compile:digits@v3").output
+    assert "it has never finished" in project.doit("info", "compile:digits@v3").output
     ran = project.doit("tune=never")
     assert ran.steps == ["compile:digits@v3"]
     says = "packages: build/cells/MODEL@TARGET/MODEL-TARGET.tar; report: build/report.html"

@@ -139,7 +139,7 @@ def test_computes_what_darknet_does(darknet: ModuleType, tmp_path: Path, header:
         ("pad=0", "pad=0\ndilation=2", r"net\.cfg:46: \[convolutional\] has options that are not known: dilation"),
         ("activation=leaky", "activation=selu", r"net\.cfg:8: activation=selu is not known; known are leaky, linear"),
         ("filters=4\n", "", r"net\.cfg:8: \[convolutional\] has no `filters`"),
-        ("filters=4\n", "filters=four\n", r"net\.cfg:8: filters=four is no list of integers"),
+        ("filters=4\n", "filters=four\n", r"net\.cfg:8: filters=four is not a list of integers"),
         ("layers = -1, 0", "layers = -1, 9", r"net\.cfg:43: a route leads to a layer that is not before it"),
         ("mask = 0\n", "mask = 0,1\n", r"net\.cfg:53: 2 anchors of 7 numbers are not 7"),
         ("[net]", "[network]", r"net\.cfg:2: the first section of a network is \[net\], not \[network\]"),

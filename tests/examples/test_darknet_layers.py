@@ -242,7 +242,7 @@ REFUSED = {
     "net\\.cfg:11: 3 numbers are no anchors": (
         convolution(7, activation="linear") + section("yolo", anchors="1,2,3", num=1, classes=2)
     ),
-    "net\\.cfg:11: anchors=1,two is no list of numbers": (
+    "net\\.cfg:11: anchors=1,two is not a list of numbers": (
         convolution(7, activation="linear") + section("yolo", anchors="1,two", num=1, classes=2)
     ),
     "net\\.cfg:11: \\[yolo\\] has options that are not known: new_coords": (

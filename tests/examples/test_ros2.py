@@ -206,7 +206,7 @@ def test_wrong_arguments_of_the_detector_on_the_wire_are_told(programs: Path, pa
     for words, told in (
         ([], "usage: dds_detector IMAGE_TOPIC DETECTIONS_TOPIC PACKAGE"),
         (["image", "detections", package, "--score"], "--score needs a value"),
-        (["image", "detections", package, "--score", "x"], "x is no number"),
+        (["image", "detections", package, "--score", "x"], "x is not a number"),
         (["image", "detections", "absent.tar"], "absent.tar cannot be read"),
     ):
         done = run_program(program, *words)

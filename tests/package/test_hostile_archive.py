@@ -144,5 +144,5 @@ def test_sizes_have_limits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TvmbuildError, match=r"net\.tar is damaged: mod\.json is larger than "):
         read_package(path)
     monkeypatch.setattr(archive, "MAX_BYTES", 1000)
-    with pytest.raises(TvmbuildError, match=r"net\.tar is no package: it is larger than "):
+    with pytest.raises(TvmbuildError, match=r"net\.tar is not a package: it is larger than "):
         read_package(path)

@@ -39,5 +39,5 @@ def test_an_output_with_more_dimensions_is_no_ranking() -> None:
     assert is_ranking((5,))
     assert not is_ranking((2, 5))
     assert not is_ranking((1, 1))
-    with pytest.raises(TvmbuildError, match=r"the shape \[2, 5\] is not one score a class"):
+    with pytest.raises(TvmbuildError, match=r"the shape \[2, 5\] does not have one score for each class"):
         rank_classes(np.zeros((2, 5)), None, 1)

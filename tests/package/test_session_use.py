@@ -69,19 +69,40 @@ print("libtvm_compiler" in open("/proc/self/maps").read())
 def test_a_session_imports_only_what_it_uses_and_tvm_ffi_stays_whole(package: Path) -> None:
     program = """
 import sys, tvmbuild
+LATER = {"typing_extensions"} if sys.version_info < (3, 11) else set()
 with tvmbuild.load(sys.argv[1]) as session:
     session.run({"Input3": session.empty("Input3") * 0})
 print(sorted({"concurrent.futures", "importlib.metadata", "statistics", "subprocess", "tarfile", "tvmbuild.base.specs",
-              "tvmbuild.package.results", "tvm_ffi.cpp"} & set(sys.modules)))
-import tvm_ffi, tvm_ffi.cpp
+              "tvmbuild.package.results", "tvmbuild.package.size_functions", "tvm_ffi.cpp",
+              "tvm_ffi.dataclasses.gen_abi_cpp", "typing_extensions"} & set(sys.modules) - LATER))
+import tvm_ffi, tvm_ffi.cpp, typing_extensions
 print(callable(tvm_ffi.cpp.load_inline), tvm_ffi.libinfo.im.version("apache-tvm-ffi") == tvm_ffi.__version__)
+made = [tvm_ffi.dataclasses.gen_abi_cpp([]) for _ in range(2)], tvm_ffi.dataclasses.gen_abi_cpp
+print(made[0][0] == made[0][1], made[1].__module__, hasattr(typing_extensions, "__file__"))
 print(tvm_ffi.libinfo.find_libtvm_ffi().endswith("libtvm_ffi.so"), __import__("gc").isenabled())
 """
     done = subprocess.run(
         [sys.executable, "-c", program, str(package)], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["[]", "True True", "True True"]
+    assert done.stdout.splitlines() == [
+        "[]",
+        "True True",
+        "True tvm_ffi.dataclasses.gen_abi_cpp True",
+        "True True",
+    ]
+
+
+def test_the_first_load_of_a_process_explains_a_damaged_package_too(package: Path, tmp_path: Path) -> None:
+    content = bytearray(package.read_bytes())
+    content[-40_000] ^= 1
+    (tmp_path / "net.tar").write_bytes(content)
+    program = "import sys, tvmbuild, tvmbuild.errors\n"
+    program += "try: tvmbuild.load(sys.argv[1])\nexcept tvmbuild.errors.TvmbuildError as error: print(error.message)"
+    for name, told in (("net.tar", "net.tar is damaged: mod."), ("none.tar", "none.tar: no such package")):
+        command = [sys.executable, "-c", program, str(tmp_path / name)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert (done.returncode, done.stdout.startswith(told), done.stderr) == (0, True, ""), done
 
 
 def test_load_is_a_session_with_what_the_package_says(package: Path, tmp_path: Path) -> None:

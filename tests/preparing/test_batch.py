@@ -79,7 +79,7 @@ def test_a_node_that_knows_of_one_sample_is_named(culprit: str, tmp_path: Path) 
         simplify(save(net, tmp_path), [InputSpec("x", (SIZE, *net.shape))], name="net")
     if "makes b" in culprit:  # moved, not lost: the following Reshape does not work
         culprit = "Reshape that makes y"
-    said = f"net: the ONNX file is of a batch of 1, and cannot be made one of 3: {culprit}: "
+    said = f"net: the ONNX file has a batch of 1, which cannot be changed to 3: {culprit}: "
     assert caught.value.message.startswith(said)
     assert caught.value.hint is not None
     assert caught.value.hint.startswith("export the model with that batch or a dynamic first dimension")

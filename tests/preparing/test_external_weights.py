@@ -100,7 +100,7 @@ def test_weights_of_subgraphs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said", "hint"),
     [
-        (None, "there is no ", "the data files must lie beside the ONNX file, whole"),
+        (None, "there is no ", "copy its data files, complete, beside the ONNX file"),
         (b"", "is an empty file", "again"),
         (bytes(20), "is cut short: w lies at 0 to 48 of its 20 bytes", "whole"),
         (POINTER.encode(), "is a Git LFS pointer, not the file itself", "`git lfs pull --include net.onnx_data`"),

@@ -190,7 +190,7 @@ def test_a_model_of_halves(simplified: Simplified) -> None:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name))
     options = Quantize(CALIBRATION, "onnxruntime")
     error = refuse(FloatModel(proto.SerializeToString(), simplified.reference, "net"), options, draw_samples())
-    assert error.message == "net is a model of fp16, and quantising begins with float32"
+    assert error.message == "net is a model of fp16, but quantising needs a float32 model"
 
 
 @pytest.mark.parametrize("failure", [ValueError("no such\nthing"), KeyError(), RuntimeError("out of luck")])

@@ -108,7 +108,7 @@ def test_a_file_is_fetched_and_its_digest_checked(server: str, tmp_path: Path, m
     ("source", "said"),
     [
         (("robots/gone", "onnx/net.onnx", None), "the Hub has no repository robots/gone"),
-        (("robots/gated", "onnx/net.onnx", None), "robots/gated is shown to those alone"),
+        (("robots/gated", "onnx/net.onnx", None), "robots/gated is shown only to users"),
         (("robots/net", "net.onnx", None), "robots/net at main has no file net.onnx"),
         (("robots/net", "onnx/net.onnx", "no-rev"), "robots/net has no revision no-rev"),
     ],

@@ -85,7 +85,7 @@ def canonical_json(value: object) -> str:
 
 def _plain(value: object) -> dict[object, object]:
     if not isinstance(value, FrozenMap):
-        raise TypeError(f"{type(value).__name__} is no JSON value")
+        raise TypeError(f"{type(value).__name__} is not a JSON value")
     return dict(value)
 
 

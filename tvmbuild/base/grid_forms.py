@@ -24,7 +24,7 @@ class GridForm:
     peak among its eight neighbours.
     """
     sigmoid: bool = False
-    """Whether a sigmoid makes probabilities of scores, and of objectness."""
+    """Whether a sigmoid turns scores and objectness into probabilities."""
     root: bool = False
     """Whether a score is the root of the class's probability times objectness, and not their product."""
     points: int = 0
@@ -45,4 +45,4 @@ GRID_FORMS: dict[str, GridForm] = {
     "nanodet": GridForm(("classes", "boxes"), "distances"),
     "centernet": GridForm(("classes", "sizes", "offsets"), "map", sigmoid=True, suppress=False),
 }
-"""Name of a form, as models.yaml has it → what the outputs hold."""
+"""Name of a form in models.yaml → the meaning of its outputs."""

@@ -35,7 +35,7 @@ class BoxForm:
     activation: Activation = "none"
     """The function that makes probabilities of the scores."""
     background: Literal["none", "first", "last"] = "none"
-    """The place of a score for no object. It counts in a softmax, and is no class."""
+    """The place of a score for no object. It counts in a softmax, but is not a class."""
     normalised: bool = False
     """Whether coordinates are shares of the input's width and height; else they are its pixels."""
     strides: tuple[int, ...] = ()
@@ -92,7 +92,7 @@ BOX_FORMS: dict[str, BoxForm] = {
     "ssd_decoded": BoxForm(split=True, background="first", normalised=True, corners=True),
     "blazeface": BoxForm(split=True, activation="sigmoid", priors="offset"),
 }
-"""Name of a form, as models.yaml has it → what the outputs hold."""
+"""Name of a form in models.yaml → the meaning of its outputs."""
 
 
 VARIANCES = (0.1, 0.2)
@@ -234,7 +234,7 @@ MAX_MASKS = 255
 
 
 REPEATED = ("classes", "segmentation", "heatmaps")
-"""The kinds of which a package may make several results, each of its own output."""
+"""The kinds that a package may have several times, each with its own output."""
 WITH_BOXES = tuple(name for name, each in KINDS.items() if issubclass(each, Boxes))
 """The kinds of results with boxes. A package makes one of them at most."""
 

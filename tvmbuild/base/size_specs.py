@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 from tvmbuild.base.frozen_map import FrozenMap
 
 Axis = int | str
@@ -35,6 +36,15 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Range:
+    """The values of a letter that a package takes: all from the first to the last, between its sizes in parts."""
+
+    letter: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class Sizes:
     """The sizes of a model, and the inputs whose shapes have letters."""
 
@@ -44,11 +54,28 @@ class Sizes:
     """The sizes, the smallest first. The last one is the largest, which the model's own inputs have."""
     pad: FrozenMap[str, float] = FrozenMap()
     """Input → the value that fills it up to a size."""
+    range: Range | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    """The range of the letter along which inputs are computed in parts."""
 
     @property
     def others(self) -> tuple[Size, ...]:
         """The sizes except the largest."""
         return self.choices[:-1]
+
+    @property
+    def trials(self) -> tuple[Size, ...]:
+        """The sizes that are compared and timed, although no function is built for them.
+
+        In a range, one is the smallest without a function, and one is the smallest beyond the largest function.
+        """
+        if self.range is None:
+            return ()
+        letter, largest = self.range.letter, self.choices[-1].values
+        built = {each.values[letter] for each in self.choices}
+        free = [value for value in range(self.range.first, self.range.last + 1) if value not in built]
+        beyond = [value for value in free if value > max(built)]
+        chosen = sorted({*free[:1], *beyond[:1]})
+        return tuple(Size(FrozenMap({**largest, letter: value})) for value in chosen)
 
     def shape(self, name: str, size: Size) -> tuple[int, ...] | None:
         """Return the shape of an input at a size, or None if its shape has no letters."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
+import typing
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
 from types import ModuleType
+from typing import Any
 
 from tvmbuild.base.lazy_modules import import_lazily
 
@@ -17,6 +20,8 @@ _TORCH = "torch"
 _CUDA = "cuda.bindings"
 _CPP = "tvm_ffi.cpp"
 _METADATA = "importlib.metadata"
+_TYPING = "typing_extensions"
+_GENERATOR = "tvm_ffi.dataclasses.gen_abi_cpp"
 _FOR_TORCH = "tvm_ffi._optional_torch_c_dlpack"
 _LOCK = Lock()
 
@@ -38,7 +43,8 @@ def import_tvm_ffi() -> None:
     `adopt_torch` catches up. tvm_ffi needs `cuda.bindings` only for a CUstream as an argument of a function; a program
     that passes one imports tvm_ffi first. `tvm_ffi.cpp`, the compiler of inline C++, is imported when it is used.
     `importlib.metadata`, which reads the list of the wheel's files, is not asked for the place of libtvm_ffi.so if it
-    is in the wheel's own folder.
+    is in the wheel's own folder. From Python 3.11 on, `typing` has what it takes of `typing_extensions`. Its generator
+    of C++ declarations is imported when it is used.
     """
     with _LOCK:
         if "tvm_ffi" not in sys.modules:
@@ -55,6 +61,8 @@ def _import_without_others() -> None:
     hidden |= {name: import_lazily(name) for name in lazy}
     is_found = _METADATA not in sys.modules and _has_own_library()
     hidden |= {_METADATA: _NoDistributions(_METADATA)} if is_found else {}
+    hidden |= {_TYPING: _Typing(_TYPING)} if hasattr(typing, "Self") and _TYPING not in sys.modules else {}
+    hidden[_GENERATOR] = _Generator(_GENERATOR)
     with ExitStack() as stack:
         for name, module in hidden.items():
             stack.enter_context(_replace(name, module))
@@ -78,6 +86,28 @@ class _NoDistributions(ModuleType):
 
     def distribution(self, name: str) -> None:
         raise ModuleNotFoundError(name)
+
+
+class _Typing(ModuleType):
+    """A stand-in for `typing_extensions`, with what the standard library has of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        for module in (typing, inspect):
+            if hasattr(module, name):
+                return getattr(module, name)
+        del sys.modules[_TYPING]  # itself
+        return getattr(importlib.import_module(_TYPING), name)
+
+
+class _Generator(ModuleType):
+    """A stand-in for the module `gen_abi_cpp`, which imports it when its function of this name is called."""
+
+    @staticmethod
+    def gen_abi_cpp(*arguments: Any, **named: Any) -> Any:
+        generate = importlib.import_module(_GENERATOR).gen_abi_cpp
+        # The import has put the module in the place of the function.
+        importlib.import_module("tvm_ffi.dataclasses").gen_abi_cpp = generate  # type: ignore[attr-defined]
+        return generate(*arguments, **named)
 
 
 def _is_beginning(name: str) -> bool:

@@ -132,7 +132,7 @@ def compare_samples(
         if keep:
             keep(name, got, want)
     if not tally.count:
-        raise TvmbuildError("there is no sample to judge the accuracy by", "the model takes no inputs: leave it out")
+        raise TvmbuildError("the model has no inputs, so no sample can measure its accuracy", "leave out `accuracy:`")
     return tally.sum_up()
 
 

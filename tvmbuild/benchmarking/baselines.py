@@ -51,7 +51,10 @@ def prepare_package(path: Path, contest: Contest) -> Contender:
     """
     info = read_metadata(path)
     if info.inputs != contest.info.inputs or [each.name for each in info.outputs] != _output_names(contest):
-        raise TvmbuildError(f"{path} has other inputs or outputs than {contest.load.model.name}", "compare like models")
+        raise TvmbuildError(
+            f"{path} has other inputs or outputs than {contest.load.model.name}",
+            "compare two packages of the same model",
+        )
     load = Load("tvm", path, contest.load.reference, contest.load.threads)
     return Contender(str(path), sha256_file(path)[:12], load)
 

@@ -95,7 +95,7 @@ def run_contest(trial: Trial, attempts: int = ATTEMPTS) -> Result:
     error. If the device goes away in the middle, everything is repeated.
     """
     if trial.device.emulated:
-        raise TvmbuildError(f"{trial.subject} runs on {trial.device.name}, where times mean nothing")
+        raise TvmbuildError(f"{trial.subject} runs on {trial.device.name}, where times are meaningless")
     try:
         return _run_once(trial)
     except DeviceLostError as error:
@@ -177,7 +177,7 @@ def check_numbers(trial: Trial, worker: Worker, stage: str = "benchmark") -> Com
         raise TvmbuildError(
             f"{stage}:{trial.subject}: with zeros, infinities and NaN among the inputs the package computes "
             f"wrong numbers: {problem}",
-            "the model has an operator that tells them: rewrite or replace it",
+            "an operator of the model treats these values differently: rewrite or replace it",
         )
     return comparison
 

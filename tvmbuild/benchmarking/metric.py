@@ -1,4 +1,4 @@
-"""A metric of the user's, such as a mean average precision: his Python function, called with the outputs of samples."""
+"""The user's metric, for example a mean average precision: a Python function of the outputs of all samples."""
 
 from __future__ import annotations
 

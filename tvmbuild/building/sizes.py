@@ -10,6 +10,7 @@ import tvm
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.size_specs import Axis, Size, Sizes
+from tvmbuild.building.size_costs import expect_ns
 from tvmbuild.compiler.passes.lift_constants import params_bytes
 from tvmbuild.package.archive import Package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo
@@ -62,11 +63,17 @@ def join_packages(packages: Sequence[tuple[Size, Package]], varying: Varying) ->
         library = MAIN if size == largest else name_library(size)
         outputs = FrozenMap((each.name, each.shape) for each in package.info.outputs)
         places = pool.add(package.params) if package.info.params == "lifted" else ()
-        functions[size] = SizeFunction(size.values, library, places, outputs)
+        cost = expect_ns(package.info) if varying.sizes.range else 0
+        functions[size] = SizeFunction(size.values, library, places, outputs, cost)
         alone = alone or pool.bytes
     sizes = varying.sizes
     found = SizeFunctions(
-        sizes.inputs, varying.outputs, tuple(functions[size] for size, _ in packages), varying.padded, sizes.pad
+        sizes.inputs,
+        varying.outputs,
+        tuple(functions[size] for size, _ in packages),
+        varying.padded,
+        sizes.pad,
+        sizes.range,
     )
     infos = [package.info for _, package in packages]
     info = replace(

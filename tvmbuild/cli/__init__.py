@@ -110,10 +110,10 @@ Build every model of models.yaml for every target of targets.yaml; redo only wha
 
   tvmbuild                        everything
   tvmbuild -n 2                   two steps at a time
-  tvmbuild -v                     ends with a row a cell in place of the grid
-  tvmbuild 'compile:*@pi4'        the packages for one target
-  tvmbuild benchmark tune=never   one stage and what it needs, with the records as they are
-  tvmbuild strict=1               what cannot run here, or has no record, is an error
+  tvmbuild -v                     end with one row for each cell instead of the grid
+  tvmbuild 'compile:*@pi4'        the packages of one target
+  tvmbuild benchmark tune=never   one stage and the steps that it needs, without tuning
+  tvmbuild strict=1               a step that cannot run here, or a Task without a record, is an error
 
 {own}
 

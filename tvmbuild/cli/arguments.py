@@ -59,9 +59,9 @@ def named_shape(text: str) -> tuple[str, list[int]]:
     try:
         shape = [int(size) for size in sizes.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=1,3,224,224") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=1,3,224,224") from None
     if not name or min(shape) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=1,3,224,224")
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=1,3,224,224")
     return name, shape
 
 
@@ -71,7 +71,7 @@ def named_value(text: str) -> tuple[str, str]:
     try:
         json.loads(value)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=16000") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=16000") from None
     return name, value
 
 

@@ -15,7 +15,7 @@ from tvmbuild.cli.compile.model_words import explain_absence
 from tvmbuild.cli.inspection import add_dump_arguments, prepare_folder
 from tvmbuild.errors import TvmbuildError
 
-HELP = "look at ONNX files: what cannot be built, what will be slow, how large it is"
+HELP = "say which operators of a model cannot be built or will be slow, and how large the model is"
 TIMEOUT_S = 1800
 
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="MODEL.onnx",
-        help=f"or another of {', '.join(MODEL_SUFFIXES)}; no project is needed",
+        help=f"a model's file ({', '.join(MODEL_SUFFIXES)}); no project is needed",
     )
     add_input_arguments(parser)
     parser.add_argument("--cpu", help="LLVM's name of the CPU to build for (default: this machine's)")
@@ -73,7 +73,7 @@ def describe(path: Path, facts: dict[str, Any]) -> list[str]:
 
     For a model that cannot be built, they are the reason and the facts that are known nevertheless.
     """
-    lines = [f"{path}: {'cannot be built' if facts['problem'] else 'nothing stands in the way'}"]
+    lines = [f"{path}: {'cannot be built' if facts['problem'] else 'can be built'}"]
     if facts["problem"]:
         lines += [f"  {facts['problem']}", *([f"  hint: {facts['hint']}"] if facts["hint"] else [])]
         if not facts.get("stand_ins"):
@@ -89,6 +89,6 @@ def _price(facts: dict[str, Any]) -> list[str]:
         f"  {facts['tasks']} Tasks, {size:.1f} MB of constants, {work:.3g} GFLOP a run{stands and f', where {stands}'}",
         *(f"  slow without records: {each}" for each in facts["slow"]),
         *(f"  {note}" for note in facts["notes"]),
-        *(f"  its outputs may mean {each}" for each in facts["proposals"]),
+        *(f"  its outputs fit {each}" for each in facts["proposals"]),
         *([f"  several sizes in one package: `{facts['sizes']}`"] if facts["sizes"] else []),
     ]

@@ -12,7 +12,7 @@ from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.package.runtime.native_build import CUDA, VULKAN
 from tvmbuild.package.tvm_files import find_headers, find_runtime
 
-HELP = "where C++ programs find the library that runs packages"
+HELP = "print where C++ programs find the library that runs packages"
 _CPP = Path(package.__file__).parent / "cpp"
 
 

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.step == "kernel":
         return explain_kernels(load_plan(find_root(Path.cwd()), settings), others)
     if others:
-        raise TvmbuildError(f"{others[0]!r} is one step too many", "Name one step.")
+        raise TvmbuildError(f"{others[0]!r} is a second step", "Name one step.")
     plan = load_plan(find_root(Path.cwd()), settings)
     step = plan.find(args.step)
     if step is None:
@@ -111,7 +111,9 @@ def explain_kernels(plan: Plan, words: Sequence[str]) -> int:
     TvmbuildError if no kernel matches.
     """
     if not 1 <= len(words) <= 2:
-        raise TvmbuildError("which kernels?", "`tvmbuild explain kernel MODEL@TARGET [OPERATOR]`.")
+        raise TvmbuildError(
+            "`tvmbuild explain kernel` needs a cell", "`tvmbuild explain kernel MODEL@TARGET [OPERATOR]`."
+        )
     cell, *operators = words
     kernels = list_kernels(plan, cell)
     chosen = [each for each in kernels if all(word.lower() in each["name"].lower() for word in operators)]

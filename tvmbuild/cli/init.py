@@ -20,7 +20,7 @@ from tvmbuild.config.schema import SCHEMAS, schema_text
 from tvmbuild.engine.external_data import list_external_data
 from tvmbuild.errors import TvmbuildError
 
-HELP = "write a working project: both YAML files for a small model, with its records, or for yours"
+HELP = "write a working project, for a small model with its records or for your model"
 
 RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "dodo.txt": "dodo.py"}
 """The template's files that have another name in the package: name there → name in the project.
@@ -34,8 +34,14 @@ IGNORED = frozenset({".git", ".venv"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("folder", nargs="?", default=".", type=Path, help="made when it does not exist (default: here)")
-    parser.add_argument("--model", metavar="MODEL", help="this one in place of the small model; without records")
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        default=".",
+        type=Path,
+        help="the project's folder, made if it does not exist (default: here)",
+    )
+    parser.add_argument("--model", metavar="MODEL", help="use this model instead of the small one; it has no records")
     add_target_argument(parser)
     add_model_arguments(parser)
 
@@ -45,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     folder: Path = args.folder
     if args.model is None:
         if any((args.target, args.precision, args.shapes, args.values, args.labels, args.preprocess, args.postprocess)):
-            raise TvmbuildError("these options are of a model of yours", "Name it by --model.")
+            raise TvmbuildError("these options need a model of your own", "Name it by --model.")
         return _init_template(folder)
     model, target = find_model(args.model, args), name_target(args)
     with _written_to(folder):

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the pack and return the exit code."""
     found: dict[str, Path] = {}
-    list_cells = functools.cache(_list_cells)  # only if a word is no file
+    list_cells = functools.cache(_list_cells)  # only if a word is not a file
     for word in args.cells:
         found |= {Path(word).stem: Path(word)} if Path(word).is_file() else _find_built(word, list_cells())
     packages = {name: read_package(path) for name, path in found.items()}

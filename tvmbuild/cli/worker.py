@@ -68,7 +68,7 @@ def choose_host(scheduler: str, host: str | None) -> str:
     there = check_scheduler(scheduler, "worker")
     if host is None and not is_loopback(there):
         raise TvmbuildError(
-            f"a worker of {scheduler} must be reached from there, and answers on 127.0.0.1 only unless told",
+            f"a worker of {scheduler} must be reachable from there, but answers only on 127.0.0.1 by default",
             "--host ADDRESS, of this machine in that network; docs/how-to/distributed.md of the repository: TLS first.",
         )
     return host or "127.0.0.1"

@@ -21,11 +21,11 @@ def check_scheduler(address: str, role: Literal["client", "worker"]) -> str:
     """
     match = re.fullmatch(r"(tcp|tls)://([^/]+):(\d{1,5})", address)
     if match is None:
-        raise TvmbuildError(f"{address} is no address of a scheduler", "Write tcp://HOST:8786, or tls://HOST:8786.")
+        raise TvmbuildError(f"{address} is not an address of a scheduler", "Write tcp://HOST:8786, or tls://HOST:8786.")
     protocol, host, port = match.groups()
     if protocol == "tls" and Security().get_connection_args(role).get("ssl_context") is None:
         raise TvmbuildError(
-            f"{address} wants TLS, and Dask's settings name no certificate for a {role}",
+            f"{address} needs TLS, and Dask's settings name no certificate for a {role}",
             "docs/how-to/distributed.md of the repository shows them.",
         )
     try:

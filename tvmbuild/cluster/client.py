@@ -192,7 +192,7 @@ class Cluster:
 
     def _explain_loss(self) -> TvmbuildError:
         return TvmbuildError(
-            f"the scheduler {self._address} went away", "Start it and its workers again, then build again."
+            f"the scheduler {self._address} was lost", "Start it and its workers again, then build again."
         )
 
 
@@ -210,4 +210,6 @@ def _check_versions(worker: str, version: str, machine: Capabilities) -> None:
 
 
 def _explain_mismatch(worker: str, theirs: str, ours: str) -> TvmbuildError:
-    return TvmbuildError(f"{worker} has {theirs}, and here is {ours}", "Install the same versions on all machines.")
+    return TvmbuildError(
+        f"{worker} has {theirs}, but this machine has {ours}", "Install the same versions on all machines."
+    )

@@ -82,6 +82,7 @@ from tvmbuild.compiler.passes.scatter_to_select import scatter_to_select
 from tvmbuild.compiler.passes.separate_groups import separate_groups
 from tvmbuild.compiler.passes.sink_transposes import sink_transposes
 from tvmbuild.compiler.passes.split_conv_transpose_by_phase import split_conv_transpose_by_phase
+from tvmbuild.compiler.passes.split_deep_functions import split_deep_functions
 from tvmbuild.compiler.passes.split_wide_functions import split_concatenations, split_wide_functions
 from tvmbuild.compiler.passes.widen_conv1d import widen_conv1d
 from tvmbuild.compiler.passes.winograd.apply_winograd import ConvolutionCall, apply_winograd, read_convolutions
@@ -275,6 +276,7 @@ TENSOR_IR = Phase(
         of_module("FuseNormalization", fuse_normalization, on_cpu, before={"FuseOps": "that pass leaves groups alone"}),
         from_tvm(relax.transform.FuseOps),
         of_target("SplitWideFunctions", split_wide_functions),
+        of_module("SplitDeepFunctions", split_deep_functions, before={"FuseTIR": "it divides FuseOps' functions"}),
         from_tvm(relax.transform.FuseTIR),
         # Before Tasks are extracted: a reshape is free at run time and not worth a search.
         from_tvm(relax.transform.RewriteDataflowReshape),

@@ -110,7 +110,7 @@ class Suspect:
     fused: tuple[str, ...]
     """The other nodes that are computed by the same kernel: each with its operator."""
     range: tuple[str, ...]
-    """Nodes before it that may be at fault as well, because no model that ends there can be built."""
+    """Nodes before it that may also be at fault, because no model that ends there can be built."""
     tasks: tuple[TaskFacts, ...]
     layout: str
     precision: str

@@ -86,7 +86,7 @@ class Planned(Named[Spec]):
     runs: ClassVar[bool] = True
     """Whether devices of this kind run packages."""
     no_times: ClassVar[str | None] = None
-    """Why packages are not benchmarked on such devices, as the end of a sentence about a cell. None if they are."""
+    """Why packages are not benchmarked on these devices, as the end of a sentence about a cell, or None."""
 
     def explain(self, _spec: Spec, _code: Code, _capabilities: Capabilities, /) -> str | None:
         """Return why the code cannot run on the device when this machine uses it, with the remedy.

@@ -81,7 +81,7 @@ class FrameCommands:
         return {}
 
     def compute_frame(self, command: Command, _beat: Beat) -> dict[str, object]:
-        """Write the arrays that become of a frame to an .npz."""
+        """Write the arrays that are made from a frame to an .npz."""
         arrays: dict[str, Any] = self.frames.compute(int(command["frame"]))
         np.savez(str(command["path"]), **arrays)
         return {}

@@ -31,7 +31,7 @@ class TvmFrames:
         self._chosen = (number, score, overlap)
 
     def compute(self, number: int) -> dict[str, np.ndarray]:
-        """Return the input that becomes of a frame, and the network's outputs for it."""
+        """Return the input that is made from a frame, and the network's outputs for it."""
         prepared = self._prepare(number)
         outputs = self._session.run({self._picture: prepared, **self._others})
         arrays = {"input": prepared, **{f"output:{name}": value for name, value in outputs.items()}}

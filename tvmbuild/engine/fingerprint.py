@@ -41,7 +41,7 @@ def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
         if not value:
             return [(prefix, "[]")]
         return [(f"{prefix}.{name}", _show(inner)) for name, inner in value.items()]
-    # Masked, because pairs are kept on disk and shown, and a new token for the same file is no reason to run again.
+    # Masked, because pairs are kept on disk and shown, and a new token for the same file must not run the step again.
     return [(prefix, mask_credentials(canonical_json(value)))]
 
 

@@ -30,7 +30,7 @@ def explain_changes(step: AnyStep, last: Success | None) -> Iterator[str]:
     ``last`` is None if the step has never succeeded.
     """
     if last is None:
-        yield "it has never run to its end"
+        yield "it has never finished"
         return
     yield from explain_failure(step)
     yield from _compare_fingerprints(last.fingerprint, fingerprint(step))

@@ -6,8 +6,10 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from tvmbuild.base.frozen_map import FrozenMap
@@ -87,6 +89,34 @@ def map_package(path: Path) -> tuple[Package, MappedFile]:
     return check_package(path, _members(path, file.data)), file
 
 
+class EarlyMap:
+    """A package that a thread maps and verifies, while the caller imports the modules that will run it."""
+
+    def __init__(self, path: Path) -> None:
+        """Start the thread. It reads the file at once, so a slow disk works during the imports, too."""
+        self._path = path
+        self._result: tuple[Package, MappedFile] | BaseException | None = None
+        self._thread = Thread(target=self._work, name="tvmbuild-verify")
+        with suppress(RuntimeError):  # there is too little memory for a thread
+            self._thread.start()
+
+    def map(self) -> tuple[Package, MappedFile]:
+        """Wait for the package and return it with its mapped file. Raises TvmbuildError as ``map_package`` does."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._result is None:
+            return map_package(self._path)
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
+
+    def _work(self) -> None:
+        try:
+            self._result = map_package(self._path)
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            self._result = error
+
+
 def check_package(path: Path, contents: Mapping[str, memoryview], *, with_params: bool = True) -> Package:
     """Verify the members of a package and return it. Only ``with_params`` is mod.params compared with its digest.
 
@@ -164,7 +194,7 @@ def map_archive(path: Path) -> MappedFile:
     except OSError as error:
         raise TvmbuildError(f"{path.name} cannot be read: {error.strerror or error}") from error
     if len(file.data) > MAX_BYTES:
-        raise TvmbuildError(f"{path.name} is no package: it is larger than {MAX_BYTES >> 30} GiB")
+        raise TvmbuildError(f"{path.name} is not a package: it is larger than {MAX_BYTES >> 30} GiB")
     return file
 
 
@@ -173,7 +203,7 @@ def _members(path: Path, data: memoryview) -> dict[str, memoryview]:
         contents = read_members(data)
     except DamagedArchiveError as error:
         if _begins_pack(bytes(data[:100])):
-            remedy = "`tvmbuild.load` chooses one of them; elsewhere name one of the packages that it was made of"
+            remedy = "`tvmbuild.load` chooses one of them; elsewhere name one of the packages in it"
             raise TvmbuildError(f"{path.name} is a pack of several packages", remedy) from error
         raise explain_damage(path, str(error)) from error
     missing = sorted(_NAMES - set(contents))
@@ -189,10 +219,10 @@ def _digest(data: bytes | memoryview) -> str:
 
 
 def explain_damage(path: Path, reason: str) -> TvmbuildError:
-    """Return the error for a file that is damaged, or that is no package."""
+    """Return the error for a file that is damaged or is not a package."""
     kind = file_kinds.recognise_wrapping(path)
     if kind is not None:
-        return TvmbuildError(f"{path.name} is no package: it is {kind.name}", kind.remedy)
+        return TvmbuildError(f"{path.name} is not a package: it is {kind.name}", kind.remedy)
     if path.suffix in source_specs.MODEL_SUFFIXES:
         return TvmbuildError(f"{path.name} is a model, not a package", "`tvmbuild compile` makes a package of it.")
     return TvmbuildError(f"{path.name} is damaged: {reason}", _REMEDY)

@@ -137,7 +137,7 @@ def read_input(info: PackageInfo, name: str, path: Path) -> np.ndarray:
     if path.suffix.lower() in PICTURES:
         return preprocess.preprocess_picture(info, path, name)
     if path.suffix.lower() != ".npy":
-        raise TvmbuildError(f"{path} is no input: expected a name that ends in .npy, {', '.join(PICTURES)}")
+        raise TvmbuildError(f"{path} is not an input: expected a name that ends in .npy, {', '.join(PICTURES)}")
     return read_array_file(path)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 Check = Callable[[Any, str], None]
-LATER = ("operators", "profiled", "workspace", "frames", "postprocess", "counts", "sizes")
+LATER = ("operators", "profiled", "workspace", "frames", "postprocess", "counts", "sizes", "range", "cost")
 """The parts that may be missing, because older packages lack them."""
 
 

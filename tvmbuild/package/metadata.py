@@ -31,7 +31,7 @@ FORMAT = 1
 SLOW = "slow: "
 """The beginning of a note that a part of the model is slow, because a faster way was not possible."""
 BUG = "a bug in tvmbuild, please report it: "
-"""The beginning of a note about a bug in tvmbuild, because of which a simpler way was used."""
+"""The beginning of a note about a bug in tvmbuild that made it use a simpler way."""
 
 
 @dataclass(frozen=True)
@@ -231,11 +231,15 @@ class PackageInfo:
         return replace(self, inputs=inputs, outputs=outputs, sizes=None)
 
     def at_inputs(self, shapes: Mapping[str, Sequence[int]]) -> PackageInfo:
-        """Return the description of the size with inputs of these shapes.
+        """Return the description of a package for inputs of these shapes alone.
 
-        Raises TvmbuildError, which lists the sizes, if there is none.
+        Raises TvmbuildError, which lists the sizes, if this package does not take them.
         """
-        return self if self.sizes is None else self.at_size(self.sizes.choose(shapes, self.model)[0])
+        if self.sizes is None:
+            return self
+        calls = self.sizes.plan(shapes, self.model)
+        outputs = FrozenMap(sorted(self.sizes.shape_outputs(calls).items()))
+        return self.at_size(replace(calls.parts[0].function, values=calls.size.values, outputs=outputs))
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON value of mod.json. ``from_json`` is the inverse."""

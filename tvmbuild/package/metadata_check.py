@@ -28,6 +28,7 @@ else:
     vision_check = import_lazily("tvmbuild.package.vision_check")
 
 MAX_TENSOR_BYTES = 1 << 40
+_MAX_COST = 1 << 52
 MAX_LENGTHS = 1 << 16
 """The largest number of lengths that a package may return behind its outputs."""
 _DTYPES = {
@@ -133,8 +134,12 @@ _SIZES: dict[str, Check] = {
                 "library": text,
                 "params": each(natural),
                 "outputs": values(each(natural)),
+                "cost": optional(between(1, _MAX_COST)),
             }
         )
+    ),
+    "range": optional(
+        map_of({"letter": text, "first": between(1, MAX_TENSOR_BYTES), "last": between(1, MAX_TENSOR_BYTES)})
     ),
 }
 _PARTS: dict[str, Check] = {

@@ -25,6 +25,16 @@ def cut(array: np.ndarray, shape: Sequence[Axis], values: Mapping[str, int]) -> 
     return np.ascontiguousarray(array[ends])
 
 
+def take_rows(array: np.ndarray, shape: Sequence[Axis], letter: str, start: int, count: int) -> np.ndarray:
+    """Return a view of a part of an input along the axis with this letter, or the whole input if it has none."""
+    if letter not in shape:
+        return array
+    index = [slice(None)] * (list(shape).index(letter) + 1)
+    index[-1] = slice(start, start + count)
+    part: np.ndarray = array[tuple(index)]
+    return part
+
+
 def _pad(array: np.ndarray, shape: tuple[int, ...], value: float) -> np.ndarray:
     wide = np.full(shape, value, array.dtype)
     wide[tuple(slice(length) for length in array.shape)] = array

@@ -33,7 +33,7 @@ def rank_classes(scores: np.ndarray, labels: Sequence[str] | None, count: int) -
     Raises TvmbuildError if ``scores`` does not have one score per class.
     """
     if not is_ranking(scores.shape):
-        raise TvmbuildError(f"an output of the shape {list(scores.shape)} is not one score a class")
+        raise TvmbuildError(f"an output of the shape {list(scores.shape)} does not have one score for each class")
     values = scores.reshape(-1).astype(np.float64)
     best = np.argsort(-values, kind="stable")[:count]
     if values.min() < 0 or values.max() > 1:

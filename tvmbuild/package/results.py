@@ -122,7 +122,7 @@ class Results(tuple[Result, ...]):  # noqa: SLOT001 - a tuple cannot have slots
     """
 
     by_kind: Mapping[str, tuple[Result, ...]]
-    """Kind of result, as models.yaml has it → its results. A further result of a kind has its number, too:
+    """Kind of result in models.yaml → its results. A further result of a kind has its number, too:
     `segmentation 2`."""
 
     def __new__(cls, by_kind: Mapping[str, tuple[Result, ...]]) -> Results:  # noqa: PYI034 - typing.Self needs Python 3.11

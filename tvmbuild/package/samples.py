@@ -92,7 +92,7 @@ def _cut(arrays: Arrays, model: TakesInputs, path: Path) -> Iterator[dict[str, n
     if wrong:
         names = ", ".join(tensor.name for tensor in model.inputs)
         raise TvmbuildError(
-            f"{path} has not just the inputs of {model.model}: {', '.join(wrong)}", f"it must hold {names}"
+            f"{path} must have exactly the inputs of {model.model}: {', '.join(wrong)}", f"it must hold {names}"
         )
     counts = set()
     for tensor in model.inputs:

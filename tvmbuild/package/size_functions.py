@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.size_specs import MAX_SIZES, Axis, Size, fill_shape
+from tvmbuild.base.size_specs import MAX_SIZES, Axis, Range, Size, fill_shape
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.parts import split
 
 MAIN = "mod.so"
 """The library of the largest size."""
@@ -38,11 +39,32 @@ class SizeFunction:
     """The places of its weights among the tensors of mod.params, sorted by name."""
     outputs: FrozenMap[str, tuple[int, ...]]
     """The shape of each output."""
+    cost: int = 0
+    """The expected time of a call in ns, by which the parts of a range are chosen. 0 without a range."""
 
     @property
     def size(self) -> Size:
         """The size."""
         return Size(self.values)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One call of a function: for the rows of a range from ``start`` on, or for all inputs."""
+
+    function: SizeFunction
+    start: int = 0
+    count: int | None = None
+    """The number of rows. None: all of the inputs, because there is no range."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls for inputs of a size."""
+
+    size: Size
+    """The size of the inputs themselves."""
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
@@ -59,9 +81,11 @@ class SizeFunctions:
     """The letters along which inputs may be padded."""
     pad: FrozenMap[str, float] = field(default=FrozenMap())
     """Input → the value that fills it up. Other inputs are filled up with 0."""
+    range: Range | None = None
+    """The range of the letter along which inputs may be computed in parts."""
 
-    def choose(self, shapes: Mapping[str, Sequence[int]], model: str) -> tuple[SizeFunction, Size]:
-        """Return the smallest function that takes inputs of these shapes, and the size that they have themselves.
+    def plan(self, shapes: Mapping[str, Sequence[int]], model: str) -> Calls:
+        """Return the calls for inputs of these shapes: one of the smallest function that takes them, or parts of them.
 
         Raises TvmbuildError, which lists the sizes, if no function takes them.
         """
@@ -70,10 +94,38 @@ class SizeFunctions:
             if name in shapes:
                 self._read(name, shapes[name], values, model)
         size = Size(FrozenMap((letter, values[letter]) for letter in self.functions[-1].values))
+        free = () if self.range is None else (self.range.letter,)
         for function in self.functions:
-            if all(self._takes(function, letter, value) for letter, value in size.values.items()):
-                return function, size
+            if all(each in free or self._takes(function, each, value) for each, value in size.values.items()):
+                if self.range is None:
+                    return Calls(size, (Part(function),))
+                if self.range.first <= size.values[self.range.letter] <= self.range.last:
+                    return Calls(size, self._split(function, self.range.letter, size))
         raise TvmbuildError(f"{model} takes no {_show(size)}", self.describe())
+
+    def choose(self, shapes: Mapping[str, Sequence[int]], model: str) -> tuple[SizeFunction, Size]:
+        """Return the function of the first of the calls of `plan`, and the size of the inputs themselves."""
+        calls = self.plan(shapes, model)
+        return calls.parts[0].function, calls.size
+
+    def _split(self, like: SizeFunction, letter: str, size: Size) -> tuple[Part, ...]:
+        """Return the calls for the rows of a range, of functions whose other letters have the values of one function.
+
+        The others' values are in all functions together with each value of the range.
+        """
+        others = [each for each in size.values if each != letter]
+        fitting = {
+            each.values[letter]: each
+            for each in self.functions
+            if all(each.values[other] == like.values[other] for other in others)
+        }
+        lengths = split(size.values[letter], tuple((value, each.cost) for value, each in sorted(fitting.items())))
+        parts, start = list[Part](), 0
+        for length in lengths:
+            count = min(length, size.values[letter] - start)
+            parts.append(Part(fitting[length], start, count))
+            start += count
+        return tuple(parts)
 
     def _read(self, name: str, shape: Sequence[int], values: dict[str, int], model: str) -> None:
         """Add the values of the letters in an input's shape."""
@@ -98,15 +150,32 @@ class SizeFunctions:
     def describe(self) -> str:
         """Return the sizes in words."""
         listed = ", ".join(_show(each.size) for each in self.functions)
-        smaller = f"; smaller {' and '.join(self.padded)} are padded" if self.padded else ""
-        return f"its sizes are {listed}{smaller}"
+        whole = self.range
+        letters = [each for each in self.padded if whole is None or each != whole.letter]
+        smaller = f"; smaller {' and '.join(letters)} are padded" if letters else ""
+        between = f"; {whole.letter} from {whole.first} to {whole.last} is computed in parts of them" if whole else ""
+        return f"its sizes are {listed}{smaller}{between}"
 
     def shape(self, name: str, function: SizeFunction) -> tuple[int, ...] | None:
         """Return the shape of an input in a function, or None if it does not vary."""
         return None if name not in self.inputs else fill_shape(self.inputs[name], function.values)
 
+    def shape_outputs(self, calls: Calls) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each output for inputs of a size, after what padding added is cut."""
+        function = calls.parts[0].function
+        if calls.size.values == function.values:
+            return dict(function.outputs)
+        return {
+            name: tuple(
+                calls.size.values[axis] if isinstance(axis, str) else length
+                for axis, length in zip(shape, function.outputs[name], strict=True)
+            )
+            for name, shape in self.outputs.items()
+        }
+
     def to_json(self) -> dict[str, object]:
         """Return the value of `sizes` in mod.json."""
+        whole = self.range
         return {
             "inputs": {name: list(shape) for name, shape in self.inputs.items()},
             "outputs": {name: list(shape) for name, shape in self.outputs.items()},
@@ -118,9 +187,11 @@ class SizeFunctions:
                     "library": each.library,
                     "params": list(each.params),
                     "outputs": {name: list(shape) for name, shape in each.outputs.items()},
+                    **({"cost": each.cost} if whole else {}),
                 }
                 for each in self.functions
             ],
+            **({"range": {"letter": whole.letter, "first": whole.first, "last": whole.last}} if whole else {}),
         }
 
     @classmethod
@@ -128,12 +199,17 @@ class SizeFunctions:
         """Return the value of `to_json`. Raises KeyError, TypeError or ValueError if it is none."""
         functions = tuple(
             SizeFunction(
-                FrozenMap(each["values"]), each["library"], tuple(each["params"]), _freeze_shapes(each["outputs"])
+                FrozenMap(each["values"]),
+                each["library"],
+                tuple(each["params"]),
+                _freeze_shapes(each["outputs"]),
+                each.get("cost", 0),
             )
             for each in value["functions"]
         )
         inputs, outputs = _freeze_shapes(value["inputs"]), _freeze_shapes(value["outputs"])
-        found = cls(inputs, outputs, functions, tuple(value["padded"]), FrozenMap(value["pad"]))
+        whole = Range(**value["range"]) if value.get("range") else None
+        found = cls(inputs, outputs, functions, tuple(value["padded"]), FrozenMap(value["pad"]), whole)
         fault = found.find_fault()
         if fault is not None:
             raise ValueError(fault)
@@ -156,7 +232,26 @@ class SizeFunctions:
                 return f"sizes.functions of {each.library} have other letters or outputs"
             if not all(_holds(each.outputs[name], shape, each.values) for name, shape in self.outputs.items()):
                 return f"sizes.functions of {each.library} have outputs that are shorter than their letters"
-        return None
+        return None if self.range is None else self._find_fault_of_range(self.range)
+
+    def _find_fault_of_range(self, whole: Range) -> str | None:
+        """Return why these functions cannot compute the values of the range in parts, or None."""
+        letter = whole.letter
+        if letter not in self.functions[-1].values or not 0 < whole.first <= whole.last:
+            return "sizes.range has no letter of the sizes, or no values"
+        combined = {tuple(v for k, v in each.values.items() if k != letter) for each in self.functions}
+        faults = {
+            "has a letter that is twice in a shape": any(
+                list(shape).count(letter) > 1 for shape in [*self.inputs.values(), *self.outputs.values()]
+            ),
+            "has a letter that an output lacks": any(letter not in shape for shape in self.outputs.values()),
+            "has functions without a cost": any(each.cost <= 0 for each in self.functions),
+            "has a letter that is not padded": letter not in self.padded,
+            "has functions that are not there for all other letters": len(combined)
+            * len({each.values[letter] for each in self.functions})
+            != len(self.functions),
+        }
+        return next((f"sizes.range {fault}" for fault, is_found in faults.items() if is_found), None)
 
 
 def _freeze_shapes(shapes: Mapping[str, Sequence[Any]]) -> FrozenMap[str, tuple[Any, ...]]:

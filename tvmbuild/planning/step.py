@@ -16,7 +16,7 @@ from tvmbuild.planning.subject import Subject
 from tvmbuild.stages.table import STAGES, Stage
 
 _LARGEST = ("model", "reference")
-"""The roles of files that a model has for each of its sizes. The plain role is that of the largest."""
+"""The roles of files that a model has for each of its sizes and trials. The plain role is that of the largest."""
 BY_SIZE = (*_LARGEST, "tasks", "schedule")
 """All roles of files for each size. The plain roles `tasks` and `schedule` have the Tasks of all sizes."""
 
@@ -59,7 +59,8 @@ def _list_outputs(stage: Stage, role: str, subject: Subject, root: Path) -> dict
         return {}
     if role not in BY_SIZE or sizes is None:
         return {role: path}
-    folder, listed = Layout(root).sizes(path.parent), sizes.others if role in _LARGEST else sizes.choices
+    folder = Layout(root).sizes(path.parent)
+    listed = (*sizes.others, *sizes.trials) if role in _LARGEST else sizes.choices
     return {role: path} | {size.role(role): folder / size.name / path.name for size in listed}
 
 

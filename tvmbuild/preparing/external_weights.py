@@ -50,7 +50,7 @@ def _open(path: Path, location: str, model: str) -> Path:
         raise TvmbuildError(f"{wrong}: a tensor names no file", "save the model again")
     found = locate_external(path, location)
     if not found.is_file():
-        raise TvmbuildError(f"{wrong}: there is no {found}", "the data files must lie beside the ONNX file, whole")
+        raise TvmbuildError(f"{wrong}: there is no {found}", "copy its data files, complete, beside the ONNX file")
     kind = recognise(found)
     if kind is not None and kind.is_sure:
         raise TvmbuildError(f"{wrong}: {found} is {kind.name}", kind.remedy)
@@ -61,7 +61,9 @@ def _read(found: Path, told: dict[str, str], wrong: str, tensor: Any) -> bytes:
     try:
         offset, length = int(told.get("offset", "0")), int(told["length"]) if "length" in told else None
     except ValueError as error:
-        raise TvmbuildError(f"{wrong}: {tensor.name} lies at no place: {error}", "save the model again") from error
+        raise TvmbuildError(
+            f"{wrong}: {tensor.name} has an invalid place in its file: {error}", "save the model again"
+        ) from error
     try:
         size = found.stat().st_size
         if offset < 0 or (length or 0) < 0 or offset + (length or 0) > size:
@@ -69,7 +71,7 @@ def _read(found: Path, told: dict[str, str], wrong: str, tensor: Any) -> bytes:
             if kind is not None:
                 raise TvmbuildError(f"{wrong}: {found} is {kind.name}", kind.remedy)
             ends = f"{tensor.name} lies at {offset} to {offset + (length or 0)} of its {size} bytes"
-            raise TvmbuildError(f"{wrong}: {found} is cut short: {ends}", "copy or fetch it again, whole")
+            raise TvmbuildError(f"{wrong}: {found} is cut short: {ends}", "copy or fetch the whole file again")
         with found.open("rb") as stream:
             stream.seek(offset)
             return stream.read(size - offset if length is None else length)

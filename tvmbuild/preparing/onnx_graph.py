@@ -146,7 +146,7 @@ def _check_names(wanted: dict[str, InputSpec], names: list[str], model: str) -> 
 
 def _check_type(value: Any, model: str) -> None:
     if value.type.WhichOneof("value") != "tensor_type":
-        raise TvmbuildError(f"{model}: the input {value.name} is no tensor", "only tensors are supported")
+        raise TvmbuildError(f"{model}: the input {value.name} is not a tensor", "only tensors are supported")
     kind = value.type.tensor_type.elem_type
     if kind in (onnx.TensorProto.STRING, onnx.TensorProto.UNDEFINED):
         raise TvmbuildError(

@@ -83,7 +83,7 @@ def _explain(made: Original, batch: Batch, feed: Mapping[str, np.ndarray], probl
     tolerance = Tolerance().at_least(find_precision(made.single))
     culprit = explain_culprit(made.single, batch, feed, tolerance) or problem
     return TvmbuildError(
-        f"{made.name}: the ONNX file is of a batch of 1, and cannot be made one of {batch.size}: {culprit}",
+        f"{made.name}: the ONNX file has a batch of 1, which cannot be changed to {batch.size}: {culprit}",
         "export the model with that batch or a dynamic first dimension, or leave the batch at 1 in `inputs:`",
     )
 

@@ -156,8 +156,8 @@ def quantise(
         return Quantised(model, reference, None)
     if precision != "fp32":
         raise TvmbuildError(
-            f"{name} is a model of {precision}, and quantising begins with float32",
-            "give the float32 model, or take `quantize:` away",
+            f"{name} is a model of {precision}, but quantising needs a float32 model",
+            "give the float32 model, or remove `quantize:`",
         )
     modern = _modernise(model, reference, name)
     excluded = find_nodes(modern, options.exclude, name, "`exclude:` of its `quantize:`")
@@ -191,7 +191,7 @@ def _require_enough(choice: Choice, name: str) -> None:
         raise TvmbuildError(
             f"{name} is not accurate enough with the operators that NNCF returned to floats: "
             + "; ".join(choice.after.shortfalls),
-            "say `keep: auto` in place of `accuracy_control`, or correct the thresholds of its `accuracy:`.",
+            "write `keep: auto` in place of `accuracy_control`, or correct the thresholds of its `accuracy:`.",
         )
 
 
@@ -245,7 +245,7 @@ def _check(quantised: Any, original: Any, method: str, name: str) -> None:
     if problem is None and find_precision(quantised) != "int8":
         raise TvmbuildError(
             f"{method} left all of {name} in floats",
-            "name less in `exclude:`; a model without convolutions and products gains nothing, take `quantize:` away",
+            "exclude fewer operators; a model without convolutions and products gains nothing, so remove `quantize:`",
         )
     try:
         onnx.checker.check_model(quantised, full_check=True)
@@ -310,8 +310,8 @@ def _convert(proto: Any, name: str) -> Any:
         reason = " ".join(str(error).split())
         raise TvmbuildError(
             f"{name} is of the opset {find_opset(proto)} and cannot be expressed in {OPSET}, "
-            f"which quantising takes: {reason}",
-            f"export the model with the opset {OPSET} or later, or take `quantize:` away",
+            f"which quantising needs: {reason}",
+            f"export the model with the opset {OPSET} or later, or remove `quantize:`",
         ) from error
 
 

@@ -54,15 +54,16 @@ class Reference:
     precision: str = "fp32"
     """The precision of the original model, which decides the tolerance of other numbers."""
     specials: Reference | None = None
-    """The same with infinities and similar numbers among the inputs, if an operator could tell them apart."""
+    """The same for inputs with infinities and NaN, if an operator could treat them differently."""
     spread: float = 0.0
     """The uncertainty of a quantised model: how far equally right numbers are off, over the largest value of an output.
 
-    Equally right are ONNX Runtime's optimised numbers, and its own after a rounding error in the weights' scales.
+    Two kinds of numbers count as equally right: those of ONNX Runtime with its optimisations, and those after a
+    rounding error in the weights' scales.
     """
 
     rounding: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """The movement of each element under rounding errors, of outputs that they move beyond the default tolerance."""
+    """The movement of each element under rounding errors, for outputs that move beyond the default tolerance."""
 
     def compare(self, got: Arrays, tolerance: Tolerance) -> Comparison:
         """Compare other numbers for the same inputs with the outputs."""
@@ -106,12 +107,16 @@ def _draw(random: np.random.RandomState, tensor: TensorInfo, spec: InputSpec) ->
         limits = np.iinfo(dtype)
         first, end = max(math.ceil(low), int(limits.min)), min(math.ceil(high), int(limits.max) + 1)
         if first >= end:
-            raise TvmbuildError(f"the input {tensor.name} has no {dtype} in [{low}, {high})", "correct low and high")
+            raise TvmbuildError(
+                f"the input {tensor.name} has no {dtype} in [{low}, {high})", "correct `range:` in models.yaml"
+            )
         if end > np.iinfo(np.int64).max:
             return random.randint(first, end, tensor.shape, dtype=np.uint64).astype(dtype)
         return random.randint(first, end, tensor.shape, dtype=np.int64).astype(dtype)
     if not low < high:
-        raise TvmbuildError(f"the range [{low}, {high}) of the input {tensor.name} is empty", "correct low and high")
+        raise TvmbuildError(
+            f"the range [{low}, {high}) of the input {tensor.name} is empty", "correct `range:` in models.yaml"
+        )
     return random.uniform(low, high, tensor.shape).astype(dtype)
 
 
@@ -138,7 +143,7 @@ class OnnxRun:
         for name, value in outputs.items():
             if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
                 raise TvmbuildError(
-                    f"the output {name} of {self._what} is no numeric tensor",
+                    f"the output {name} of {self._what} is not a numeric tensor",
                     "remove that output from the model, or train a classifier on labels that are numbers",
                 )
         return outputs

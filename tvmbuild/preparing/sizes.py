@@ -67,16 +67,17 @@ class Padding:
 
 
 def find_padding(model: SizedModel, references: Mapping[Size, Reference]) -> Padding:
-    """Return the letters along which padded inputs give the original's outputs, beside more elements.
+    """Return the letters along which padded inputs give the original's outputs, apart from additional elements.
 
     A batch is tried on its own. Other letters are tried if the model has `pad`. Raises TvmbuildError if padded inputs
     then give other outputs.
     """
-    runs = {size: _list_shapes(each) for size, each in references.items()}
+    runs = list_shapes(references)
     notes: list[str] = []
     padded = []
     for letter in model.sizes.choices[-1].values:
-        batch = model.is_batch(letter)
+        in_parts = model.sizes.range is not None and model.sizes.range.letter == letter
+        batch = model.is_batch(letter) or in_parts
         if not batch and not model.sizes.pad:
             continue
         report_progress(f"comparing inputs that are padded along {letter} with exact ones")
@@ -88,7 +89,7 @@ def find_padding(model: SizedModel, references: Mapping[Size, Reference]) -> Pad
             problem = error.message  # a batch that the user did not ask for
         if problem is None:
             padded.append(letter)
-        elif batch:
+        elif batch and not in_parts:
             notes.append(f"inputs are not padded along {letter}: {problem}")
         else:
             raise _refuse(model, letter, problem)
@@ -104,15 +105,16 @@ Runs = dict[Size, dict[str, tuple[int, ...]]]
 """The shape of each output in the run of a size."""
 
 
-def _list_shapes(reference: Reference) -> dict[str, tuple[int, ...]]:
-    return {name: value.shape for name, value in reference.outputs.items()}
+def list_shapes(references: Mapping[Size, Reference]) -> Runs:
+    """Return the shapes of the outputs at each size."""
+    return {size: {name: value.shape for name, value in each.outputs.items()} for size, each in references.items()}
 
 
 def _try_letter(model: SizedModel, letter: str, runs: Runs) -> str | None:
     """Return how padding along a letter changes the outputs, or None. The exact runs are added to ``runs``."""
     trials = _list_trials(model.sizes, letter)
     exact = {size: model.compute(size) for size, _ in trials}
-    runs |= {size: _list_shapes(made) for size, made in exact.items()}
+    runs |= list_shapes(exact)
     shapes = find_axes(runs)
     return next((said for trial in trials if (said := _compare(model, exact, trial, shapes))), None)
 

@@ -12,7 +12,7 @@ from tvmbuild.preparing.compare import Arrays, compare
 from tvmbuild.preparing.reference import Reference
 
 _TELLING = frozenset({"IsInf", "IsNaN"})
-"""Operators that exist to handle such numbers; in models without them nobody relies on their results."""
+"""Operators that exist to handle infinities and NaN; nobody relies on the results of other models for these numbers."""
 _SUMMING = ("Attention", "Conv", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN", "Reduce", "Softmax")
 """The prefixes of operators whose sums of such numbers depend on the order: ONNX promises nothing for them."""
 _ONE_IN = 8

@@ -68,7 +68,9 @@ def plan_merge(into: Path, other: Path, *, target: str | None = None, skip_other
         if not path.exists():
             raise TvmbuildError(f"there is no {path}", "name two folders of records, or two record files")
     if into.is_dir() != other.is_dir():
-        raise TvmbuildError(f"{into} and {other} are not of a kind", "name two folders of records, or two record files")
+        raise TvmbuildError(
+            f"{into} and {other} are not of the same kind", "name two folders of records, or two record files"
+        )
     pairs = _pair_folders(find_records(into), find_records(other)) if other.is_dir() else [(into, other)]
     changes: list[Change] = []
     others: dict[Path, str] = {}

@@ -37,7 +37,7 @@ def _read(path: Path) -> StoredTask:
     damage = find_damage(path)
     file = None if damage else read_task_file(path)
     if file is None:
-        return StoredTask(path, None, (damage or "it went away",))
+        return StoredTask(path, None, (damage or "it was lost",))
     faults = read_faults(path.parent, path.stem, file.target)
     whole = tuple(fault.reason for fault in faults if fault.of == "file") if has_file_fault(path, faults) else ()
     return StoredTask(path, file, whole, tuple(fault for fault in faults if fault.of == "trace"))

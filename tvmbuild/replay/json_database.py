@@ -112,7 +112,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     except OSError as error:
         raise TvmbuildError(f"{path}: {error.strerror}", f"a database is {WORKLOADS} and {RECORDS}") from error
     except UnicodeDecodeError as error:
-        raise TvmbuildError(f"{path} is no text", f"a database is {WORKLOADS} and {RECORDS}") from error
+        raise TvmbuildError(f"{path} is not text", f"a database is {WORKLOADS} and {RECORDS}") from error
 
 
 def _read_workload(folder: Path, number: int, line: str) -> tuple[Workload, str]:
@@ -142,7 +142,10 @@ def _check_target(theirs: Any, ours: tvm.target.Target, where: str) -> None:
     An absent mtriple matches any machine.
     """
     if not isinstance(theirs, dict):
-        raise TvmbuildError(f"{where}: the record does not say for which target it is", "only such can be imported")
+        raise TvmbuildError(
+            f"{where}: the record does not say for which target it is",
+            "only records that name their target can be imported",
+        )
     wanted, found = _plain(ours.export()), _plain(theirs)
     differ = [
         f"{name} is {found.get(name, 'absent')} there and {wanted.get(name, 'absent')} here"

@@ -114,4 +114,4 @@ def _check_digest(path: Path, source: Source) -> None:
         told = f"wrong sha256 of {describe(source)}: expected {want}, got {got}"
         if kind is not None:
             raise TvmbuildError(f"{told}; it is {kind.name}", kind.remedy)
-        raise TvmbuildError(told, "if you trust the file, write the sha256 that was got into models.yaml")
+        raise TvmbuildError(told, "if you trust the file, write its new sha256 into models.yaml")

@@ -22,7 +22,7 @@ def download_hub(repository: str, file: str, revision: str | None) -> Path:
         return Path(library.hf_hub_download(repo_id=repository, filename=file, revision=revision))
     except errors.GatedRepoError as error:
         raise TvmbuildError(
-            f"{repository} is shown to those alone who have agreed to its terms",
+            f"{repository} is shown only to users who have agreed to its terms",
             "agree to them on its page, then `hf auth login`, or set HF_TOKEN",
         ) from error
     except errors.RepositoryNotFoundError as error:

@@ -49,7 +49,7 @@ def extract_file(archive: Path, name: str, path: Path) -> Path:
                 members = {info.name: info for info in tar if info.isreg()}
                 found = tar.extractfile(members[_find_member(list(members), name, archive)])
                 if found is None:
-                    raise TvmbuildError(f"{name} in {archive.name} is no regular file")
+                    raise TvmbuildError(f"{name} in {archive.name} is not a regular file")
                 with found:
                     _write(found, path, name)
     except DAMAGE as error:

@@ -69,7 +69,7 @@ def _load(script: Path, correct: str) -> ModuleType:
     name = "exported" if script.stem in sys.modules or script.stem in sys.stdlib_module_names else script.stem
     spec = importlib.util.spec_from_file_location(name, script)
     if spec is None or spec.loader is None:
-        raise TvmbuildError(f"{script} is no Python file", correct)
+        raise TvmbuildError(f"{script} is not a Python file", correct)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

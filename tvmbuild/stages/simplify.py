@@ -18,6 +18,7 @@ from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.model_file import read_model
+from tvmbuild.preparing.ranges import check_range
 from tvmbuild.preparing.reference import Reference, read_reference, write_reference
 from tvmbuild.preparing.simplify import Simplified, simplify
 from tvmbuild.preparing.sizes import SizedModel, find_padding
@@ -47,9 +48,11 @@ def run(step: Step[SimplifyStep]) -> None:
 def _prepare_sizes(step: Step[SimplifyStep], sizes: Sizes, path: Path, largest: Simplified) -> None:
     """Simplify the model at its other sizes, and find out along which letters inputs may be padded."""
     options, references = step.options, dict[Size, Reference]()
-    source = read_model(path, options.model).SerializeToString(deterministic=True) if sizes.others else b""
+    more = (*sizes.others, *sizes.trials)
+    source = read_model(path, options.model).SerializeToString(deterministic=True) if more else b""
     told = [hashlib.sha256(source).hexdigest(), sorted(step.tools.items()), sorted(step.environment.items())]
-    for size in sizes.others:
+    graphs = dict[Size, bytes]()
+    for size in more:
         inputs = fix_inputs_at(options.inputs, sizes, size)
         name = f"{options.model} at {size.name}"
         kept = _Kept(step, size, canonical_json([*told, repr(inputs), repr(options.simplify), step.version]))
@@ -59,14 +62,18 @@ def _prepare_sizes(step: Step[SimplifyStep], sizes: Sizes, path: Path, largest: 
         if options.frames or options.postprocess:
             _check(kept.model.read_bytes(), replace(options, model=name))
         references[size] = read_reference(kept.reference)
-    remove_other_sizes(step.output("model"), [size.name for size in sizes.others])
+        graphs[size] = kept.model.read_bytes() if sizes.range else b""
+    remove_other_sizes(step.output("model"), [size.name for size in more])
     references[sizes.choices[-1]] = largest.reference
+    graphs[sizes.choices[-1]] = largest.model
     model = SizedModel(path, options.model, options.inputs, sizes, options.simplify)
+    if sizes.range is not None:
+        check_range(model, sizes.range, graphs, references)
     write_json(step.output(SIZES), find_padding(model, references).to_json())
 
 
 class _Kept:
-    """The files of a size, which stay if they were made of the same."""
+    """The files of a size, which stay if they were made from the same inputs."""
 
     def __init__(self, step: Step[SimplifyStep], size: Size, made_of: str) -> None:
         self.model, self.reference = step.output(size.role("model")), step.output(size.role("reference"))

@@ -62,9 +62,12 @@ def _run(step: Step[ValidateStep]) -> Validated:
 
 
 def _compute(step: Step[ValidateStep]) -> Validated:
-    """Compute the model at each of its sizes on the CPU, or reuse the result of another cell with the same lowering."""
-    sizes = list_sizes(step, "reference")
+    """Compute the model at each of its sizes on the CPU, or reuse the result of another cell with the same lowering.
+
+    Batches that a package computes in parts have no schedule of their own, and only a package computes them.
+    """
     own = list_sizes(step, "schedule")  # those of the largest size too
+    sizes = [size for size in list_sizes(step, "reference") if size in own]
     found = [_compute_one(step, find_model(step, size), f"schedule {size}", f"reference {size}") for size in sizes]
     largest = f"schedule {own[-1]}" if own else "schedule"
     return join_sizes([*found, _compute_one(step, step.input("model"), largest, "reference")])

@@ -22,7 +22,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 class _Chosen(nn.Module):  # type: ignore[misc]
-    """A model of which only the named outputs are returned."""
+    """A model that returns only the named outputs."""
 
     def __init__(self, model: nn.Module, outputs: Sequence[str]) -> None:
         super().__init__()

@@ -107,7 +107,7 @@ void run(int count, char **words) {
     } else {
       char *end = nullptr;
       options.score = std::strtod(words[++i], &end);
-      if (end == words[i] || *end != '\0') throw std::runtime_error(std::string(words[i]) + " is no number");
+      if (end == words[i] || *end != '\0') throw std::runtime_error(std::string(words[i]) + " is not a number");
     }
   }
   tvmbuild_detector::Detector detector(options);

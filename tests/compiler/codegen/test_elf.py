@@ -30,7 +30,7 @@ def test_a_real_library_is_read() -> None:
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "mod.so"
     path.write_bytes(content)
-    with pytest.raises(TvmbuildError, match=r"mod\.so is no little-endian ELF file"):
+    with pytest.raises(TvmbuildError, match=r"mod\.so is not a little-endian ELF file"):
         read_elf(path)
 
 

@@ -109,13 +109,13 @@ CASES = {
     "scores seen": Case(
         "FuseAttention",
         "s = MatMul (q, k) p = Softmax (s) o = MatMul (p, v) t = ReduceMax <keepdims=1> (s) y = Add (o, t)",
-        {"its scores are used elsewhere, too": 1},
+        {"its scores are also used elsewhere": 1},
         HEADS,
     ),
     "weights seen": Case(
         "FuseAttention",
         "s = MatMul (q, k) p = Softmax (s) o = MatMul (p, v) t = ReduceMax <keepdims=1> (p) y = Add (o, t)",
-        {"what its softmax gives is used elsewhere, too": 1},
+        {"the result of its softmax is also used elsewhere": 1},
         HEADS,
     ),
     "clipped scores": Case(
@@ -133,7 +133,7 @@ CASES = {
     "scales of heads": Case(
         "FuseAttention",
         "s = MatMul (q, k) c = Mul (s, w) p = Softmax (c) y = MatMul (p, v)",
-        {"multiply of its scores is by more than one constant number": 1},
+        {"multiply of its scores has an operand that is not one constant number": 1},
         HEADS,
         {"w": (2, 1, 1)},
     ),

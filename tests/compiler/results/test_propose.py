@@ -23,6 +23,8 @@ PICTURE = (1, 3, 640, 640)
         (PICTURE, [(1, 300, 84)], ["boxes: {form: rtdetr}"]),
         (PICTURE, [(1, 300, 80), (1, 300, 4)], ["boxes: {form: dfine}", "boxes: {form: detr}"]),
         ((1, 3, 416, 416), [(1, 3549, 85)], ["boxes: {form: yolox}", "boxes: {form: yolov5}"]),
+        ((1, 3, 416, 416), [(1, 2535, 85)], ["boxes: {form: yolov5}"]),  # YOLOv3-tiny
+        ((1, 3, 416, 416), [(1, 845, 25)], ["boxes: {form: yolov5}"]),  # YOLOv2
         ((1, 224, 224, 3), [(1, 1000)], ["classes: {}"]),
         (PICTURE, [(1, 116, 8400), (1, 32, 160, 160)], ["masks: {form: yolov8}"]),
         (PICTURE, [(1, 25200, 117), (1, 32, 160, 160)], ["masks: {form: yolov5}"]),

@@ -13,9 +13,10 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.compiler.ir.prim_funcs import list_nodes
 from tvmbuild.compiler.machine.machine import Machine, describe_machine
 from tvmbuild.compiler.machine.target import host_target
-from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
+from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap, overlap_tiles
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_function
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile
+from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
 from tvmbuild.compiler.schedules.nest import view_nest
 from tvmbuild.replay.traces import dump_trace, load_record
 
@@ -103,6 +104,28 @@ def test_without_the_pass_each_element_is_guarded_and_the_numbers_are_the_same()
     library = tvm.compile(scheduled.with_attr("global_symbol", "main"), host_target(threads=2))
     library["main"](tvm.runtime.tensor(left), tvm.runtime.tensor(right), out)
     np.testing.assert_array_equal(out.numpy(), run(scheduled, left, right))
+
+
+@pytest.mark.parametrize("columns", [13, 37])
+def test_results_do_not_overwrite_operands_that_the_last_tile_reads_again(columns: int) -> None:
+    data = te.placeholder((5, columns), name="x")
+    inner = te.compute(data.shape, lambda *at: te.tanh(data[at]), name="inner")
+    powers = te.compute(data.shape, lambda *at: te.exp(inner[at]), name="powers")
+    along = te.reduce_axis((0, columns))
+    total = te.compute((5,), lambda row: te.sum(powers[row, along], axis=along), name="total")
+    result = te.compute(data.shape, lambda row, at: powers[row, at] / total[row], name="result")
+    sch = s_tir.Schedule(te.create_prim_func([data, result]))
+    block = sch.get_sblock("powers")
+    _, inside = sch.split(sch.get_loops(block)[-1], [None, 8])
+    sch.vectorize(inside)
+    allow_overlap(sch, [block])
+    target = host_target(threads=2)
+    mod = run_tir_passes(tvm.IRModule({"main": sch.mod["main"].with_attr("global_symbol", "main")}), target)
+    (given,) = draw(sch.mod["main"])
+    got = tvm.runtime.tensor(np.zeros((5, columns), "float32"))
+    tvm.compile(mod, target)["main"](tvm.runtime.tensor(given), got)
+    want = np.exp(np.tanh(given))
+    np.testing.assert_allclose(got.numpy(), want / want.sum(axis=1, keepdims=True), rtol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [49, 77, 128, 500, 1000])

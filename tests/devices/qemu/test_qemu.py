@@ -86,7 +86,7 @@ def test_wrong_numbers_are_an_error(project: DoitProject, tmp_path: Path) -> Non
 def test_bench_times_no_emulated_board(project: DoitProject) -> None:
     ran = project.tvmbuild("bench", "digits@pi4")
     assert ran.code == 1
-    assert "digits@pi4 runs on an emulated board, where times mean nothing" in ran.output
+    assert "digits@pi4 runs on an emulated board, where times are meaningless" in ran.output
 
 
 @pytest.mark.nights(2)

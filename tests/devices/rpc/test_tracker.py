@@ -34,6 +34,9 @@ def test_what_answers_is_no_tracker() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(TvmbuildError, match=f"what answers at {address} is no RPC tracker: it speaks another"):
+        with pytest.raises(
+            TvmbuildError,
+            match=f"the program at {address} is not an RPC tracker: it does not speak the protocol of a tracker",
+        ):
             list_boards(address)
         thread.join()

@@ -220,4 +220,4 @@ def test_the_run_command_runs_there(board: SshBoard, load: Load, capsys: pytest.
     assert "Plus214_Output_0" in printed
     assert "(3 samples of 1 call, 2 threads)" in printed
     assert main([*command, "--profile"]) == 1
-    assert "error: board tells no times of operators: it has no Python" in capsys.readouterr().err
+    assert "error: board gives no times of operators, because it has no Python" in capsys.readouterr().err

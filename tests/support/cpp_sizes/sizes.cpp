@@ -1,10 +1,12 @@
 // Run a package at several sizes with one session: sizes PACKAGE FOLDER SHAPES… A run's SHAPES are those of all inputs,
 // as 2x5,2x5. Run n reads FOLDER/n-i.in, raw, and writes FOLDER/n-i.out, and again FOLDER/n-i.copy by copy_outputs().
 // Or show the boxes in a frame at one of the sizes, or at the default: sizes PACKAGE FRAME ENCODING [H=32,W=64]
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -90,6 +92,40 @@ void check_apart(tvmbuild::Session &session, const std::map<std::string, int64_t
   if (!differs) throw std::runtime_error("both inputs have the same outputs");
 }
 
+// The number of libraries of the package's code in this process, by their files.
+size_t count_libraries() {
+  std::ifstream maps("/proc/self/maps");
+  std::set<std::string> files;
+  for (std::string line, range, mode, offset, device, file; std::getline(maps, line);) {
+    std::istringstream(line) >> range >> mode >> offset >> device >> file;
+    if (line.find("/mod.so") != std::string::npos) files.insert(file);
+  }
+  return files.size();
+}
+
+// Throw unless calls in the background compute the same, beside calls of the session, with the libraries that are
+// loaded.
+void check_background(tvmbuild::Session &session) {
+  if (count_libraries() != session.sizes().size()) throw std::runtime_error("not one library for each size");
+  std::atomic<int> same{0};
+  for (const auto &size : session.sizes()) {
+    std::vector<tvmbuild::Tensor> inputs;
+    for (const tvmbuild::TensorInfo &info : session.at(size).info().inputs) inputs.emplace_back(info);
+    std::vector<tvmbuild::Tensor> want = session.run(inputs);
+    session.call_async(inputs, [&same, want](const std::vector<tvmbuild::Tensor> &outputs, const auto &error) {
+      if (error || outputs.size() != want.size()) return;
+      bool equal = true;
+      for (size_t i = 0; i < want.size(); i++)
+        equal = equal && std::memcmp(outputs[i].data(), want[i].data(), want[i].info().bytes()) == 0;
+      same += equal;
+    });
+    session.call();
+  }
+  session.wait_async();
+  if (static_cast<size_t>(same) != session.sizes().size()) throw std::runtime_error("other outputs in the background");
+  if (count_libraries() != session.sizes().size()) throw std::runtime_error("calls in the background load code again");
+}
+
 tvmbuild::Session &find_size(tvmbuild::Session &session, const std::string &text) {
   std::map<std::string, int64_t> size;
   for (const std::string &each : split(text, ',')) {
@@ -113,6 +149,7 @@ int main(int count, char **arguments) {
     }
     std::cout << "\n";
     for (const auto &size : session.sizes()) check_apart(session, size);
+    check_background(session);
     for (int i = 3; i < count; i++)
       run(session, std::string(arguments[2]) + "/" + std::to_string(i - 3) + "-", arguments[i]);
     return 0;

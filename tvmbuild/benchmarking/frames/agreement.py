@@ -1,6 +1,6 @@
 """The comparison, in words, of the results of two ways from the same frame.
 
-The ways differ in the rounding of bytes and in the network's sums, so a difference is no fault.
+The ways differ in the rounding of bytes and in the network's sums, so a difference is not a fault.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class _Suppression:
             )
 
     def _find_rivals(self, some: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return the overlaps of candidates of which only one may be a result, else -1."""
+        """Return the overlaps of candidates that exclude each other as results, else -1."""
         boxes, classes = self.candidates.boxes, self.candidates.classes
         overlaps = find_overlaps(boxes[some], boxes[others])
         endless = (np.abs(boxes) >= HUGE).any(axis=1)

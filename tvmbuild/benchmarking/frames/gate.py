@@ -1,4 +1,4 @@
-"""The gate of frames and results: what a package makes of a drawn frame is compared with plain NumPy.
+"""The gate of frames and results: the package's results for a randomly drawn frame are compared with plain NumPy.
 
 The input that it prepares must be the reference's, and its results must be those of its own outputs. The outputs
 themselves are compared by the gate of ``main``.
@@ -62,10 +62,10 @@ def describe_frame(frame: Frame) -> str:
 
 
 def check_frames(info: PackageInfo, worker: Worker, who: str, lacks: str | None = None) -> Checked | None:
-    """Compare what the package of ``worker`` makes of frames. Return None if it takes none and makes no results.
+    """Compare the frames and results of the package in ``worker`` with the reference.
 
-    ``who`` names the stage and the cell. ``lacks`` is the reason why the worker's device cannot run frames, which
-    becomes a note. Raises TvmbuildError if the package makes something wrong.
+    Return None if it takes no frames and makes no results. ``who`` names the stage and the cell. ``lacks`` is the
+    reason why the worker's device cannot run frames, which becomes a note. Raises TvmbuildError if something differs.
     """
     if not info.frames and not info.postprocess:
         return None

@@ -81,7 +81,7 @@ def _read_grid(form: GridForm, arrays: Sequence[np.ndarray], anchors: np.ndarray
 
 
 def _list_cells(shape: tuple[int, ...], anchors: int, size: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of rows and columns of a grid with the proportions of the input, as an output may have it."""
+    """Yield the numbers of rows and columns of a grid with the proportions of the input, which an output may have."""
     sides = []
     if len(shape) == _MAP_AXES:
         sides = [shape[2:], shape[1:3]]

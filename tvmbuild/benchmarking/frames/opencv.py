@@ -1,6 +1,6 @@
-"""The usual way from a frame to the result: OpenCV, ONNX Runtime and NumPy, as the networks' own repositories do it.
+"""The usual way from a frame to the result: OpenCV, ONNX Runtime and NumPy, as in the networks' own repositories.
 
-It needs `cv2`, which is no dependency of tvmbuild.
+It needs `cv2`, which tvmbuild does not install.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ def _resize(picture: np.ndarray, size: tuple[int, int], frame: Frame) -> np.ndar
 
 @dataclass(frozen=True)
 class Setup:
-    """The usual way for one package: its network, and what becomes of a frame and of the outputs."""
+    """The usual way for one package: its network, and the ways to prepare a frame and to decode the outputs."""
 
     info: PackageInfo
     model: Path
     """The ONNX file."""
     threads: int
     inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """The reference's inputs, of which those beside the picture are used."""
+    """The reference's inputs; only those beside the picture are used."""
 
 
 class OpenCvWay:
@@ -131,7 +131,7 @@ class OpenCvWay:
         self.chosen = (number, score, overlap)
 
     def compute(self, number: int) -> dict[str, np.ndarray]:
-        """Return the input that becomes of a frame, and the network's outputs for it."""
+        """Return the input that is made from a frame, and the network's outputs for it."""
         prepared = self.prepare(number)
         return {"input": prepared, **{f"output:{name}": value for name, value in self.run(prepared).items()}}
 

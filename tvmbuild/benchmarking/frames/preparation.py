@@ -19,7 +19,7 @@ STEPS = 1.25
 Pillow and OpenCV round after each of the two directions, by half a step each; OpenCV's weights have 11 bits only.
 """
 _ROUNDINGS = 8.0
-"""The largest difference of a value from that of its byte, in roundings of the input's type."""
+"""The largest difference between a value and its byte's value, in rounding steps of the input's type."""
 _TINY = 1e-12
 
 
@@ -34,7 +34,7 @@ class InputCheck:
 
 
 def prepare(frame: Frame, data: np.ndarray, into: Input) -> np.ndarray:
-    """Return the bytes [height, width, channels] of the input that a frame becomes.
+    """Return the bytes [height, width, channels] of the input that is made from a frame.
 
     They are float64 and not rounded.
     """

@@ -56,7 +56,7 @@ REFERENCES: dict[str, ResultReference] = {
     "vector": ResultReference(check_vector, list_unknown_vectors),
     "heatmaps": ResultReference(check_points, list_unknown_points),
 }
-"""Kind of result, as models.yaml has it → its reference. Results of a kind that is not here are not compared."""
+"""Kind of result in models.yaml → its reference. Results of a kind that is not here are not compared."""
 
 
 def find_reference(decoding: Decoding) -> ResultReference | None:

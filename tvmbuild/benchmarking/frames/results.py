@@ -1,4 +1,4 @@
-"""The part of a benchmark's result that is about frames, as result.json has it. It imports no slow module."""
+"""The part of a benchmark's result that is about frames, in the form of result.json. It imports no slow module."""
 
 from __future__ import annotations
 

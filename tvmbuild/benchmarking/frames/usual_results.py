@@ -1,4 +1,4 @@
-"""The usual code for each kind of result: NumPy and OpenCV, as the networks' own repositories have it."""
+"""The usual code for each kind of result: NumPy and OpenCV, like that of the networks' own repositories."""
 
 from __future__ import annotations
 

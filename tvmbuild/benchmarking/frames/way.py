@@ -51,7 +51,7 @@ class Decoding:
     """The names of all outputs, in the network's order."""
     height: int
     width: int
-    """The size of the network's input in pixels, 0 if it is no picture."""
+    """The size of the network's input in pixels, 0 if it is not a picture."""
     geometry: np.ndarray
     """The numbers of `package.frames.find_frame_geometry`, float64."""
     labels: tuple[str, ...] | None = None
@@ -65,7 +65,7 @@ class Decoding:
     """The name of the result (`name_results`)."""
 
     def find_output(self, outputs: Mapping[str, np.ndarray], place: int = 0) -> np.ndarray:
-        """Return the output that the result is made of, or one of several."""
+        """Return the output from which the result is made, or one of several."""
         return outputs[(self.asked.outputs or self.outputs)[place]]
 
     @property

@@ -42,13 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what", nargs="*", metavar="CELL|PACKAGE", help="cells such as net@cpu, globs of them, or one PACKAGE.tar"
     )
     parser.add_argument(
-        "--vs", action="append", default=[], type=Path, metavar="PACKAGE", help="time against this package too"
+        "--vs", action="append", default=[], type=Path, metavar="PACKAGE", help="also time this package"
     )
     parser.add_argument(
         "--since",
         metavar="REV|FILE",
         help="time nothing; compare the newest benchmarks with those at a git revision, or in a history.jsonl or "
-        "result.json; exit code 1 when something became slower",
+        "result.json; exit with 1 if a cell became slower",
     )
     parser.add_argument("--repeat", type=positive, help="samples (default: the target's `benchmark:`)")
     parser.add_argument("--number", type=positive, help="calls in one sample")
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if args.since is not None:
         given = [f"--{name}" for name in ("vs", "repeat", "number", "threads", "strict") if getattr(args, name)]
         if given:
-            raise TvmbuildError(f"--since times nothing, so {given[0]} means nothing", "leave it out")
+            raise TvmbuildError(f"--since times nothing, so {given[0]} has no effect", "leave it out")
         return compare_since(root, _list_cells(plan, args.what), args.since)
     done = [_bench_cell(step, args) for step in choose_steps(plan, args.what)]
     return 0 if all(done) else 1
@@ -96,10 +96,13 @@ def _bench_package(args: argparse.Namespace, packages: Sequence[str]) -> int:
     if args.since is not None:
         raise TvmbuildError("--since compares cells, and packages have no history", "leave it out, or name cells")
     if len(args.what) > 1:
-        raise TvmbuildError("a package is benchmarked alone", f"`tvmbuild bench {packages[0]} --vs OTHER.tar`")
+        raise TvmbuildError(
+            "`tvmbuild bench` times one package at a time", f"`tvmbuild bench {packages[0]} --vs OTHER.tar`"
+        )
     if not args.vs:
         raise TvmbuildError(
-            f"{packages[0]} is to be compared with what?", "name another package of the model with `--vs OTHER.tar`"
+            f"{packages[0]} has no package to be compared with",
+            "name another package of the model with `--vs OTHER.tar`",
         )
     with tempfile.TemporaryDirectory(prefix="tvmbuild-bench-") as folder:
         with show_progress(packages[0]) as show, progress_shown_by(show):

@@ -73,7 +73,7 @@ def _read_file(path: Path, history: Sequence[Entry]) -> tuple[Entry, ...]:
         raise TvmbuildError(f"{path} cannot be read: {error.strerror}") from error
     if entry is None:
         raise TvmbuildError(
-            f"{path} is no result.json of this version of tvmbuild", "name a result.json or a history.jsonl"
+            f"{path} is not a result.json of this version of tvmbuild", "name a result.json or a history.jsonl"
         )
     entry = replace(entry, result=replace(entry.result, operators=()))
     return tuple(known for known in history if known.result == entry.result)[-1:] or (entry,)
@@ -96,7 +96,7 @@ def _commit_time(root: Path, revision: str) -> int:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise TvmbuildError(f"{revision} is no file, and git is not installed") from error
+        raise TvmbuildError(f"{revision} is not a file, and git is not installed") from error
     if done.returncode != 0 or not done.stdout.strip():
         raise TvmbuildError(
             f"{revision!r} is neither a file nor a git revision of {root}",
@@ -113,7 +113,7 @@ def _describe(layout: Layout, compared: Change | Incomparable) -> Iterator[str]:
     then, now = (entry.result.latency.median.value for entry in (before, after))
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(before.time))
     ratio = compared.ratio
-    basis = "" if compared.against is None else f", measured by {compared.against}"
+    basis = "" if compared.against is None else f", relative to {compared.against}"
     said = f"{describe_ratio(ratio)} ({ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]{basis})"
     yield f"{after.result.cell}: {said}: {format_ms(then)} ms on {when}, {format_ms(now)} ms now"
     for name, entry in (("then", before), ("now", after)):

@@ -18,7 +18,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.report.frames import COLUMNS, list_frame_remarks, list_ways
 from tvmbuild.report.latency import describe_machine, format_interval, format_ms
 
-HEADS = ("", "median ms", "95 % interval", "ratio", "95 % interval", "ours is")
+HEADS = ("", "median ms", "95 % interval", "ratio", "95 % interval", "the package is")
 
 
 def print_result(result: Result) -> None:
@@ -60,7 +60,7 @@ def make_table(result: Result) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for index, head in enumerate(HEADS):
         table.add_column(head, justify="left" if index in (0, len(HEADS) - 1) else "right", overflow="fold")
-    table.add_row("ours", *_median(result.latency.median))
+    table.add_row("package", *_median(result.latency.median))
     for rival in result.rivals:
         ratio = rival.ratio
         shown = (f"{ratio.value:.3f}", f"{ratio.low:.3f}, {ratio.high:.3f}", describe_ratio(ratio))

@@ -31,7 +31,7 @@ from tvmbuild.planning.plan import Plan
 from tvmbuild.planning.project import load_plan
 from tvmbuild.records.folders import find_records, list_record_files
 
-HELP = "one model in, one package out: no project is needed"
+HELP = "make one package from one model, without a project"
 OWN_OPTIONS = ("-o", "-h")
 
 
@@ -49,11 +49,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", help=f"a file, {', '.join(MODEL_SUFFIXES)}, or hf://owner/repository/FILE"
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.tar", help="default: MODEL-TARGET.tar, here")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.tar",
+        help="the package's file; default: MODEL-TARGET.tar in this folder",
+    )
     add_target_argument(parser)
     add_model_arguments(parser)
     parser.add_argument(
-        "--tune", type=_minutes, metavar="MINUTES", help="search for schedules so long; default: by rule and by records"
+        "--tune",
+        type=_minutes,
+        metavar="MINUTES",
+        help="search for faster schedules for that many minutes; default: no search",
     )
     parser.add_argument("--records", type=Path, metavar="DIR", help="records to use; --tune adds to them")
     add_dump_arguments(parser)
@@ -62,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_target_argument(parser: argparse.ArgumentParser) -> None:
     """Add the options that name the target and its precision."""
     parser.add_argument("--target", metavar="TARGET", help=f"{FORMS}; default: this machine's CPU")
-    parser.add_argument("--precision", choices=get_args(Precision), help="what float32 models are computed in")
+    parser.add_argument(
+        "--precision", choices=get_args(Precision), help="the precision in which float32 models are computed"
+    )
 
 
 def name_target(args: argparse.Namespace) -> TargetWords:
@@ -112,7 +123,7 @@ def _minutes(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no number of minutes")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of minutes")
     return value
 
 

@@ -57,7 +57,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--postprocess",
         type=_yaml_map,
         metavar="YAML",
-        help="what the outputs mean, as in models.yaml: 'boxes: {form: yolov8}'",
+        help="the meaning of the outputs, as in models.yaml: 'boxes: {form: yolov8}'",
     )
 
 
@@ -128,7 +128,7 @@ def state_shapes(model: ModelWords) -> dict[str, Any]:
             missing.append(f"--shape {value.name}={','.join(map(str, shape))}")
     if missing:
         raise TvmbuildError(
-            f"{model.path.name} leaves dimensions of its inputs open", f"Say them, in numbers: {' '.join(missing)}"
+            f"{model.path.name} leaves dimensions of its inputs open", f"State them as numbers: {' '.join(missing)}"
         )
     return {"inputs": inputs} if inputs else {}
 
@@ -154,5 +154,5 @@ def _yaml_map(text: str) -> dict[str, Any]:
     except yaml.YAMLError:
         data = None
     if not isinstance(data, dict):
-        raise argparse.ArgumentTypeError(f"{text!r} is no map such as 'mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]'")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a map such as 'mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]'")
     return data

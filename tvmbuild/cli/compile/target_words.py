@@ -94,7 +94,7 @@ def _explain(text: str, known: list[str]) -> TvmbuildError:
         return TvmbuildError(f"vulkan has no family {device}", hint)
     if colon and kind == "cuda":
         hint = "Write cuda: and the card's compute capability, such as cuda:sm_87."
-        return TvmbuildError(f"{device} is no architecture of NVIDIA's cards", hint)
+        return TvmbuildError(f"{device} is not an architecture of NVIDIA's cards", hint)
     boards = (board for board in list_boards() if text in board or board in text)
     words = [*known, *TARGETS, *(f"vulkan:{each}" for each in TARGETS["vulkan"].families)]
     near = next(boards, None) or find_nearest(text, words)

@@ -12,7 +12,7 @@ HELP = "serve a board over RPC, list boards, start a tracker"
 ACTIONS: dict[str, tuple[str, str]] = {
     "serve": ("tvmbuild.cli.device.serve", "run on a board: offer it to a tracker until Ctrl-C"),
     "ls": ("tvmbuild.cli.device.list", "list the boards of trackers: free or busy, architecture, TVM"),
-    "tracker": ("tvmbuild.cli.device.tracker", "start a tracker, which boards and builds meet at"),
+    "tracker": ("tvmbuild.cli.device.tracker", "start a tracker, where boards register and builds find them"),
     "emulator": ("tvmbuild.cli.device.emulator", "make or remove the emulated board of `device: {qemu: …}`"),
 }
 """Name → (module with ``add_arguments(parser)`` and ``run(args) -> int``, help)."""

@@ -32,7 +32,7 @@ LOW_DISK = 2 << 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--cached", action="store_true", help="believe the last probe of TVM instead of probing again")
+    parser.add_argument("--cached", action="store_true", help="use the last probe of TVM instead of probing again")
     parser.add_argument(
         "--vulkan-selftest", action="store_true", help="compute every class of kernels on the Vulkan device and here"
     )

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     patterns, settings = split_words(args.words)
     plan = load_plan(find_root(Path.cwd()), settings)
     if not plan.steps:
-        raise TvmbuildError("there is nothing to build", "models.yaml has no model that is enabled.")
+        raise TvmbuildError("there is nothing to build", "Add a model to models.yaml, or enable one.")
     for pattern in patterns:
         if not any(fnmatchcase(step.id, pattern) for step in plan.steps):
             meant = suggest(find_nearest_pattern(pattern, (step.id for step in plan.steps)))

@@ -47,7 +47,7 @@ def _import_records(layout: Layout, folder: Path, args: argparse.Namespace) -> i
     target = None if name is None else canonical_json(find_target(layout.root, name).to_json())
     files = list_record_files(find_records(folder))
     if name is None and files and files[0].parent == find_records(folder):
-        raise TvmbuildError(f"{folder} holds the records of one target", "say which: --target NAME")
+        raise TvmbuildError(f"{folder} holds the records of one target", "name it: --target NAME")
     into = layout.records(name or "")
     into.mkdir(parents=True, exist_ok=True)
     plan = plan_merge(into, folder, target=target, skip_others=args.skip_others)
@@ -58,7 +58,7 @@ def _import_records(layout: Layout, folder: Path, args: argparse.Namespace) -> i
 
 def _import_database(layout: Layout, folder: Path, args: argparse.Namespace) -> int:
     if args.target is None:
-        raise TvmbuildError(f"{folder} is a database", "say which target it is for: --target NAME")
+        raise TvmbuildError(f"{folder} is a database", "name its target: --target NAME")
     target = find_target(layout.root, args.target)
     with TemporaryDirectory(prefix="tvmbuild-import-") as temporary:
         counts = convert(

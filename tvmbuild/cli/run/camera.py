@@ -38,7 +38,7 @@ def run_camera(console: Console, info: PackageInfo, args: argparse.Namespace) ->
     """
     require_postprocess(info)
     if args.device != "local":
-        raise TvmbuildError("--camera runs on this machine alone", "leave --device out")
+        raise TvmbuildError("--camera runs only on this machine", "leave --device out")
     cv2 = _import_opencv()
     wishes = read_wishes(info, args)
     watch = _Watch(console, quiet=args.json)
@@ -91,7 +91,7 @@ def _read_frames(camera: Any, most: int | None) -> Iterator[np.ndarray]:
 def _writer(cv2: Any, path: Path | None, rate: float) -> Iterator[Callable[[Image.Image], None]]:
     """Yield the function that adds a picture to a video."""
     if path is not None and path.suffix.lower() not in _FORMATS:
-        raise TvmbuildError(f"{path} is no video", f"name a file that ends in {' or '.join(_FORMATS)}")
+        raise TvmbuildError(f"{path} is not a video", f"name a file that ends in {' or '.join(_FORMATS)}")
     opened: list[Any] = []
 
     def write(picture: Image.Image) -> None:

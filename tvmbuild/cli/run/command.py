@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,7 +33,7 @@ from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import check_inputs, make_inputs, read_arrays, read_input, write_arrays
 from tvmbuild.package.metadata import PackageInfo, default_threads
 
-HELP = "run a package: outputs, latency, time of each operator"
+HELP = "run a package, and print its outputs, its latency or the time of each operator"
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:
@@ -53,23 +52,30 @@ def add_input(parser: argparse.ArgumentParser) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = "To build, leave `run` out: `tvmbuild STEP`."
-    parser.add_argument("package", metavar="PACKAGE.tar", help="no project and no YAML file is needed")
+    parser.add_argument("package", metavar="PACKAGE.tar", help="the package; no project and no YAML file is needed")
     inputs = parser.add_mutually_exclusive_group()
     inputs.add_argument("--inputs", type=Path, metavar="FILE.npz", help="the inputs by name, or a reference.npz")
     inputs.add_argument(
         "--fill",
         choices=("random", "ones", "zeros"),
-        help="made-up inputs; random: [-1, 1) for floats, 0 for integers, which may be indices (the default)",
+        help="generated inputs; random: [-1, 1) for floats, 0 for integers, which may be indices (the default)",
     )
     add_input(parser)
-    parser.add_argument("--seed", type=int, default=0, help="of random inputs")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of random inputs")
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs by name")
     parser.add_argument("--print-top", type=positive, metavar="N", help="the N likeliest classes, with the labels")
     parser.add_argument("--device", default="local", metavar="DEVICE", help=f"where it runs: {', '.join(list_forms())}")
     parser.add_argument("--print-time", action="store_true", help="measure the latency")
-    parser.add_argument("--repeat", type=positive, metavar="N", help="samples; default: 50, fewer of a slow model")
+    parser.add_argument(
+        "--repeat", type=positive, metavar="N", help="the number of samples; default: 50, fewer for a slow model"
+    )
     parser.add_argument("--number", type=positive, default=1, metavar="M", help="calls in a sample (default: 1)")
-    parser.add_argument("--threads", type=positive, metavar="N", help="default: the target's num-cores, if here")
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        metavar="N",
+        help="threads of one call; default: the target's num-cores, at most this process's cores",
+    )
     parser.add_argument("--memory", action="store_true", help="show the package's memory, and the process's peak")
     parser.add_argument("--profile", action="store_true", help="show the time of each operator")
     add_frame_arguments(parser)
@@ -115,14 +121,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse_others(args: argparse.Namespace) -> None:
-    """Raise TvmbuildError if an option does not go with --frame or --camera."""
+    """Raise TvmbuildError if an option cannot be combined with --frame or --camera."""
     asked = "--camera" if args.frame is None else "--frame"
     others = ("frames", "camera") if args.frame is not None else ("encoding",)
     given = ("inputs", "fill", "output", "print_top", "print_time", "repeat", "memory", "profile", "profile_json")
     for name in (*given, *others):
         if getattr(args, name):
             option = f"--{name.replace('_', '-')}"
-            raise TvmbuildError(f"{option} does not go with {asked}", f"leave {option} out")
+            raise TvmbuildError(f"{option} cannot be combined with {asked}", f"leave {option} out")
 
 
 def _write_profile(path: Path, profile: dict[str, object]) -> None:
@@ -176,10 +182,11 @@ def find_device(text: str) -> Device:
 def check_wishes(device: Device, args: argparse.Namespace) -> None:
     """Raise TvmbuildError if ``args`` request a measurement that this device cannot do."""
     if device.emulated and (args.print_time or args.profile or args.profile_json):
-        raise TvmbuildError(f"{device.name} has no times that mean anything", "leave --print-time and --profile out")
+        raise TvmbuildError(f"{device.name} gives no meaningful times", "leave --print-time and --profile out")
     if not device.profiles and (args.profile or args.profile_json):
         raise TvmbuildError(
-            f"{device.name} tells no times of operators: it has no Python", "leave --profile out; --print-time works"
+            f"{device.name} gives no times of operators, because it has no Python",
+            "leave --profile out; --print-time works",
         )
 
 
@@ -228,5 +235,4 @@ def _choose_size(info: PackageInfo, inputs: dict[str, np.ndarray]) -> PackageInf
     sizes = info.sizes
     if sizes is None or not inputs.keys() >= sizes.inputs.keys():
         return info
-    function, size = sizes.choose({name: value.shape for name, value in inputs.items()}, info.model)
-    return info.at_size(replace(function, values=size.values))
+    return info.at_inputs({name: value.shape for name, value in inputs.items()})

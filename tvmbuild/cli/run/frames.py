@@ -38,13 +38,16 @@ _ORDERS: dict[Encoding, tuple[str, tuple[int, ...]]] = {
 def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments about frames."""
     parser.add_argument(
-        "--frame", type=Path, metavar="FILE", help="a picture, or an .npy with a camera's bytes: print what is in it"
+        "--frame",
+        type=Path,
+        metavar="FILE",
+        help="a picture, or an .npy with a camera's bytes: print the results in it",
     )
     parser.add_argument(
         "--camera", metavar="SOURCE", help="/dev/video0 or a video file: results in each frame, and frames a second"
     )
     parser.add_argument("--frames", type=positive, metavar="N", help="end --camera after N frames")
-    parser.add_argument("--encoding", metavar="NAME", help="the encoding of the bytes, where several frames fit them")
+    parser.add_argument("--encoding", metavar="NAME", help="the encoding of the bytes, if several frames fit them")
     parser.add_argument("--score", type=float, metavar="X", help="the score that a result must exceed")
     parser.add_argument("--overlap", type=float, metavar="X", help="the part of their union that two boxes may share")
     parser.add_argument(
@@ -63,7 +66,7 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
     """
     require_postprocess(info)
     if args.device != "local":
-        raise TvmbuildError("--frame runs on this machine alone", "leave --device out")
+        raise TvmbuildError("--frame runs only on this machine", "leave --device out")
     is_picture = args.frame.suffix.lower() != ".npy"
     if args.draw and not is_picture:
         raise TvmbuildError("--draw needs a picture, not an .npy", "leave --draw out")

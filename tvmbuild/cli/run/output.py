@@ -45,7 +45,7 @@ def print_ranking(console: Console, info: PackageInfo, outputs: Mapping[str, np.
     rankings = {name: value for name, value in outputs.items() if is_ranking(value.shape)}
     if not rankings:
         shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in outputs.items())
-        raise TvmbuildError(f"--print-top: no output of {info.model} has one score a class: {shapes}")
+        raise TvmbuildError(f"--print-top: no output of {info.model} has one score for each class: {shapes}")
     for name, value in rankings.items():
         table = Table(box=None, pad_edge=False)
         table.add_column("class", justify="right")

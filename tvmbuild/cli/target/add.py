@@ -65,7 +65,7 @@ def _insert(text: str, line: int, block: str) -> str:
 def _write_block(word: str, new_name: str | None) -> tuple[str, str]:
     """Return the new target's name and its YAML block, whose first line has no indentation."""
     if new_name is not None and not _NAME.fullmatch(new_name):
-        raise TvmbuildError(f"{new_name} is no name of a target", "Use a-z, 0-9, `-`, `_` and `.`.")
+        raise TvmbuildError(f"{new_name} is not a name of a target", "Use a-z, 0-9, `-`, `_` and `.`.")
     if word in list_boards():
         name, _, rest = find_board_text(word).partition(":")
         return new_name or name, f"{new_name or name}:{rest}"

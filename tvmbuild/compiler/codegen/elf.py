@@ -82,7 +82,7 @@ def read_elf(path: Path) -> ElfFile:
     """Read a little-endian ELF file of 32 or 64 bits; raise TvmbuildError for any other file."""
     data = path.read_bytes()
     if data[:4] != b"\x7fELF" or len(data) < 52 or data[4] not in _LAYOUTS or data[5] != 1:
-        raise TvmbuildError(f"{path.name} is no little-endian ELF file", "only such targets are linked")
+        raise TvmbuildError(f"{path.name} is not a little-endian ELF file", "only such targets are linked")
     layout = _LAYOUTS[data[4]]
     number = struct.unpack_from("<H", data, 18)[0]
     machine = _MACHINES.get((number, data[4]), f"machine {number} of {32 * data[4]} bits")

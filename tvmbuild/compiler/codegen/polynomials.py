@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 
 LN2 = (0.693359375, -2.12194440e-4)
-"""The natural logarithm of 2 in two parts, of which the first has few digits."""
+"""The natural logarithm of 2 in two parts; the first part has few digits."""
 
 
 def bind(value: Any, use: Callable[[Any], Any]) -> Any:

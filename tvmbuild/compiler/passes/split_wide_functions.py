@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import tvm
 from tvm import relax
 from tvm.relax.analysis import all_vars
 
-from tvmbuild.compiler.ir.calls import display_name, is_call
+from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import INJECTIVE
 from tvmbuild.compiler.ir.modules import keep_if_same, replace_main
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.limits import MAX_TENSORS
 from tvmbuild.compiler.passes.fuse_normalization import find_pattern
+from tvmbuild.compiler.passes.pieces import Piece, inline_chain, is_chain, make_piece, piece_of
 
 _MAX_OPERATORS = 64
 """The largest number of operators in one piece. The limit of FuseOps is 256, and the time to generate code grows with
@@ -106,7 +106,7 @@ class _Split:
             if function is None or not (_is_wide(function, self._most) or self._is_injective(function)):
                 written.append(binding)
                 continue
-            inside = _inline(function, binding)
+            inside = inline_chain(function, binding)
             written += inside
             if _is_wide(function, self._most):
                 self._taken |= {each.var for each in inside}
@@ -117,16 +117,16 @@ class _Split:
         if not (isinstance(call, tvm.ir.Call) and isinstance(call.op, tvm.ir.GlobalVar)):
             return None
         function = self._mod[call.op]
-        return function if _is_chain(function) else None
+        return function if is_chain(function) else None
 
     def _is_injective(self, function: relax.Function) -> bool:
         return all(find_pattern(self._mod, each.value) <= INJECTIVE for each in function.body.blocks[0].bindings)
 
     def _split(self, bindings: Sequence[relax.Binding], uses: Counter[relax.Var]) -> list[relax.Binding]:
         self._reach_back(bindings, uses)
-        pieces: dict[relax.Var, _Piece] = {}
+        pieces: dict[relax.Var, Piece] = {}
         for binding in bindings:
-            piece = _piece_of(binding)
+            piece = piece_of(binding)
             if binding.var in self._taken:
                 given = [pieces[each] for each in all_vars(binding.value) if each in pieces and uses[each] == 1]
                 for other in sorted(given, key=lambda each: each.buffers):
@@ -137,7 +137,9 @@ class _Split:
                         del pieces[other.result]
             pieces[binding.var] = piece
         return [
-            relax.VarBinding(each.result, self._make(each)) if len(each.bindings) > 1 else each.bindings[0]
+            relax.VarBinding(each.result, make_piece(self._builder, each))
+            if len(each.bindings) > 1
+            else each.bindings[0]
             for each in pieces.values()
         ]
 
@@ -152,91 +154,11 @@ class _Split:
                 self._taken.add(binding.var)
                 wanted |= set(all_vars(binding.value))
 
-    def _make(self, piece: _Piece) -> relax.Call:
-        """Add a function of the piece's operators to the module, and return a call of this function."""
-        parameters = [relax.Var(f"param_{number}", each.ty) for number, each in enumerate(piece.inputs)]
-        values = list(zip(piece.inputs, parameters, strict=True))
-        name = "fused_" + "_".join(display_name(each.value.args[0].name_hint) for each in piece.bindings)
-        builder = self._builder
-        with builder.function(name, parameters, attrs={"Primitive": True}, private=True):
-            with builder.dataflow():
-                for each in piece.bindings[:-1]:
-                    values.append((each.var, builder.emit(_substitute(each.value, values))))
-                out = builder.emit_output(_substitute(piece.bindings[-1].value, values))
-            variable = builder.emit_func_output(out)
-        return relax.Call(variable, piece.inputs)
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Bindings that become one function; the last binding is the function's result."""
-
-    bindings: tuple[relax.Binding, ...]
-    inputs: tuple[relax.Expr, ...]
-    """The variables and constants that the function takes."""
-
-    @property
-    def result(self) -> relax.Var:
-        return self.bindings[-1].var
-
-    @property
-    def buffers(self) -> int:
-        return len(self.inputs) + 1
-
-    def follow(self, other: _Piece) -> _Piece:
-        """Return this piece joined with ``other``, whose result is one of this piece's inputs."""
-        own = [each for each in self.inputs if not each.same_as(other.result)]
-        inputs = (*other.inputs, *(each for each in own if not _contains(other.inputs, each)))
-        return _Piece((*other.bindings, *self.bindings), inputs)
-
-
-def _piece_of(binding: relax.Binding) -> _Piece:
-    """Return the binding as a piece of its own; its value may be any expression."""
-    call = binding.value
-    given = call.args[1].fields if is_call(call, "relax.call_tir") else all_vars(call)
-    inputs: list[relax.Expr] = []
-    for each in given:
-        if not _contains(inputs, each):
-            inputs.append(each)
-    return _Piece((binding,), tuple(inputs))
-
-
-def _contains(given: Sequence[relax.Expr], expr: relax.Expr) -> bool:
-    return any(each.same_as(expr) for each in given)
-
-
-def _is_chain(function: tvm.ir.BaseFunc) -> bool:
-    """Return whether FuseOps made the function, and its body only calls TensorIR functions."""
-    return (
-        isinstance(function, relax.Function)
-        and bool((function.attrs or {}).get("Primitive"))
-        and len(function.body.blocks) == 1
-        and all(isinstance(each.ty, relax.TensorType) for each in function.params)
-        and all(is_call(each.value, "relax.call_tir") for each in function.body.blocks[0].bindings)
-        and function.body.body.same_as(function.body.blocks[0].bindings[-1].var)
-    )
-
 
 def _is_wide(function: tvm.ir.BaseFunc, most: int) -> bool:
-    return _is_chain(function) and len(function.params) + 1 > most
+    return is_chain(function) and len(function.params) + 1 > most
 
 
 def _has_many(call: relax.Expr, most: int) -> bool:
     """Return whether the call is one operator with at least half as many tensors as the limit ``most``."""
     return is_call(call, "relax.call_tir") and len(call.args[1].fields) >= most // 2
-
-
-def _inline(function: relax.Function, binding: relax.Binding) -> list[relax.Binding]:
-    """Return the bindings of the function's body, which replace ``binding``, the call of the function."""
-    values = list(zip(function.params, binding.value.args, strict=True))
-    *inner, last = function.body.blocks[0].bindings
-    written = []
-    for each in inner:
-        written.append(relax.VarBinding(relax.DataflowVar("lv", each.var.ty), _substitute(each.value, values)))
-        values.append((each.var, written[-1].var))
-    return [*written, relax.VarBinding(binding.var, _substitute(last.value, values))]
-
-
-def _substitute(call: relax.Call, values: Sequence[tuple[relax.Expr, relax.Expr]]) -> relax.Call:
-    arguments = [next((new for old, new in values if old.same_as(each)), each) for each in call.args[1].fields]
-    return relax.Call(call.op, [call.args[0], relax.Tuple(arguments), *call.args[2:]], call.attrs, call.ty_args)

@@ -147,7 +147,7 @@ def _describe_candidates(
 def _is_counted(asked: Boxes, infos: list[TensorInfo]) -> bool:
     """Return whether the number of boxes depends on data. Raises TvmbuildError if the form cannot have such outputs.
 
-    Zeros follow the boxes that exist: they are no boxes, as long as a score of 0 means none.
+    Zeros follow the boxes that exist: they do not count as boxes, as long as a score of 0 means none.
     """
     form = BOX_FORMS[asked.form]
     possible = form.activation == "none" and not form.strides and form.priors == "none"
@@ -160,7 +160,7 @@ def _is_counted(asked: Boxes, infos: list[TensorInfo]) -> bool:
 
 
 def _find_sizes(form: BoxForm, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return the numbers of boxes and of values of each in the first output, or zeros if it is no list of boxes.
+    """Return the numbers of boxes and of values of each in the first output, or zeros if it is not a list of boxes.
 
     Networks that end in a suppression of their own often leave out the batch.
     """

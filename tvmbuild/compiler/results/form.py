@@ -35,7 +35,7 @@ class KernelCalls:
 
 @dataclass(frozen=True)
 class Request:
-    """The values that a result is made of."""
+    """The values from which a result is made."""
 
     outputs: Sequence[relax.Expr]
     """The outputs that the result reads."""

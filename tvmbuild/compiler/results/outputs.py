@@ -49,9 +49,9 @@ def refuse_output(said: str, info: TensorInfo) -> TvmbuildError:
 
 
 def refuse_counted(said: str, info: TensorInfo) -> TvmbuildError:
-    """Return the error that a result cannot be made of an output whose length depends on data."""
+    """Return the error that a result cannot be made from an output whose length depends on data."""
     return TvmbuildError(
-        f"{said} cannot be made of {info.name} {list(info.shape)}, because its length depends on data",
+        f"{said} cannot be made from {info.name} {list(info.shape)}, because its length depends on data",
         "choose `boxes` with a form whose boxes have a score and a class, for example `end2end` or `separate`",
     )
 
@@ -59,7 +59,7 @@ def refuse_counted(said: str, info: TensorInfo) -> TvmbuildError:
 def find_input_size(interface: Interface, rules: Preprocess | None) -> tuple[int, int]:
     """Return height and width of the picture that the network takes.
 
-    Raises TvmbuildError if its first input is no picture and the model has no `preprocess`.
+    Raises TvmbuildError if its first input is not a picture and the model has no `preprocess`.
     """
     if rules is not None:
         info = ModelInputs(interface.model, interface.inputs, rules)

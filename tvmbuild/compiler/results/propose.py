@@ -10,6 +10,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 
 _STRIDES = (8, 16, 32)
+_ANCHORED_GRIDS = ((3, (16, 32)), (5, (32,)))
+"""The numbers of anchors and the strides of detectors with fewer grids: the tiny YOLOv3, v4 and v7, and YOLOv2."""
 _COCO_POINTS = 17 * 3
 _HEATMAP_STRIDE = 4
 _MOST_QUERIES = 1000
@@ -46,7 +48,7 @@ def propose_postprocess(interface: Interface) -> tuple[str, ...]:
 
 
 def _propose_separate(outputs: Sequence[TensorInfo]) -> list[str]:
-    """Return the form with scores, boxes and classes apart, if three outputs have such shapes."""
+    """Return the form with separate scores, boxes and classes, if three outputs have their shapes."""
     shapes = {each.name: each.shape[1:] if each.shape[:1] == (1,) else each.shape for each in outputs}
     boxes = [name for name, shape in shapes.items() if len(shape) == 2 and shape[1] == 4]
     lines = [each for each in outputs if boxes and shapes[each.name] == shapes[boxes[0]][:1]]
@@ -69,8 +71,7 @@ def _list_maps(outputs: Sequence[TensorInfo], size: tuple[int, int]) -> list[str
 
 def _propose_boxes(shapes: Sequence[tuple[int, ...]], size: tuple[int, int]) -> list[str]:
     """Return the forms of boxes that the first outputs may have."""
-    height, width = size
-    cells = sum((height // stride) * (width // stride) for stride in _STRIDES)
+    cells = _count_cells(size, _STRIDES)
     first, *others = shapes or [()]
     if len(first) == _RANK_WITHOUT_BATCH and first[0] > 1:
         return {6: ["boxes: {form: end2end}", "boxes: {form: ppyolo}"], 7: ["boxes: {form: yolov7_nms}"]}.get(
@@ -91,7 +92,14 @@ def _propose_boxes(shapes: Sequence[tuple[int, ...]], size: tuple[int, int]) -> 
         kind, more = "keypoints", _COCO_POINTS
     else:
         kind, more = "boxes", 0
+    if kind == "boxes" and values > 5 and rows in {many * _count_cells(size, grids) for many, grids in _ANCHORED_GRIDS}:
+        return ["boxes: {form: yolov5}"]
     return [f"{kind}: {{form: {form}}}" for form in _propose_forms((rows, values), cells, more)]
+
+
+def _count_cells(size: tuple[int, int], strides: Sequence[int]) -> int:
+    height, width = size
+    return sum((height // stride) * (width // stride) for stride in strides)
 
 
 def _propose_forms(sizes: tuple[int, int], cells: int, more: int) -> list[str]:

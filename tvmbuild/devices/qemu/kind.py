@@ -25,7 +25,7 @@ class Qemu(DeviceKind[QemuDevice]):
     schema: ClassVar[Mapping[str, Any]] = {"enum": list(ARCHITECTURES), "description": "Emulated architecture."}
     form = "qemu:ARCHITECTURE"
     form_note = f", where ARCHITECTURE is {' or '.join(ARCHITECTURES)}"
-    no_times = "runs on an emulated board, where times mean nothing"
+    no_times = "runs on an emulated board, where times are meaningless"
 
     def parse(self, value: Any) -> QemuDevice:
         """Return the device of an architecture, from the value of `qemu: ARCHITECTURE` in targets.yaml."""

@@ -52,7 +52,7 @@ def check_reachable(serving: Serving) -> None:
     if is_loopback(serving.host) and not is_loopback(serving.tracker[0]) and serving.address is None:
         raise TvmbuildError(
             f"the server would answer on {serving.host} only, and its tracker is on {serving.tracker[0]}",
-            "say `--host` with this board's address, in a network that you trust: whoever reaches the port can run "
+            "give this board's address by `--host`, in a network that you trust: whoever reaches the port can run "
             "any program here",
         )
 

@@ -130,14 +130,14 @@ def _connect(address: str, limit_s: float) -> Iterator[socket.socket]:
         try:
             connection.sendall(struct.pack("<i", _MAGIC))
             if struct.unpack("<i", _receive(connection, 4))[0] != _MAGIC:
-                raise ConnectionError("it speaks another language")
+                raise ConnectionError("it does not speak the protocol of a tracker")
             connection.settimeout(limit_s)
             yield connection
         except TimeoutError as error:
             raise TvmbuildError(f"the RPC tracker at {address} gave no answer within {limit_s:g} s") from error
         except (OSError, ValueError) as error:
             raise TvmbuildError(
-                f"what answers at {address} is no RPC tracker: {error}", "correct the address in targets.yaml"
+                f"the program at {address} is not an RPC tracker: {error}", "correct the address in targets.yaml"
             ) from error
 
 

@@ -41,7 +41,7 @@ class BoardFrames:
         return {}
 
     def compute_frame(self, command: Command) -> dict[str, object]:
-        """Write the arrays that become of a frame to the local .npz that the command names."""
+        """Write the arrays that are made from a frame to the local .npz that the command names."""
         names = [each.name for each in self._info.outputs]
         keys = ["input", *(f"output:{name}" for name in names)]
         keys += [] if self._info.postprocess else [f"frame:{name}" for name in names]

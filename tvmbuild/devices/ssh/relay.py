@@ -99,9 +99,8 @@ class BoundPackage:
         command: dict[str, object] = {"do": "bind"}
         if info.sizes is not None:
             shapes = {name: value.shape for name, value in inputs.items()}
-            function = info.sizes.choose(shapes, info.model)[0]
-            info = info.at_size(function)
-            command["size"] = dict(function.values)
+            command["size"] = dict(info.sizes.plan(shapes, info.model).size.values)
+            info = info.at_inputs(shapes)
             command["shapes"] = [list(each.shape) for each in info.inputs]
         check_inputs(info, inputs)
         content = b"".join(np.ascontiguousarray(inputs[each.name]).tobytes() for each in info.inputs)

@@ -58,7 +58,10 @@ def explain_connection(host: str, said: str) -> TvmbuildError:
     for words, meaning, remedy in _CONNECTION:
         if words in said:
             return TvmbuildError(f"no connection to the board {host}: {meaning}", remedy.format(host=host))
-    return TvmbuildError(f"no connection to the board {host}: {_last_line(said)}", f"does `ssh {host} true` work?")
+    return TvmbuildError(
+        f"no connection to the board {host}: {_last_line(said)}",
+        f"check that `ssh {host} true` works without a question",
+    )
 
 
 def explain_program(host: str, code: int, said: str, what: str) -> TvmbuildError:

@@ -71,6 +71,7 @@ TensorInfo find_longest(const Info &info, size_t at) {
     for (size_t i = 0; i < longest.shape.size(); i++) {
       auto value = size.values.find(axes->second[i].letter);
       if (value != size.values.end()) longest.shape[i] = std::max(longest.shape[i], value->second);
+      if (axes->second[i].letter == info.sizes.range.letter) longest.shape[i] = info.sizes.range.last;
     }
   }
   return longest;

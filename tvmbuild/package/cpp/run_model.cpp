@@ -92,7 +92,7 @@ std::string show(const std::vector<int64_t> &shape) {
   return text;
 }
 
-// Print the outputs and the likeliest classes of each that has one score a class. Return whether any has.
+// Print the outputs and the likeliest classes of each that has one score for each class. Return whether any has.
 bool print_outputs(const std::vector<tvmbuild::Tensor> &outputs, const std::vector<std::string> &labels, int top) {
   bool ranked = false;
   for (const tvmbuild::Tensor &output : outputs) {
@@ -253,7 +253,7 @@ void run(const tvmbuild::Arguments &arguments) {
     std::printf("range: %.6f to %.6f\n", *least, *most);
   }
   if (!print_outputs(session.run(inputs), labels, top))
-    throw tvmbuild::Error("no output of " + info.model + " has one score a class");
+    throw tvmbuild::Error("no output of " + info.model + " has one score for each class");
 }
 
 }  // namespace

@@ -148,7 +148,9 @@ void Session::open(const PackagePlace &place, const ThreadOptions &wish) {
   if (!share.cores.empty()) check_cores(share.cores);
   share.threads = choose_threads(package.info, wish);
   impl_->share = share;
-  impl_->load(package.library);
+  LoadedLibrary loaded = load_library(package.library, share);
+  impl_->library = std::move(loaded.library);
+  impl_->share.threads = loaded.threads;
   impl_->info = std::move(package.info);
   if (impl_->info.lifted) impl_->params = load_weights(package.params, package.file, package.places);
   DeviceUse use(impl_->device);
@@ -160,7 +162,7 @@ void Session::open(const PackagePlace &place, const ThreadOptions &wish) {
     impl_->start();
     return;
   }
-  impl_->libraries = std::move(package.others);
+  impl_->libraries = std::make_shared<SizeLibraries>(std::move(package.others));
   impl_->at_sizes.resize(impl_->info.sizes.functions.size());
   impl_->asked.resize(impl_->at_sizes.size());
 }
@@ -231,7 +233,12 @@ Session &Session::at(const std::map<std::string, int64_t> &size) {
 void Session::bind_size(const std::vector<Tensor> &inputs) {
   const Info &info = impl_->info;
   std::map<std::string, int64_t> size = read_values(info, inputs);
-  size_t place = choose_function(info, size);
+  std::vector<BatchPart> parts = plan_calls(info, size);
+  if (parts.size() > 1) {
+    bind_parts(inputs, parts, std::move(size));
+    return;
+  }
+  size_t place = parts[0].place;
   Session &session = open(place);
   std::vector<Tensor> unpadded, padded;
   if (size != info.sizes.functions[place].values) {
@@ -251,6 +258,24 @@ void Session::bind_size(const std::vector<Tensor> &inputs) {
   impl_->size = std::move(size);
   impl_->unpadded = std::move(unpadded);
   impl_->padded = std::move(padded);
+  impl_->parts = PartCalls();
+}
+
+void Session::bind_parts(const std::vector<Tensor> &inputs, const std::vector<BatchPart> &parts,
+                         std::map<std::string, int64_t> size) {
+  auto view = [](const Tensor &whole, const TensorInfo &form, size_t offset) {
+    Tensor part;
+    part.info_ = form;
+    part.memory_ = std::shared_ptr<void>(whole.memory_, static_cast<char *>(whole.data()) + offset);
+    return part;
+  };
+  PartCalls made(impl_->info, impl_->info.sizes.functions[parts[0].place], inputs, size);
+  for (const BatchPart &part : parts) made.add(impl_->info, open(part.place), part, view);
+  impl_->chosen = &open(parts.back().place);
+  impl_->size = std::move(size);
+  impl_->unpadded.clear();
+  impl_->padded.clear();
+  impl_->parts = std::move(made);
 }
 
 void Session::bind(const std::vector<Tensor> &inputs) {
@@ -287,6 +312,10 @@ void Session::bind(const std::vector<Tensor> &inputs) {
 }
 
 void Session::call() {
+  if (!impl_->parts.empty()) {
+    impl_->parts.run();
+    return;
+  }
   if (impl_->has_sizes()) {
     Session &session = impl_->at_size();
     for (size_t i = 0; i < impl_->padded.size(); i++) {
@@ -315,6 +344,7 @@ void Session::call() {
 }
 
 std::vector<Tensor> Session::outputs() const {
+  if (!impl_->parts.empty()) return impl_->parts.outputs(true);
   std::vector<Tensor> outputs;
   if (impl_->has_sizes()) {
     outputs = impl_->at_size().outputs();
@@ -331,6 +361,10 @@ std::vector<Tensor> Session::outputs() const {
 
 std::vector<std::vector<int64_t>> Session::output_shapes() const {
   std::vector<std::vector<int64_t>> shapes;
+  if (!impl_->parts.empty()) {
+    for (const TensorInfo &each : impl_->parts.forms()) shapes.push_back(each.shape);
+    return shapes;
+  }
   if (impl_->has_sizes()) {
     shapes = impl_->at_size().output_shapes();
     for (size_t i = 0; !impl_->padded.empty() && i < shapes.size(); i++) {
@@ -375,11 +409,11 @@ void Session::copy_outputs(const std::vector<Tensor> &to) const {
 }
 
 void Session::copy_size_outputs(const std::vector<Tensor> &to) const {
-  if (impl_->padded.empty()) {
+  if (impl_->padded.empty() && impl_->parts.empty()) {
     impl_->at_size().copy_outputs(to);
     return;
   }
-  std::vector<Tensor> from = outputs();
+  std::vector<Tensor> from = impl_->parts.empty() ? outputs() : impl_->parts.outputs(false);
   for (size_t i = 0; i < from.size(); i++) {
     const TensorInfo &got = from[i].info();
     if (!to[i].on_host() || to[i].info().shape != got.shape || to[i].info().dtype != got.dtype)
@@ -390,6 +424,7 @@ void Session::copy_size_outputs(const std::vector<Tensor> &to) const {
 }
 
 std::vector<Tensor> Session::outputs_in_place() const {
+  if (!impl_->parts.empty()) return impl_->parts.outputs(true);
   if (impl_->has_sizes()) return impl_->at_size().outputs_in_place();
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < impl_->info.outputs.size(); i++) {

@@ -22,6 +22,7 @@ struct DLManagedTensor;  // dlpack/dlpack.h, beside TVM's headers
 namespace tvmbuild {
 
 namespace detail {
+struct BatchPart;
 struct PackagePlace;
 class ResultReader;
 }  // namespace detail
@@ -136,6 +137,13 @@ struct SizeFunction {
   std::string library;                        // the file in the package
   std::vector<size_t> params;                 // the places of its weights in mod.params
   std::vector<std::vector<int64_t>> outputs;  // their shapes, in the order of Info::outputs
+  int64_t cost = 0;                           // the expected time of a call in ns, of a package with a range
+};
+
+// The values of a letter that a package takes: all from the first to the last, between its sizes in parts.
+struct Range {
+  std::string letter;  // empty: there is no range
+  int64_t first = 0, last = 0;
 };
 
 // The sizes of a package: `sizes` in models.yaml. Other packages have no functions here.
@@ -144,6 +152,7 @@ struct Sizes {
   std::vector<SizeFunction> functions;                       // the smallest first
   std::vector<std::string> padded;                           // the letters along which inputs may be padded
   std::map<std::string, double> pad;                         // the value that pads an input, if it is not 0
+  Range range;                                               // of the batch
 };
 
 // The contents of mod.json.
@@ -306,7 +315,8 @@ class Session {
   // Set the inputs, in the order of info().inputs. They are not copied, so their contents may change between calls. A
   // package for a GPU copies inputs in the host's memory to its device in each call(), but not inputs on the device.
   // A package with sizes runs at the smallest one that fits. Between two sizes, call() copies the inputs into larger
-  // ones, and outputs() cuts what padding added, along the letters that the build has found to be harmless.
+  // ones, and outputs() cuts what padding added, along the letters that the build has found to be harmless. A batch
+  // in a range runs in parts: call() joins their outputs in the host's memory.
   void bind(const std::vector<Tensor> &inputs);
   // Run on the bound inputs, and return when the device has finished.
   void call();
@@ -355,6 +365,8 @@ class Session {
                   const ThreadOptions &wish);
   Session &open(size_t place);
   void bind_size(const std::vector<Tensor> &inputs);
+  void bind_parts(const std::vector<Tensor> &inputs, const std::vector<detail::BatchPart> &parts,
+                  std::map<std::string, int64_t> size);
   void copy_size_outputs(const std::vector<Tensor> &to) const;
   void prepare_frames();
   std::unique_ptr<Impl> impl_;

@@ -1,62 +1,116 @@
-"""The choice of a package's function for inputs whose shapes vary, and their padding."""
+"""The choice of a package's functions for inputs whose shapes vary, their padding, and the parts of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm_ffi
 
-from tvmbuild.base.size_specs import Axis, Size
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.padding import cut, pad_inputs
-from tvmbuild.package.runtime.tensors import read_array
-from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
+from tvmbuild.package.runtime.tensors import copy_block, empty_array, read_array
+
+if TYPE_CHECKING:
+    from tvmbuild.base.size_specs import Axis
+    from tvmbuild.package import padding
+    from tvmbuild.package.size_functions import Calls, Part, SizeFunction, SizeFunctions
+else:  # for packages with sizes
+    padding = import_lazily("tvmbuild.package.padding")
+
+Outputs = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Inputs in the shapes of a function."""
+    """Inputs in the shapes of a function: all of them, or a part of their rows."""
 
     inputs: Mapping[str, Any]
     function: SizeFunction | None = None
     """The function of a size, or None if the package has one shape."""
     cuts: Mapping[str, tuple[Axis, ...]] = field(default_factory=dict)
     """The shape of each output in letters, if the inputs were padded."""
-    size: Size | None = None
-    """The size of the inputs before they were padded."""
+    values: Mapping[str, int] = field(default_factory=dict)
+    """The values of the letters in this part, before it was padded."""
 
-    def cut(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def cut(self, outputs: Outputs) -> Outputs:
         """Return the function's outputs without what padding added."""
-        if self.size is None:
+        if not self.cuts:
             return outputs
-        return {name: cut(value, self.cuts[name], self.size.values) for name, value in outputs.items()}
+        return {name: padding.cut(value, self.cuts[name], self.values) for name, value in outputs.items()}
 
 
-def fit(info: PackageInfo, inputs: Mapping[str, Any]) -> Fitted:
-    """Return the smallest function that takes the inputs, and the inputs in its shapes.
+def fit(info: PackageInfo, inputs: Mapping[str, Any]) -> list[Fitted]:
+    """Return the inputs in the shapes of the smallest function that takes them, or of several for parts of a batch.
 
     Raises TvmbuildError, which lists the sizes, if there is none.
     """
     sizes = info.sizes
     if sizes is None:
-        return Fitted(inputs)
+        return [Fitted(inputs)]
     arrays = {name: read_array(name, value) for name, value in inputs.items()}
     missing = [name for name in sizes.inputs if name not in arrays]
     if missing:
         raise TvmbuildError(f"{info.model} needs the input {', '.join(missing)}", sizes.describe())
-    function, size = sizes.choose({name: tuple(each.shape) for name, each in arrays.items()}, info.model)
-    if size.values == function.values:
-        return Fitted(arrays, function)
+    calls = sizes.plan({name: tuple(each.shape) for name, each in arrays.items()}, info.model)
+    if len(calls.parts) > 1:
+        arrays = dict(_to_host(arrays, sizes))
+    return [_fit_part(sizes, arrays, calls, part) for part in calls.parts]
+
+
+def _fit_part(sizes: SizeFunctions, arrays: Mapping[str, Any], calls: Calls, part: Part) -> Fitted:
+    """Return the inputs of one call, padded if they are smaller than its function."""
+    function, values = part.function, calls.size.values
+    if sizes.range is not None and part.count is not None:
+        values = FrozenMap({**values, sizes.range.letter: part.count})
+        if len(calls.parts) > 1:
+            arrays = {
+                name: padding.take_rows(each, sizes.inputs.get(name, ()), sizes.range.letter, part.start, part.count)
+                for name, each in arrays.items()
+            }
+    if values == function.values:
+        return Fitted(arrays, function, values=values)
     shapes = {name: sizes.shape(name, function) or tuple(each.shape) for name, each in arrays.items()}
-    return Fitted(pad_inputs(_to_host(arrays, sizes), shapes, sizes.pad), function, sizes.outputs, size)
+    return Fitted(padding.pad_inputs(_to_host(arrays, sizes), shapes, sizes.pad), function, sizes.outputs, values)
+
+
+def join(info: PackageInfo, parts: Sequence[Fitted], compute: Callable[[Fitted], Sequence[Any]]) -> Outputs:
+    """Return the outputs of the parts of a batch, each copied from the device to its rows of one array.
+
+    ``compute`` returns a part's outputs on the device, in the order of the package's outputs.
+    """
+    sizes = info.sizes
+    if sizes is None or sizes.range is None:
+        raise ValueError(f"{info.model} has no range, and computes nothing in parts")
+    joined, start, letter = Outputs(), 0, sizes.range.letter
+    rows = sum(each.values[letter] for each in parts)
+    for part in parts:
+        count = part.values[letter]
+        for (name, shape), tensor in zip(_list_outputs(info, sizes, part), compute(part), strict=True):
+            axis = sizes.outputs[name].index(letter)
+            if name not in joined:
+                joined[name] = empty_array((*shape[:axis], rows, *shape[axis + 1 :]), str(tensor.dtype))
+            copy_block(tensor, padding.take_rows(joined[name], sizes.outputs[name], letter, start, count))
+        start += count
+    return joined
+
+
+def _list_outputs(info: PackageInfo, sizes: SizeFunctions, part: Fitted) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the name of each output in the package's order, and its shape for a part, without padding."""
+    found = []
+    for name in (each.name for each in info.outputs):
+        lengths = (part.function or sizes.functions[-1]).outputs[name]
+        axes = zip(sizes.outputs[name], lengths, strict=True)
+        found.append((name, tuple(part.values[axis] if isinstance(axis, str) else each for axis, each in axes)))
+    return found
 
 
 def _to_host(arrays: Mapping[str, Any], sizes: SizeFunctions) -> dict[str, np.ndarray]:
-    """Return arrays that can be padded."""
+    """Return arrays that can be padded or cut."""
     found: dict[str, np.ndarray] = {}
     for name, value in arrays.items():
         if not isinstance(value, tvm_ffi.Tensor):
@@ -64,5 +118,5 @@ def _to_host(arrays: Mapping[str, Any], sizes: SizeFunctions) -> dict[str, np.nd
         elif str(value.device).startswith("cpu"):
             found[name] = np.from_dlpack(value)
         else:
-            raise TvmbuildError(f"the input {name} on {value.device} would have to be padded", sizes.describe())
+            raise TvmbuildError(f"the input {name} on {value.device} would have to be padded or cut", sizes.describe())
     return found

@@ -12,7 +12,6 @@ import tvm_ffi
 
 from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.cpu_features import X86_FEATURES, X86_LEVELS
-from tvmbuild.base.cuda_versions import read_arch, read_version, show_version
 from tvmbuild.base.host_cpu import cpu_flags, machine_of
 from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.base.progress import report_progress
@@ -24,10 +23,11 @@ from tvmbuild.package.tvm_files import has_vulkan_runtime
 if TYPE_CHECKING:
     from importlib import metadata
 
-    from tvmbuild.base import vulkan_driver
+    from tvmbuild.base import cuda_versions, vulkan_driver
     from tvmbuild.package.runtime import native_build
 else:  # for GPUs
     metadata = import_lazily("importlib.metadata")
+    cuda_versions = import_lazily("tvmbuild.base.cuda_versions")
     native_build = import_lazily("tvmbuild.package.runtime.native_build")
     vulkan_driver = import_lazily("tvmbuild.base.vulkan_driver")
 
@@ -124,17 +124,17 @@ def _check_card_driver(target: PackageTarget, device: Any) -> None:
     if not wanted or not isinstance(number, int):
         return
     found = number // 1000, number % 1000 // 10
-    if found < read_version(wanted):
+    if found < cuda_versions.read_version(wanted):
         raise CannotRunError(
             f"the package's kernels need a driver of CUDA {wanted} or later ({target.name}); this machine's is of CUDA "
-            f"{show_version(found)}",
-            f'update the driver, or build for a target with `driver: "{show_version(found)}"`',
+            f"{cuda_versions.show_version(found)}",
+            f'update the driver, or build for a target with `driver: "{cuda_versions.show_version(found)}"`',
         )
 
 
 def is_later_card(arch: str, version: str) -> bool:
     """Return whether a card of the compute capability ``version`` (`8.9`) is later than ``arch`` (`sm_86`)."""
-    return read_arch(arch) < read_arch(f"sm_{version.replace('.', '')}")
+    return cuda_versions.read_arch(arch) < cuda_versions.read_arch(f"sm_{version.replace('.', '')}")
 
 
 def runs_on_card(arch: str, version: str) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.archive import Package
+from tvmbuild.package.archive import LIBRARY, Package
 from tvmbuild.package.inputs import check_inputs
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.runtime.code import load_code
@@ -19,7 +19,9 @@ from tvmbuild.package.runtime.machine import Machine, describe_devices
 from tvmbuild.package.runtime.tensors import count_bytes, keep_apart, place, read_array, to_arrays
 from tvmbuild.package.runtime.thread_pool import Share, run_on_cores
 from tvmbuild.package.runtime.weights import load_weights
-from tvmbuild.package.size_functions import MAIN, SizeFunction
+
+if TYPE_CHECKING:
+    from tvmbuild.package.size_functions import SizeFunction
 
 
 class Program:
@@ -135,7 +137,7 @@ class Programs:
         self.threads = share.threads
         self._info = package.info
         self._device, self._share = device, share
-        self._code = {MAIN: package.library, **package.others}
+        self._code = {LIBRARY: package.library, **package.others}
         lifted = package.info.params == "lifted"
         self._weights: list[Any] | None = (
             load_weights(memoryview(package.params), device, package.places) if lifted else []
@@ -145,7 +147,7 @@ class Programs:
 
     def open(self, function: SizeFunction | None) -> Program:
         """Return the program of a size; None stands for the only one. Raises TvmbuildError if these are closed."""
-        library = function.library if function else MAIN
+        library = function.library if function else LIBRARY
         with self._lock:
             if self._weights is None:
                 raise TvmbuildError(f"the session of {self._info.model} is closed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from tvmbuild.package import frames as entries
     from tvmbuild.package import preprocess, result_arrays, timing
+    from tvmbuild.package.archive import EarlyMap
     from tvmbuild.package.pack import Packed
     from tvmbuild.package.preprocess import Picture
     from tvmbuild.package.results import Results
@@ -61,7 +62,7 @@ class Session:
 
     def __init__(
         self,
-        path: Path | str | Packed,
+        path: Path | str | Packed | EarlyMap,
         threads: int | None = None,
         *,
         cores: Collection[int] | Literal["fastest"] | None = None,
@@ -145,10 +146,13 @@ class Session:
         input is missing, unknown, or of another shape or dtype.
 
         A package with sizes pads inputs between two sizes to the larger one, and cuts the outputs, along the letters
-        for which the build has shown that this is harmless.
+        for which the build has shown that this is harmless. Along a letter with a range, it runs parts of the inputs.
         """
         with EXPLAINED_ERRORS:
-            program, fitted = self._fit(inputs)
+            parts = fitting.fit(self.info, inputs)
+            if len(parts) > 1:
+                return self._run_parts(parts)
+            program, fitted = self._open(parts[0].function), parts[0]
             return fitted.cut(cut_outputs(program.info.outputs, to_arrays(program.compute(fitted.inputs))))
 
     def submit(self, inputs: Mapping[str, Any], *, newest: bool = False) -> Future[dict[str, np.ndarray]]:
@@ -165,10 +169,19 @@ class Session:
         Other sessions on this device accept the tensors as inputs, and other libraries can share them by DLPack. They
         are ready when this returns, and must not be written to. They remain valid and unchanged when the session runs
         again or is closed. An output whose length depends on data has its largest length, with zeros behind what
-        ``run`` would return. Outputs for padded inputs have the shape of the larger size.
+        ``run`` would return. Outputs for padded inputs have the shape of the larger size. Inputs that are run in parts
+        have their outputs on a CPU only; on other devices, this raises TvmbuildError.
         """
         with EXPLAINED_ERRORS:
-            program, fitted = self._fit(inputs)
+            parts = fitting.fit(self.info, inputs)
+            if len(parts) > 1:
+                if self.info.target.on_gpu:
+                    raise TvmbuildError(
+                        f"{self.info.model} takes these inputs in parts, whose outputs are joined in the host's memory",
+                        "call `run`, or pass inputs of one of `sizes`",
+                    )
+                return {name: tvm_ffi.from_dlpack(value) for name, value in self._run_parts(parts).items()}
+            program, fitted = self._open(parts[0].function), parts[0]
             values = program.compute(fitted.inputs)
             self.wait()
         return {each.name: value for each, value in zip(program.info.outputs, values, strict=False)}
@@ -298,7 +311,7 @@ class Session:
         return result_arrays.read_results(self.info, result_arrays.Placed(arrays, None if geometry is None else place))
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
-        """Return the model's input that ``run_frame`` makes of a frame, computed on the package's device."""
+        """Return the model's input that ``run_frame`` makes from a frame, computed on the package's device."""
         with EXPLAINED_ERRORS:
             number, value = frame_calls.read_frame(self.info, frame, encoding)
             return self._open().call_entry(entries.prepare_entry(number), {"frame": value})[0]
@@ -333,11 +346,14 @@ class Session:
         """Return a function that runs the model on these inputs and waits for the outputs. It is meant for timing.
 
         The function copies neither inputs nor outputs. It has its own virtual machine, which serves one call at a time.
-        Raises TvmbuildError if the inputs do not fit.
+        Inputs that are run in parts are cut and joined in each call, as ``run`` does. Raises TvmbuildError if the
+        inputs do not fit.
         """
         with EXPLAINED_ERRORS:
-            program, fitted = self._fit(inputs)
-            bound = program.bind(fitted.inputs)
+            parts = fitting.fit(self.info, inputs)
+            if len(parts) > 1:
+                return lambda: self._run_parts(parts)
+            bound = self._open(parts[0].function).bind(parts[0].inputs)
         if not self.info.target.on_gpu:
             return bound
 
@@ -354,8 +370,9 @@ class Session:
 
         Before and after each call, the machine calls ``instrument(function, name, before, result, *arguments)``.
         """
-        program, fitted = self._fit(inputs)
-        return program.bind_instrumented(fitted.inputs, instrument)
+        parts = fitting.fit(self.info, inputs)
+        bound = [self._open(each.function).bind_instrumented(each.inputs, instrument) for each in parts]
+        return bound[0] if len(bound) == 1 else lambda: [each() for each in bound]
 
     def wait(self) -> None:
         """Wait until the device has done all its work. On a CPU, there is nothing to wait for."""
@@ -363,10 +380,10 @@ class Session:
             with EXPLAINED_ERRORS:
                 call("runtime.Device_StreamSync", self._device, 0)
 
-    def _fit(self, inputs: Mapping[str, Any]) -> tuple[Program, Fitted]:
-        """Return the program of the size that fits the inputs, and the inputs as it takes them."""
-        fitted = fitting.fit(self.info, inputs)
-        return self._open(fitted.function), fitted
+    def _run_parts(self, parts: Sequence[Fitted]) -> dict[str, np.ndarray]:
+        """Run the model on each part of a batch, and return the joined outputs."""
+        with EXPLAINED_ERRORS:
+            return fitting.join(self.info, parts, lambda part: self._open(part.function).compute(part.inputs))
 
     def _open(self, function: SizeFunction | None = None) -> Program:
         """Return the program of a size, by default that of the session. Its code is loaded when it is first used."""

@@ -116,6 +116,18 @@ def to_array(tensor: Any) -> np.ndarray:
     return array
 
 
+def copy_block(tensor: Any, into: np.ndarray) -> None:
+    """Copy the beginning of a tensor, which may be on any device, along each of its axes into an array."""
+    if tensor.device.dlpack_device_type() != _CPU:
+        if tuple(tensor.shape) == into.shape and into.flags.c_contiguous:
+            call("runtime.TVMTensorCopyToBytes", tensor, into.ctypes.data_as(ctypes.c_void_p), into.nbytes)
+            return
+        whole = to_array(tensor)
+    else:
+        whole = np.from_dlpack(tensor)
+    into[...] = whole[tuple(slice(length) for length in into.shape)]
+
+
 def to_arrays(tensors: Sequence[Any]) -> list[np.ndarray]:
     """Return copies of tensors, which are all on the same device, as NumPy arrays.
 

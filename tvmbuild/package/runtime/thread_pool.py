@@ -1,4 +1,4 @@
-"""A session's share of the process's threads, and the thread pool in packages (pool.c) that has them."""
+"""A session's share of the process's threads, and the thread pool in packages (pool.c) that owns them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Group:
     nodes: tuple[str, ...]
     """The names of its operators that are computed in the reduced precision."""
     cost: float
-    """The operations, with the movement of results: how much longer the network takes if they stay in floats."""
+    """The cost if they stay in floats: operations, and results that move through memory."""
 
 
 def list_groups(original: Any, rounded: Collection[str]) -> tuple[Group, ...]:

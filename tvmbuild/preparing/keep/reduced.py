@@ -1,4 +1,4 @@
-"""A network in a reduced precision, of which some operators can stay in floats."""
+"""A network in a reduced precision whose operators can in part stay in floats."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def load_program(path: Path) -> Any:
     others = {found.decode() for text in texts for found in _DEVICES.findall(text)} - {"cpu", "meta"}
     if others and not torch.cuda.is_available():
         raise TvmbuildError(
-            f"it was exported on {', '.join(sorted(others))}, and cannot be loaded where there is none",
+            f"it was exported on {', '.join(sorted(others))}, and cannot be loaded on a machine without one",
             "export it on the CPU: `torch.export.export(model.cpu(), …)`",
         )
     used = {found.decode() for text in texts for found in _OPERATORS.findall(text)}

@@ -85,7 +85,7 @@ class Program:
         if random:
             raise TvmbuildError(
                 f"it draws random numbers: two runs on the same inputs differ in {_list(random)}",
-                "export it after .eval(); what is drawn must be an input",
+                "export it after .eval(); give the random numbers to the model as an input",
             )
         others = (self._try(self._draw(given, self._sizes(step))) for step in STEPS)
         second = next((each for each in others if each is not None), None)
@@ -155,7 +155,7 @@ class Program:
         for (path, leaf), spec in zip(leaves, self._list_outputs(), strict=True):
             if isinstance(spec, ConstantArgument) or not isinstance(leaf, (torch.Tensor, int)):
                 raise TvmbuildError(
-                    f"its output {_name_path(path)} is {leaf!r}, no tensor", "export it with tensors as outputs alone"
+                    f"its output {_name_path(path)} is {leaf!r}, no tensor", "export it with only tensors as outputs"
                 )
         names = [_name_path(path) for path, _ in leaves]
         counts = Counter([*names, *self.names])

@@ -15,7 +15,7 @@ _TELEMETRY = "openvino_telemetry"
 
 
 def quantise(work: Work) -> Any:
-    """Return the quantised ModelProto, in silence; ValueError for models that NNCF refuses."""
+    """Return the quantised ModelProto without NNCF's output. Raises ValueError for models that NNCF refuses."""
     nncf = _import_nncf()
     nncf.set_log_level(logging.ERROR)
     try:

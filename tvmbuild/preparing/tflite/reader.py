@@ -95,7 +95,7 @@ def read_tflite(path: Path, schema: Any) -> TfliteGraph:
     try:
         return _Reader(schema, schema.Model.GetRootAs(path.read_bytes(), 0)).read()
     except (struct.error, IndexError, KeyError, ValueError, TypeError) as error:
-        raise TvmbuildError(f"{path} is no whole .tflite file: {error}", "fetch or convert it again") from error
+        raise TvmbuildError(f"{path} is not a whole .tflite file: {error}", "fetch or convert it again") from error
 
 
 @dataclass

@@ -140,7 +140,7 @@ def test_scales_of_blocks_are_refused(operator: str) -> None:
         import_model(model, "net")
     assert (
         caught.value.message
-        == f"net: the operator {operator} (node '/deep/q') cannot be built: it has scales of blocks"
+        == f"net: the operator {operator} (node '/deep/q') cannot be built: its scales are blockwise"
     )
     assert caught.value.hint is not None
     assert "int8 or uint8" in caught.value.hint

@@ -26,7 +26,7 @@ def gather(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
 
 
 def take(tracker: Tracker, data: str, places: str, axis: int) -> str:
-    """Return the elements at places; those of padding may be outside the data, and then read any element of it."""
+    """Return the elements at places; a place of padding may be outside the data, and then reads any element."""
     return tracker.emit("Gather", data, places, axis=axis, **{INSIDE: 1})
 
 
@@ -103,7 +103,7 @@ def scatter_elements(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
 
 
 def write(tracker: Tracker, places: str) -> str:
-    """Return places that are written to memory: TVM repeats what computes them at each use, and needs minutes then."""
+    """Return the places, stored in memory: otherwise TVM computes them again at each use, and compiles for minutes."""
     if tracker.constant_of(places) is not None or not tracker.shape(places):
         return places
     return tracker.own(WRITTEN, [places], [(tracker.kind(places), tracker.shape(places))])[0]
@@ -145,7 +145,7 @@ def _in_range(tracker: Tracker, places: str, length: Number, size: int) -> str:
 
 
 def _count_from_front(tracker: Tracker, places: str, length: Number) -> str:
-    """Return places of which negative ones have been counted from the real end."""
+    """Return the places; negative ones are counted from the real end."""
     if tracker.is_natural(places):
         return places
     places = write(tracker, places)

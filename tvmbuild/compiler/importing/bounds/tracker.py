@@ -27,13 +27,13 @@ Numbers: TypeAlias = "np.ndarray[Any, Any]"
 
 
 class Tracker(Writer):
-    """The graph that is written, and what is known of the lengths of its values."""
+    """The new graph, and the known lengths of its values."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         """Begin with the types of the values of ``model``."""
         super().__init__(model)
         self.names: dict[str, str] = {}
-        """The name here of each value of the old graph that was written anew."""
+        """The new name of each rewritten value of the old graph."""
         self.refused: dict[str, NodeError] = {}
         self.walk: Callable[[onnx.NodeProto], None]
         """The function that writes a node of a branch; the driver sets it."""
@@ -87,7 +87,7 @@ class Tracker(Writer):
         return array.astype(object) if array.dtype.kind != "b" else array.astype(np.int64).astype(object)
 
     def elements(self, name: str) -> Numbers:
-        """Return the elements of a small tensor of whole numbers; those that are not followed are any numbers."""
+        """Return the elements of a small tensor of whole numbers; an unknown element is a new symbol."""
         found = self.numbers(name)
         if found is not None:
             return found
@@ -149,7 +149,7 @@ class Tracker(Writer):
     # The real elements of padded values.
 
     def live(self, length: Number, size: int) -> str:
-        """Return a vector of ``size`` booleans, of which the first ``length`` are true."""
+        """Return a vector of ``size`` booleans; the first ``length`` are true."""
         places = self.integers(range(size))
         if isinstance(length, int):
             return self.constant(np.arange(size) < length)

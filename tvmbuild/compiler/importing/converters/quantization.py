@@ -82,7 +82,7 @@ def scalar(call: NodeCall, parameter: relax.Expr) -> relax.Expr:
 def _refuse_blocks(call: NodeCall) -> None:
     """Raise TvmbuildError for scales of blocks; they are left only if the constant is too large to be folded."""
     if call.attributes.get("block_size", 0):
-        raise TvmbuildError("it has scales of blocks", "quantise the model with scales of tensors or channels")
+        raise TvmbuildError("its scales are blockwise", "quantise the model with one scale for each tensor or channel")
 
 
 def _zero(call: NodeCall, kind: str) -> relax.Expr:

@@ -22,16 +22,16 @@ _BIASES, _STATE = 3, 5
 def convert_recurrence(call: NodeCall) -> relax.Expr:
     """Convert an LSTM, GRU or RNN that `recurrent_kernels` left whole; return its outputs.
 
-    Raises TvmbuildError if its weights or the lengths of its sequences are not known when the package is built.
+    Raises TvmbuildError if its weights or its sequence lengths are not constants.
     """
     first, second = call.values(1), call.values(2)
     if first is None or second is None:
-        raise TvmbuildError("its weights are not known when the package is built")
+        raise TvmbuildError("its weights are not constants")
     attributes = {name: _decode(value) for name, value in call.attributes.items()}
     sizes = int(second.shape[0]), int(attributes.get("hidden_size", second.shape[-1]))
     form = describe_recurrence(cast("Kind", call.operator), attributes, call.shape, sizes)
     if form is None:
-        raise TvmbuildError("the lengths of its sequences are not known when the package is built")
+        raise TvmbuildError("its sequence lengths are not constants")
     batch_first = bool(attributes.get("layout", 0))
     data = call.emit(relax.op.permute_dims, call.data, [1, 0, 2]) if batch_first else call.data
     if attributes.get(QUANTIZED):

@@ -66,7 +66,7 @@ def convert_resize(call: NodeCall) -> relax.Expr:
         call.inputs[2:] = [None, constant(np.array([axis.wanted for axis in axes], dtype=np.int64))]
         return call.by_tvm()
     if call.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
-        raise TvmbuildError("`tf_crop_and_resize` is supported for pictures with equal scales and sizes alone")
+        raise TvmbuildError("`tf_crop_and_resize` is supported for pictures with equal scales and sizes only")
     if "float" not in call.dtype and call.text("mode", "nearest") != "nearest":
         raise TvmbuildError(f"interpolating {call.dtype} in this way is not supported", "cast to float32 before it")
     data = call.data

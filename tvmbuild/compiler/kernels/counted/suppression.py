@@ -26,7 +26,7 @@ _SIDES = 4
 
 @dataclass(frozen=True)
 class Suppression:
-    """The suppression of ``boxes`` boxes, of which at most ``kept`` are kept for each batch and class."""
+    """The suppression of ``boxes`` boxes, which keeps at most ``kept`` for each batch and class."""
 
     batches: int
     classes: int

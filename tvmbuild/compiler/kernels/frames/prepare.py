@@ -295,7 +295,7 @@ def _half(form: Preparation) -> int:
 
 
 def _shift(form: Preparation, total: Any) -> Any:
-    """Return a sum of the first kernel as its output has it."""
+    """Return a sum of the first kernel in the form of its output."""
     bits = {"antialias": PILLOW_BITS, "bilinear": OPENCV_BITS - _FRACTION, "area": AREA_BITS - _FRACTION}
     shift = bits.get(form.frame.interpolation, 0)
     return total >> int32(shift) if shift else total

@@ -44,7 +44,7 @@ class Taps:
         return np.unique((self.first[:, None] + np.arange(self.count))[self.weights != 0])
 
     def renumber(self, sources: np.ndarray) -> Taps:
-        """Return the taps for a source of which only the pixels of ``sources``, in ascending order, are left."""
+        """Return the taps for a source that has only the pixels of ``sources``, in ascending order."""
         used = [(self.first[i] + np.flatnonzero(row), row[row != 0]) for i, row in enumerate(self.weights)]
         return _align([(np.searchsorted(sources, pixels), weights) for pixels, weights in used], len(sources))
 

@@ -1,4 +1,4 @@
-"""The kernel that makes candidates of a network's outputs: a score and a class each, and for detectors a box.
+"""The kernel that makes candidates from a network's outputs: each has a score and a class, and for detectors a box.
 
 A box is left, top, right, bottom in pixels of the network's input.
 """

@@ -1,4 +1,4 @@
-"""The kernel that makes candidates of outputs with a box for each cell of several grids."""
+"""The kernel that makes candidates from outputs with a box for each cell of several grids."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _match_weights(graph: DefUse, expr: relax.Expr) -> tuple[relax.Call, bool]:
     while True:
         value = graph.used(expr, uses)
         if not isinstance(value, tvm.ir.Call) or not isinstance(value.op, tvm.ir.Op):
-            raise NotAttentionError("what its softmax gives is used elsewhere, too")
+            raise NotAttentionError("the result of its softmax is also used elsewhere")
         name = operator_name(value)
         if name == "where" and _same_everywhere(graph, value.args[0]) == 0:
             expr, uses = value.args[2], 1
@@ -168,7 +168,7 @@ def _match_scores(graph: DefUse, expr: relax.Expr) -> Scores:
     call = graph.used(expr)
     shape = static_shape(expr)
     if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op):
-        raise NotAttentionError("its scores are used elsewhere, too")
+        raise NotAttentionError("its scores are also used elsewhere")
     if shape is None:
         raise NotAttentionError("the shape of its scores is not known")
     name = operator_name(call)
@@ -214,7 +214,7 @@ def _take_operand(graph: DefUse, call: relax.Call, scores: Scores, other: relax.
         return scores if is_zero else replace(scores, masks=(*scores.masks, MaskOf(other, shape)))
     number = scalar(other)
     if not number:
-        raise NotAttentionError(f"{name} of its scores is by more than one constant number")
+        raise NotAttentionError(f"{name} of its scores has an operand that is not one constant number")
     return scores.times(number if name == "multiply" else 1 / number)
 
 
@@ -226,7 +226,7 @@ def _match_where(graph: DefUse, call: relax.Call, shape: tuple[int, ...]) -> Sco
         if isinstance(found, Scores) and fill is not None:
             return replace(found, masks=(*found.masks, MaskOf(call.args[0], shape, fill, keeps)))
         why = why or (None if isinstance(found, Scores) else found)
-    raise why or NotAttentionError("what a mask puts in the place of its scores is not one constant number")
+    raise why or NotAttentionError("a mask replaces its scores by something other than one constant number")
 
 
 def _try_scores(graph: DefUse, expr: relax.Expr, shape: tuple[int, ...]) -> Scores | NotAttentionError | None:

@@ -76,7 +76,7 @@ class _Rewriter:
 
 
 class _Steps:
-    """A store as several, of which no value has a function in a function's argument; the last one is the result's."""
+    """A store split into several, so that no function is called in an argument; the last one stores the result."""
 
     def __init__(self, store: tirx.BufferStore, index: Any, extent: Any) -> None:
         """Place the results of inner functions at ``index`` of new buffers with ``extent`` elements."""

@@ -1,6 +1,7 @@
 """Tiles that do not divide an axis: the last tile begins early enough to end with the axis.
 
 The last tile computes some elements a second time, with the same values. It needs no branch and no remainder loop.
+Its operands must still be there: TVM's StorageRewrite would store the results in their place.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, sym, tirx
 
-from tvmbuild.compiler.ir.expressions import substitute
+from tvmbuild.compiler.ir.expressions import int64, substitute
 from tvmbuild.compiler.ir.modules import map_prim_funcs
-from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
+from tvmbuild.compiler.ir.prim_funcs import change_block, list_blocks, list_nodes
 
 _OVERLAPS = "tvmbuild.overlaps"
 _IN_TILE = (tirx.ForKind.UNROLLED, tirx.ForKind.VECTORIZED)
@@ -33,6 +34,36 @@ def allow_overlap(sch: s_tir.Schedule, blocks: Iterable[Any]) -> None:
 def overlap_tiles(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Move the last tile of each block with `allow_overlap` back until it is whole, and drop the guards."""
     return map_prim_funcs(mod, _overlap)
+
+
+def keep_operands(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Forbid TVM's StorageRewrite to give results of overlapping tiles the memory of their operands.
+
+    An element of two tiles is read by the second one after the first one has written its result.
+    """
+    return map_prim_funcs(mod, _keep)
+
+
+def keep_apart(statement: Any) -> Any:
+    """Return the statement so that TVM's StorageRewrite gives its result no memory that it reads.
+
+    StorageRewrite treats the inside of this attribute as foreign code, whose order of reads and writes is not known.
+    """
+    return tirx.AttrStmt(int64(0), "extern_scope", int64(0), statement)
+
+
+def _keep(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
+    outside = {getattr(each, "buffer", each) for each in function.params}
+
+    def visit(block: s_tir.SBlock, mutator: Any) -> s_tir.SBlock:
+        inner = mutator.default_mutate(block)
+        read, written = ({each.source for each in some} - outside for some in (block.reads, block.writes))
+        passes_on = _OVERLAPS in block.annotations and read and written and not read & written
+        return change_block(inner, body=keep_apart(inner.body)) if passes_on else inner
+
+    if not any(_OVERLAPS in each.annotations for each in list_blocks(function)):
+        return None
+    return function.with_body(tvm_ffi.structural_mutate(function.body, [(s_tir.SBlock, visit)]))
 
 
 def _overlap(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:

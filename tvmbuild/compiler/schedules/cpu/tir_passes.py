@@ -7,7 +7,7 @@ import tvm
 from tvmbuild.compiler.pass_manager import Lowering, Phase, of_module, of_target, on_cpu, run_phase
 from tvmbuild.compiler.schedules.cpu.halves import add_up_halves
 from tvmbuild.compiler.schedules.cpu.nested_functions import separate_nested_functions
-from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
+from tvmbuild.compiler.schedules.cpu.overlap import keep_operands, overlap_tiles
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
 from tvmbuild.compiler.schedules.cpu.phases import trim_windows
 from tvmbuild.compiler.schedules.cpu.prefetch import prefetch_panels
@@ -48,6 +48,12 @@ TIR_PASSES = Phase(
             separate_nested_functions,
             on_cpu,
             after={"ExpandRows": "it compares functions with the form in which they were marked"},
+        ),
+        of_module(
+            "KeepOperands",
+            keep_operands,
+            on_cpu,
+            after={"SeparateNestedFunctions": "it divides blocks that are one store"},
         ),
     ),
 )

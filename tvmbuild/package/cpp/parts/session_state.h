@@ -12,7 +12,9 @@
 #include "code.h"
 #include "device.h"
 #include "frames.h"
+#include "libraries.h"
 #include "mapped_file.h"
+#include "part_calls.h"
 #include "sizes.h"
 #include "tvm_calls.h"
 
@@ -48,13 +50,14 @@ struct Session::Impl {
   Value result;
   std::unique_ptr<FrameRunner> frames;  // null before the first frame
 
-  // Of a package whose shapes vary. Each size has a session of its own, whose code is loaded when it is first used.
-  std::map<std::string, std::string> libraries;
+  // Of a package whose shapes vary. Each size has a session of its own.
+  std::shared_ptr<SizeLibraries> libraries;        // shared with twins
   std::vector<std::unique_ptr<Session>> at_sizes;  // in the order of info.sizes.functions; null before the first use
   std::vector<std::unique_ptr<Session>> asked;     // those of at(), whose inputs and results are their own
   Session *chosen = nullptr;                       // that of the bound inputs
   std::map<std::string, int64_t> size;             // of the bound inputs
   std::vector<Tensor> unpadded, padded;            // the bound inputs, and the arrays into which call() copies them
+  PartCalls parts;                                 // of a batch in a range
 
   bool has_sizes() const { return !info.sizes.functions.empty(); }
   Session &at_size() const {
@@ -73,6 +76,7 @@ struct Session::Impl {
     result = Value();
     for (std::vector<Value> *each : {&copies, &inputs, &params}) each->clear();
     for (Value *each : {&entry, &machine, &library}) *each = Value();
+    libraries.reset();
   }
 
   bool on_gpu() const { return !is_host(device); }
@@ -116,19 +120,6 @@ struct Session::Impl {
     return value;
   }
 
-  // Load the code of a library, whose loops run on the threads of the package.
-  void load(std::string_view code) {
-    check_library(code);
-    publish_runtime();
-    LibraryFile file(code);
-    std::string name = file.path();
-    library = invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");
-    if (!use_own_pool(name, share)) {
-      setenv("TVM_NUM_THREADS", std::to_string(share.threads).c_str(), 0);  // the variable counts until a pool is made
-      share.threads = runtime_threads();
-    }
-  }
-
   // The state of a session for one size. It shares the weights.
   std::unique_ptr<Impl> make_size(size_t place) const {
     const SizeFunction &function = info.sizes.functions[place];
@@ -141,11 +132,12 @@ struct Session::Impl {
       if (each >= params.size()) throw Error("mod.json has a weight that mod.params lacks");
       made->params.push_back(Value::retain(params[each].object(), params[each].type()));
     }
-    auto found = libraries.find(function.library);
-    if (found == libraries.end()) {
+    if (function.library == "mod.so") {
       made->library = Value::retain(library.object(), library.type());
     } else {
-      made->load(found->second);
+      LoadedLibrary loaded = libraries->open(function.library, share);
+      made->library = std::move(loaded.library);
+      made->share.threads = loaded.threads;
     }
     DeviceUse use(device);
     made->start();

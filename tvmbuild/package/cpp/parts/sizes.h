@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "../tvmbuild.hpp"
 #include "archive.h"
+#include "batch.h"
 #include "metadata.h"
 
 namespace tvmbuild::detail {
@@ -68,6 +68,34 @@ inline void check_values(const Part &part, const Info &info, const Sizes &sizes,
   }
 }
 
+inline Range read_range(const Part &part, const Sizes &sizes) {
+  Range range{part["letter"].text(), static_cast<int64_t>(part["first"].natural()),
+              static_cast<int64_t>(part["last"].natural())};
+  const std::string &letter = range.letter;
+  part["letter"].expect(sizes.functions.back().values.count(letter), "letter with a value");
+  part["letter"].expect(std::count(sizes.padded.begin(), sizes.padded.end(), letter), "letter that is padded");
+  part["last"].expect(range.first > 0 && range.first <= range.last, "number that is at least the first, over 0");
+  for (const auto *shapes : {&sizes.inputs, &sizes.outputs}) {
+    for (const auto &named : *shapes) {
+      auto count = std::count_if(named.second.begin(), named.second.end(),
+                                 [&](const Axis &axis) { return axis.letter == letter; });
+      bool fits = count == 1 || (count == 0 && shapes == &sizes.inputs);
+      part["letter"].expect(fits, "letter that is once in the shape of each output, and at most once of each input");
+    }
+  }
+  std::set<std::map<std::string, int64_t>> others;
+  std::set<int64_t> values;
+  for (const SizeFunction &each : sizes.functions) {
+    part.expect(each.cost > 0, "range of functions with a cost");
+    std::map<std::string, int64_t> other = each.values;
+    other.erase(letter);
+    others.insert(std::move(other));
+    values.insert(each.values.at(letter));
+  }
+  part.expect(others.size() * values.size() == sizes.functions.size(), "range of functions for all other letters");
+  return range;
+}
+
 inline SizeFunction read_function(const Part &part, const Info &info) {
   SizeFunction function;
   for (const std::string &letter : part["values"].keys()) {
@@ -75,6 +103,7 @@ inline SizeFunction read_function(const Part &part, const Info &info) {
     part["values"][letter].expect(function.values[letter] > 0, "number over 0");
   }
   function.library = part["library"].text();
+  if (part.has("cost") && !part["cost"].is_null()) function.cost = static_cast<int64_t>(part["cost"].natural());
   for (const Part &place : part["params"].list()) function.params.push_back(place.natural());
   for (const TensorInfo &output : info.outputs) {
     std::vector<int64_t> &shape = function.outputs.emplace_back();
@@ -104,6 +133,7 @@ inline Sizes read_sizes(const Part &part, const Info &info) {
     letter.expect(sizes.functions.back().values.count(letter.text()), "letter with a value");
   }
   for (const std::string &name : part["pad"].keys()) sizes.pad[name] = part["pad"][name].number();
+  if (part.has("range") && !part["range"].is_null()) sizes.range = read_range(part["range"], sizes);
   return sizes;
 }
 
@@ -117,9 +147,14 @@ inline std::string describe(const Sizes &sizes) {
   std::string text = "its sizes are ";
   for (const SizeFunction &each : sizes.functions)
     text += (&each == sizes.functions.data() ? "" : ", ") + show(each.values);
-  for (const std::string &letter : sizes.padded)
-    text += (&letter == sizes.padded.data() ? "; smaller " : " and ") + letter;
-  return sizes.padded.empty() ? text : text + " are padded";
+  std::string padded;
+  for (const std::string &letter : sizes.padded) {
+    if (letter != sizes.range.letter) padded += (padded.empty() ? "; smaller " : " and ") + letter;
+  }
+  if (!padded.empty()) text += padded + " are padded";
+  if (sizes.range.letter.empty()) return text;
+  return text + "; " + sizes.range.letter + " from " + std::to_string(sizes.range.first) + " to " +
+         std::to_string(sizes.range.last) + " is computed in parts of them";
 }
 
 // Return the values of the letters in the shapes of inputs, which are in the order of info.inputs.
@@ -143,17 +178,37 @@ inline std::map<std::string, int64_t> read_values(const Info &info, const std::v
   return values;
 }
 
-// Return the place of the smallest function that takes inputs of this size.
-inline size_t choose_function(const Info &info, const std::map<std::string, int64_t> &values) {
-  const Sizes &sizes = info.sizes;
-  for (size_t i = 0; i < sizes.functions.size(); i++) {
-    bool fits = true;
-    for (const auto &own : sizes.functions[i].values) {
-      int64_t value = values.at(own.first);
-      bool is_padded = std::count(sizes.padded.begin(), sizes.padded.end(), own.first) != 0;
-      fits = fits && (value == own.second || (is_padded && value > 0 && value < own.second));
+// Return whether a function takes inputs of this size, if the batch of a range is computed in parts.
+inline bool takes(const Sizes &sizes, const SizeFunction &function, const std::map<std::string, int64_t> &values) {
+  for (const auto &own : function.values) {
+    int64_t value = values.at(own.first);
+    if (own.first == sizes.range.letter) {
+      if (value < sizes.range.first || value > sizes.range.last) return false;
+      continue;
     }
-    if (fits) return i;
+    bool is_padded = std::count(sizes.padded.begin(), sizes.padded.end(), own.first) != 0;
+    if (value != own.second && !(is_padded && value > 0 && value < own.second)) return false;
+  }
+  return true;
+}
+
+// Return the calls for inputs of this size: one of the smallest function that takes them, or several for the parts of a
+// batch in a range.
+inline std::vector<BatchPart> plan_calls(const Info &info, const std::map<std::string, int64_t> &values) {
+  const Sizes &sizes = info.sizes;
+  const std::string &letter = sizes.range.letter;
+  for (size_t i = 0; i < sizes.functions.size(); i++) {
+    if (!takes(sizes, sizes.functions[i], values)) continue;
+    if (letter.empty()) return {{i, 0, 0}};
+    std::vector<SizeCost> fitting;
+    for (size_t place = 0; place < sizes.functions.size(); place++) {
+      std::map<std::string, int64_t> own = sizes.functions[place].values, wanted = sizes.functions[i].values;
+      int64_t rows = own.at(letter);
+      own.erase(letter);
+      wanted.erase(letter);
+      if (own == wanted) fitting.push_back({rows, sizes.functions[place].cost, place});
+    }
+    return split_batch(values.at(letter), std::move(fitting));
   }
   throw Error(info.model + " takes no " + show(values) + "; " + describe(sizes));
 }
@@ -168,29 +223,6 @@ inline Info describe_size(const Info &info, const SizeFunction &function) {
   for (size_t i = 0; i < alone.outputs.size(); i++) alone.outputs[i].shape = function.outputs[i];
   alone.sizes = Sizes();
   return alone;
-}
-
-// Copy the common part of two arrays of the same rank, row by row.
-inline void copy_block(const char *from, const std::vector<int64_t> &from_shape, char *to,
-                       const std::vector<int64_t> &to_shape, size_t size) {
-  size_t rank = from_shape.size(), rows = 1;
-  std::vector<int64_t> common(rank), at(rank, 0);
-  for (size_t axis = 0; axis < rank; axis++) common[axis] = std::min(from_shape[axis], to_shape[axis]);
-  for (size_t axis = 0; axis + 1 < rank; axis++) rows *= static_cast<size_t>(common[axis]);
-  size_t run = (rank == 0 ? 1 : static_cast<size_t>(common.back())) * size;
-  if (run == 0) return;
-  for (size_t row = 0; row < rows; row++) {
-    size_t source = 0, target = 0;
-    for (size_t axis = 0; axis < rank; axis++) {
-      source = source * static_cast<size_t>(from_shape[axis]) + static_cast<size_t>(at[axis]);
-      target = target * static_cast<size_t>(to_shape[axis]) + static_cast<size_t>(at[axis]);
-    }
-    std::memcpy(to + target * size, from + source * size, run);
-    for (size_t axis = rank < 2 ? 0 : rank - 1; axis-- > 0;) {
-      if (++at[axis] < common[axis]) break;
-      at[axis] = 0;
-    }
-  }
 }
 
 template <typename Number>

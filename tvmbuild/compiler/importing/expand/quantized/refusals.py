@@ -22,7 +22,7 @@ def refuse_small_types(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     if all(scope.is_constant(name) for name in node.input if name):
         return None
     if attributes.get("block_size", 0):
-        raise refuse(node, "it has scales of blocks", _HINT)
+        raise refuse(node, "its scales are blockwise", _HINT)
     if attributes.get("precision", 0) not in _PRECISIONS:
         raise refuse(node, "its `precision` is not float32", _HINT)
     if node.op_type == "QuantizeLinear":

@@ -8,6 +8,8 @@ from typing import Any
 from tvm import tirx
 
 from tvmbuild.compiler.ir.expressions import int64
+from tvmbuild.compiler.schedules.access import collect
+from tvmbuild.compiler.schedules.cpu.overlap import keep_apart
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass
 from tvmbuild.compiler.schedules.cpu.rows.writer import (
     MAX_SUMS,
@@ -74,8 +76,15 @@ class Along(Writer):
             lines.append(self.step(group, Vector(int64(vector * lanes), lanes, 0, slot), place))
         rest = self.extent - whole * lanes
         if rest:
-            lines.append(self.step(group, Vector(int64(self.extent - lanes), lanes, lanes - rest), place))
+            last = self.step(group, Vector(int64(self.extent - lanes), lanes, lanes - rest), place)
+            lines.append(keep_apart(last) if self._passes_on(group) else last)
         return lines
+
+    def _passes_on(self, group: Sequence[Pass]) -> bool:
+        """Return whether an element that is kept is computed from one that an earlier group kept."""
+        made = {each.store.buffer for each in self.rows.passes if each.along and not each.combine and each not in group}
+        keeping = (each for each in group if not each.combine and each.store.buffer in self.kept)
+        return any(load.buffer in made for each in keeping for load in collect(each.value).loads)
 
     def _finish(self, each: Pass, place: Place) -> list[Any]:
         """Combine the lanes of the partial results, one half with the other until one is left, and write the result."""

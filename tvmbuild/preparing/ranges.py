@@ -1,0 +1,103 @@
+"""The check that a model computes a batch in parts: its rows are independent, and joined parts give the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.size_specs import Axis, Range, Size
+from tvmbuild.base.specs import Tolerance
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.padding import take_rows
+from tvmbuild.package.parts import split
+from tvmbuild.preparing.reference import Reference
+from tvmbuild.preparing.rows.axis import Dependent
+from tvmbuild.preparing.rows.proof import Proven, compare_all, prove_rows
+from tvmbuild.preparing.sizes import SizedModel, find_axes, list_shapes
+
+
+def check_range(
+    model: SizedModel, whole: Range, graphs: Mapping[Size, bytes], references: Mapping[Size, Reference]
+) -> None:
+    """Raise TvmbuildError, which names the node, unless the model computes each row of a batch alone.
+
+    ``graphs`` are the simplified models of the sizes with functions and of the trials, ``references`` the original's
+    outputs for them. The proof is by the graphs of all batches from 2 on: each computes its rows alone, and all compute
+    the same of a row. That a batch of 1 does so, too, is shown by the original, which gives for each trial the joined
+    outputs of its parts.
+    """
+    report_progress(f"proving that rows along {whole.letter} are independent")
+    try:
+        for group in _group(whole, graphs):
+            proven = [_prove(model, whole, size, graphs[size]) for size in group]
+            compare_all(proven)
+            _check_outputs(whole, proven[0], find_axes(list_shapes(references)))
+    except Dependent as reason:
+        raise _refuse(model, whole, f"rows may influence each other in {reason}") from None
+    report_progress(f"comparing parts along {whole.letter} with the whole")
+    for size in model.sizes.trials:
+        problem = _compare_parts(model, whole, size, references[size])
+        if problem is not None:
+            raise _refuse(model, whole, f"parts of {size.name} give other results than the whole: {problem}")
+
+
+def _refuse(model: SizedModel, whole: Range, problem: str) -> TvmbuildError:
+    built = sorted({each.values[whole.letter] for each in model.sizes.choices})
+    return TvmbuildError(
+        f"{model.name}: {whole.letter} cannot be a range: {problem}",
+        f"list the batches in models.yaml: `sizes: {{{whole.letter}: {built}}}`",
+    )
+
+
+def _group(whole: Range, graphs: Mapping[Size, bytes]) -> list[list[Size]]:
+    """Return the sizes of more than one row, together those whose other letters are equal."""
+    groups: dict[FrozenMap[str, int], list[Size]] = {}
+    for size in graphs:
+        if size.values[whole.letter] > 1:
+            others = FrozenMap((key, value) for key, value in size.values.items() if key != whole.letter)
+            groups.setdefault(others, []).append(size)
+    return list(groups.values())
+
+
+def _prove(model: SizedModel, whole: Range, size: Size, graph: bytes) -> Proven:
+    axes = {name: shape.index(whole.letter) for name, shape in model.sizes.inputs.items() if whole.letter in shape}
+    return prove_rows(onnx.load_model_from_string(graph), axes, size.values[whole.letter], size.name)
+
+
+def _check_outputs(whole: Range, proven: Proven, shapes: Mapping[str, Sequence[Axis]]) -> None:
+    """Raise Dependent if the lengths of the outputs show the batch on other axes than the proof."""
+    for name, place in proven.outputs.items():
+        found = [axis for axis, letter in enumerate(shapes[name]) if letter == whole.letter]
+        if found != [place.axis]:
+            raise Dependent(f"the output {name}, whose shape is {list(shapes[name])}")
+
+
+def _compare_parts(model: SizedModel, whole: Range, size: Size, want: Reference) -> str | None:
+    """Return how the original's joined outputs for parts differ from those for the whole, or None."""
+    letter, rows = whole.letter, size.values[whole.letter]
+    built = sorted({each.values[letter] for each in model.sizes.choices})
+    lengths = split(rows, tuple((each, each + 1) for each in built if each <= rows))
+    made, start = list[Mapping[str, np.ndarray]](), 0
+    for length in lengths:
+        count = min(length, rows - start)
+        feed = {
+            name: np.ascontiguousarray(take_rows(value, model.sizes.inputs.get(name, ()), letter, start, count))
+            for name, value in want.inputs.items()
+        }
+        made.append(model.compute(Size(FrozenMap({**size.values, letter: count})), feed).outputs)
+        start += count
+    joined = {name: _join([each[name] for each in made], value) for name, value in want.outputs.items()}
+    tolerance = Tolerance(rtol=model.options.rtol, atol=model.options.atol)
+    return want.compare(joined, tolerance).problem
+
+
+def _join(parts: list[np.ndarray], whole: np.ndarray) -> np.ndarray:
+    """Return the parts, one after the other along the axis on which they are shorter than the whole."""
+    axes = [
+        axis for axis in range(whole.ndim) if parts[0].ndim == whole.ndim and parts[0].shape[axis] != whole.shape[axis]
+    ]
+    return np.concatenate(parts, axes[0]) if axes else parts[0]

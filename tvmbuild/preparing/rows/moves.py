@@ -1,0 +1,128 @@
+"""The rules of operators that only move values: reshapes, transposes, slices, gathers."""
+
+from __future__ import annotations
+
+from tvmbuild.preparing.rows.axis import Dependent, Node, Rows, count
+from tvmbuild.preparing.rows.places import agree, align, normal_axis, place_of_first, refuse_axis
+
+
+def transpose(node: Node) -> Rows:
+    """Move the batch to the axis that it has in the permutation."""
+    place, rank = place_of_first(node), len(node.shape(0))
+    perm = list(node.attribute("perm", range(rank - 1, -1, -1)))
+    return place.move(perm.index(place.axis))
+
+
+def reshape(node: Node) -> Rows:
+    """Find the axis of the output with the rows as they lie in memory."""
+    node.require_shared(*range(1, len(node.inputs)))
+    place, before, after = place_of_first(node), node.shape(0), node.output_shape()
+    outer, inner = count(before[: place.axis]) * place.outer, place.inner * count(before[place.axis + 1 :])
+    for axis, length in enumerate(after):
+        left, right = count(after[:axis]), count(after[axis + 1 :])
+        fits = left > 0 and right > 0 and outer % left == 0 and inner % right == 0
+        if fits and length == outer // left * node.rows * (inner // right):
+            return Rows(axis, outer // left, inner // right)
+    raise Dependent(f"it changes the shape {list(before)} to {list(after)}, which joins parts of several rows")
+
+
+def concat(node: Node) -> Rows:
+    """Join tensors along another axis than the batch."""
+    rank = len(node.output_shape())
+    place = align(node, range(len(node.inputs)), rank)
+    refuse_axis(place, [normal_axis(int(node.attribute("axis", 0)), rank)], "joins tensors")
+    return place
+
+
+def split_axes(node: Node) -> Rows:
+    """Split along another axis than the batch."""
+    node.require_shared(*range(1, len(node.inputs)))
+    place = place_of_first(node)
+    refuse_axis(place, [normal_axis(int(node.attribute("axis", 0)), len(node.shape(0)))], "splits")
+    return place
+
+
+def same_length(node: Node) -> Rows:
+    """Keep the place where neither the length of its axis nor the number of axes before it changes."""
+    node.require_shared(*range(1, len(node.inputs)))
+    place, before, after = place_of_first(node), node.shape(0), node.output_shape()
+    moved = place.move(place.axis + len(after) - len(before))
+    if before[place.axis] != after[moved.axis]:
+        raise Dependent("it changes the length of the axis of the batch")
+    return moved
+
+
+def resize(node: Node) -> Rows:
+    """Resize other axes than the batch."""
+    if node.attribute("coordinate_transformation_mode", b"") == b"tf_crop_and_resize":
+        raise Dependent("it cuts regions of interest")
+    return same_length(node)
+
+
+def slice_axes(node: Node) -> Rows:
+    """Cut other axes than the batch."""
+    node.require_shared(*range(1, len(node.inputs)))
+    place = place_of_first(node)
+    for axis, start, end, step in list_slices(node):
+        if axis == place.axis and not (start == 0 and step == 1 and end >= node.shape(0)[axis]):
+            raise Dependent("it takes some rows of the batch")
+    return place
+
+
+def list_slices(node: Node) -> list[tuple[int, int, int, int]]:
+    """Return the axis, start, end and step of each axis that a Slice cuts."""
+    starts, ends = node.numbers("starts", 1) or [], node.numbers("ends", 2) or []
+    axes = node.numbers("axes", 3) or list(range(len(starts)))
+    steps = node.numbers("steps", 4) or [1] * len(starts)
+    rank = len(node.shape(0))
+    return list(zip((normal_axis(each, rank) for each in axes), starts, ends, steps, strict=True))
+
+
+def pad(node: Node) -> Rows:
+    """Pad other axes than the batch."""
+    node.require_shared(*range(1, len(node.inputs)))
+    place, rank = place_of_first(node), len(node.shape(0))
+    pads, axes = node.numbers("pads", 1) or [], node.numbers("axes", 3) or list(range(rank))
+    for number, axis in enumerate(axes):
+        if normal_axis(axis, rank) == place.axis and (pads[number] or pads[number + len(axes)]):
+            raise Dependent("it adds rows to the batch")
+    return place
+
+
+def gather(node: Node) -> Rows:
+    """Look up the batch in a table that all rows share, or pick along another axis."""
+    axis = normal_axis(int(node.attribute("axis", 0)), len(node.shape(0)))
+    data, indices = node.place(0), node.place(1)
+    if data is not None and indices is not None:
+        raise Dependent("both its data and its indices differ from row to row")
+    if data is None:
+        return (indices or Rows(0)).move(axis + (indices or Rows(0)).axis)
+    refuse_axis(data, [axis], "picks rows")
+    return data if data.axis < axis else data.move(data.axis + len(node.shape(1)) - 1)
+
+
+def gather_elements(node: Node) -> Rows:
+    """Pick or write elements along another axis than the batch."""
+    rank = len(node.shape(0))
+    place = align(node, range(len(node.inputs)), rank)
+    refuse_axis(place, [normal_axis(int(node.attribute("axis", 0)), rank)], "picks or writes elements")
+    return place
+
+
+def gather_nd(node: Node) -> Rows:
+    """Pick with indices of the batch in a shared table, or within each sample."""
+    data, indices, batched = node.place(0), node.place(1), int(node.attribute("batch_dims", 0))
+    if data is None and indices is not None and batched == 0 and indices.axis < len(node.shape(1)) - 1:
+        return indices
+    place = agree(each for each in (data, indices) if each is not None)
+    if data is None or indices is None or place.axis >= batched:
+        raise Dependent("it picks elements of all rows")
+    return place
+
+
+def trilu(node: Node) -> Rows:
+    """Cut a triangle out of other axes than the batch."""
+    node.require_shared(1)
+    place, rank = place_of_first(node), len(node.shape(0))
+    refuse_axis(place, [rank - 2, rank - 1], "cuts a triangle")
+    return place

@@ -1,0 +1,116 @@
+"""The rules of operators that compute with the values of a row: elementwise, sums, norms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvmbuild.preparing.rows.axis import Dependent, Node, Rows, count
+from tvmbuild.preparing.rows.places import Rule, align, normal_axis, place_of_first, refuse_axis
+
+
+def elementwise(node: Node) -> Rows:
+    """Keep the place of the batch in elementwise operators, with broadcasting."""
+    place = align(node, range(len(node.inputs)), len(node.output_shape()))
+    for index in range(len(node.inputs)):
+        own = node.place(index)
+        if own is not None and node.shape(index)[own.axis] != node.output_shape()[place.axis]:
+            raise Dependent("it spreads the batch over a longer axis")
+    return place
+
+
+def dropout(node: Node) -> Rows:
+    """Keep the values, as a Dropout does outside of training."""
+    training = node.constant(2)
+    if training is not None and training.any():
+        raise Dependent("its numbers are random")
+    return like_first(node)
+
+
+def like_first(node: Node) -> Rows:
+    """Keep the place in the first input; the others are the same for all rows."""
+    node.require_shared(*range(1, len(node.inputs)))
+    return place_of_first(node)
+
+
+def along_axis(default: int, *, flat_before: int = 0) -> Rule:
+    """Return the rule of operators that join values along one axis: of `axis`, or of all after it in old opsets."""
+
+    def rule(node: Node) -> Rows:
+        place, rank = place_of_first(node), len(node.shape(0))
+        node.require_shared(*range(1, len(node.inputs)))
+        is_flat = node.opset < flat_before
+        axis = normal_axis(int(node.attribute("axis", 1 if is_flat else default)), rank)
+        refuse_axis(place, range(axis, rank) if is_flat else [axis], "joins values")
+        return place
+
+    return rule
+
+
+def after_axis(node: Node) -> Rows:
+    """Normalise over the axes from `axis` on."""
+    place, rank = place_of_first(node), len(node.shape(0))
+    axis = normal_axis(int(node.attribute("axis", -1)), rank)
+    node.require_shared(*range(1, len(node.inputs)))
+    refuse_axis(place, range(axis, rank), "normalises")
+    return place
+
+
+def reduce_axes(node: Node) -> Rows:
+    """Reduce other axes than the batch."""
+    place, rank = place_of_first(node), len(node.shape(0))
+    node.require_shared(*range(1, len(node.inputs)))
+    axes = node.numbers("axes", 1)
+    if not axes:
+        if node.attribute("noop_with_empty_axes", 0):
+            return place
+        axes = list(range(rank))
+    return _drop(node, place, [normal_axis(each, rank) for each in axes])
+
+
+def arg(node: Node) -> Rows:
+    """Find the place of an extreme along another axis than the batch."""
+    return _drop(node, place_of_first(node), [normal_axis(int(node.attribute("axis", 0)), len(node.shape(0)))])
+
+
+def _drop(node: Node, place: Rows, axes: Sequence[int]) -> Rows:
+    """Return the place behind a reduction of axes."""
+    refuse_axis(place, axes, "reduces")
+    kept = bool(node.attribute("keepdims", 1))
+    return place if kept else place.move(place.axis - sum(each < place.axis for each in set(axes)))
+
+
+def mean_variance(node: Node) -> Rows:
+    """Normalise over other axes than the batch."""
+    place, rank = place_of_first(node), len(node.shape(0))
+    refuse_axis(place, [normal_axis(each, rank) for each in node.attribute("axes", [0, 2, 3])], "normalises")
+    return place
+
+
+def cum_sum(node: Node) -> Rows:
+    """Add up along another axis than the batch."""
+    place, axis = place_of_first(node), node.constant(1)
+    if axis is None:
+        raise Dependent("its axis is not known")
+    refuse_axis(place, [normal_axis(int(axis.reshape(-1)[0]), len(node.shape(0)))], "adds up")
+    return place
+
+
+def quantise(node: Node) -> Rows:
+    """Quantise with one scale, or with scales along another axis than the batch."""
+    place = like_first(node)
+    if count(node.shape(1)) > 1:
+        rank = len(node.shape(1))
+        axes = (
+            [normal_axis(int(node.attribute("axis", 1)), len(node.shape(0)))]
+            if rank == 1
+            else range(len(node.shape(0)))
+        )
+        refuse_axis(place, axes, "has scales")
+    return place
+
+
+def one_hot(node: Node) -> Rows:
+    """Insert an axis beside that of the batch."""
+    node.require_shared(1, 2)
+    place, axis = place_of_first(node), normal_axis(int(node.attribute("axis", -1)), len(node.output_shape()))
+    return place if place.axis < axis else place.move(place.axis + 1)
