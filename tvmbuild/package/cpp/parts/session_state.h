@@ -23,7 +23,13 @@ namespace detail {
 
 // TVM's numbers of allocators. runtime/machine.py chooses in the same way, and says why.
 constexpr int64_t MALLOC = 1, POOLED = 2;
-constexpr uint64_t MOST_BYTES_OF_MALLOC = uint64_t{32} << 20;
+constexpr uint64_t MOST_BYTES_OF_MALLOC = uint64_t{32} << 20, MALLOC_HEADER = uint64_t{64} << 10;
+
+// Let glibc's malloc keep the memory of a call for the next one: let_malloc_keep of runtime/machine.py.
+inline void let_malloc_keep(size_t size) {
+  void *volatile block = std::malloc(size);  // volatile: a compiler may leave out what nobody uses
+  std::free(block);
+}
 
 }  // namespace detail
 
@@ -160,6 +166,7 @@ struct Session::Impl {
     machine = invoke(find_function(library, "vm_load_executable"), {}, "the code cannot be loaded");
     std::vector<TVMFFIAny> devices;
     const bool is_small = info.workspace > 0 && info.workspace <= MOST_BYTES_OF_MALLOC;
+    if (is_small && !on_gpu()) let_malloc_keep(MOST_BYTES_OF_MALLOC - MALLOC_HEADER);
     const int64_t allocator = is_small && !on_gpu() ? MALLOC : POOLED;
     for (DLDevice each : {device, DLDevice{kDLCPU, 0}}) {
       if (!devices.empty() && !on_gpu()) break;  // the host's own code runs on the CPU
