@@ -31,7 +31,7 @@ def test_what_can_be_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: can be built",
         "  opset 17, 1 nodes; inputs x float32[1, 8]",
-        "  1 Tasks, 0.0 MB of constants, 1.6e-05 GFLOP a run",
+        "  1 Tasks, 1.6e-05 GFLOP a run, 0.0 MB of constants, 0.0 MB of workspace",
         "  batch taken as 1: net.x",
         "  several sizes in one package: `inputs: {x: {shape: [B, 8]}}, sizes: {B: [1, 8]}`",
     ]
@@ -45,7 +45,7 @@ def test_what_can_be_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: can be built",
         "  opset 17, 1 nodes; inputs x float32[1, 8]",
-        "  1 Tasks, 0.0 MB of constants, 1.6e-05 GFLOP a run",
+        "  1 Tasks, 1.6e-05 GFLOP a run, 0.0 MB of constants, 0.0 MB of workspace",
     ]
 
 
@@ -60,7 +60,7 @@ def test_the_rest_is_told_though_a_size_is_missing(tmp_path: Path, capsys: pytes
         "  good.onnx: the input x has dynamic dimensions: 1 (seq)",
         f"  hint: fix them with `--shape x=1,128,8`, or in models.yaml by {yaml.format('1, 128, 8')}; {seq}",
         "  opset 17, 1 nodes; inputs x float32[N, seq, 8]",
-        "  1 Tasks, 0.0 MB of constants, 0.00205 GFLOP a run, where 128 stands for seq",
+        "  1 Tasks, 0.00205 GFLOP a run, 0.0 MB of constants, 0.5 MB of workspace, where 128 stands for seq",
         ("  several sizes in one package: `inputs: {x: {shape: [B, T, 8]}}, sizes: {B: [1, 8], T: [16, 32, 64, 128]}`"),
         f"{bad}: cannot be built",
         "  bad.onnx: the input x has dynamic dimensions: 1 (seq), 2 (seq)",

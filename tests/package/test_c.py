@@ -174,6 +174,30 @@ def test_the_sanitizers_find_nothing_in_misuse_and_damaged_packages(package: Pat
     assert len(messages) >= 15
 
 
+def expect_background_calls(program: Path, package: Path) -> None:
+    """Run async.c, and check each of its facts."""
+    done = run_program(program, package)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
+    assert done.stdout.splitlines() == [
+        "in order: 200 done, 0 different",
+        "kept: 1",
+        "newest: 49 cancelled at once, 1 done, 0 different",
+        "wrong inputs: 1 failed",
+        "in a callback: 1 refused, 4 calls, 0 different",
+        "closed in a callback: 1 refused, 0 missing, 0 different",
+    ]
+
+
+def test_calls_in_the_background(package: Path) -> None:
+    expect_background_calls(build_c_program("async"), package)
+
+
+@pytest.mark.nightly
+def test_the_sanitizers_find_nothing_in_calls_in_the_background(package: Path, tmp_path: Path) -> None:
+    checked = build_by_cmake(tmp_path, "-DTVMBUILD_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug")
+    expect_background_calls(build_c_program("async", "-fsanitize=address,undefined", installed=checked), package)
+
+
 def test_python_by_ctypes_runs_a_package(package: Path, tmp_path: Path) -> None:
     package = change_package(
         package, tmp_path / "m.tar", preprocess=Preprocess(color="gray"), labels=tuple("abcdefghij")

@@ -37,6 +37,8 @@ class Examined:
     """The number of Tasks."""
     constants: int = 0
     """The size of the model's constants (its weights) in bytes."""
+    workspace: int = 0
+    """The bytes that a run allocates: the static plan of the values between operators, and the outputs."""
     flops: int = 0
     """The number of floating-point operations of one run."""
     slow: tuple[str, ...] = ()
@@ -166,7 +168,7 @@ def say_without_project(error: TvmbuildError) -> TvmbuildError:
 def _lower(model: Any, name: str, wish: Wish) -> Examined:
     from tvmbuild.building.scheduling import lower_to_tasks  # noqa: PLC0415
     from tvmbuild.compiler.bugs import collect_bugs  # noqa: PLC0415
-    from tvmbuild.compiler.codegen.executable import check_lowered  # noqa: PLC0415
+    from tvmbuild.compiler.codegen.executable import check_lowered, plan_workspace  # noqa: PLC0415
     from tvmbuild.compiler.dump import format_table, record_passes  # noqa: PLC0415
     from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
     from tvmbuild.compiler.interface import Interface  # noqa: PLC0415
@@ -192,10 +194,11 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
     for task in plain:
         slow[task.name] += flops[task.key]
     total = sum(flops.values())
-    params = lift_constants(lowered.mod).params
+    lifted = lift_constants(lowered.mod)
     return Examined(
         tasks=len(tasks),
-        constants=sum(math.prod(each.shape) * each.dtype.bits // 8 for each in params),
+        constants=sum(math.prod(each.shape) * each.dtype.bits // 8 for each in lifted.params),
+        workspace=plan_workspace(lifted.mod, target),
         flops=total,
         slow=tuple(f"{task} ({describe_share(part, total)})" for task, part in slow.most_common()),
         notes=(*lowered.notes, *bugs),

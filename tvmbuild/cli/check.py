@@ -14,6 +14,7 @@ from tvmbuild.cli.arguments import add_input_arguments
 from tvmbuild.cli.compile.model_words import explain_absence
 from tvmbuild.cli.inspection import add_dump_arguments, prepare_folder
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.memory import format_size
 
 HELP = "say which operators of a model cannot be built or will be slow, and how large the model is"
 TIMEOUT_S = 1800
@@ -84,9 +85,11 @@ def describe(path: Path, facts: dict[str, Any]) -> list[str]:
 
 
 def _price(facts: dict[str, Any]) -> list[str]:
-    size, work, stands = facts["constants"] / 1e6, facts["flops"] / 1e9, "; ".join(facts["stand_ins"])
+    constants, workspace = (format_size(facts[part]) for part in ("constants", "workspace"))
+    work, stands = f"{facts['flops'] / 1e9:.3g} GFLOP a run", "; ".join(facts["stand_ins"])
     return [
-        f"  {facts['tasks']} Tasks, {size:.1f} MB of constants, {work:.3g} GFLOP a run{stands and f', where {stands}'}",
+        f"  {facts['tasks']} Tasks, {work}, {constants} of constants, {workspace} of workspace"
+        + (f", where {stands}" if stands else ""),
         *(f"  slow without records: {each}" for each in facts["slow"]),
         *(f"  {note}" for note in facts["notes"]),
         *(f"  its outputs fit {each}" for each in facts["proposals"]),

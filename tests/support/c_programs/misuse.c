@@ -24,6 +24,11 @@ static tvmbuild_session *load(const char *path) {
   return session;
 }
 
+static void ignore(void *context, tvmbuild_status status, tvmbuild_tensor *const *outputs, size_t count) {
+  (void)context, (void)status, (void)outputs, (void)count;
+  exit(10);  // refused calls call nothing back
+}
+
 static void try_null(const char *path, tvmbuild_session *session, tvmbuild_package *package, tvmbuild_tensor *tensor) {
   const char *none = NULL;
   tvmbuild_session *new_session = NULL;
@@ -50,6 +55,11 @@ static void try_null(const char *path, tvmbuild_session *session, tvmbuild_packa
   TELL(tvmbuild_run(session, &empty, 1, &outputs, &count));
   TELL(tvmbuild_bind(session, NULL, 1));
   TELL(tvmbuild_bind(session, &no_tensor, 1));
+  TELL(tvmbuild_call_async(session, NULL, 1, 0, ignore, NULL));
+  TELL(tvmbuild_call_async(session, &no_tensor, 1, 0, ignore, NULL));
+  TELL(tvmbuild_call_async(session, &tensor, 1, 0, NULL, NULL));
+  TELL(tvmbuild_call_async(NULL, &tensor, 1, 0, ignore, NULL));
+  TELL(tvmbuild_wait_async(NULL));
   TELL(tvmbuild_run_frame(session, NULL, 5, NULL, NULL));
   TELL(tvmbuild_prepare_frame(session, NULL, 5, NULL, &new_tensor));
   TELL(tvmbuild_tensor_create(NULL, "float32", &length, 1, &new_tensor));

@@ -71,6 +71,13 @@ def compile_module(mod: tvm.ir.IRModule, target: tvm.target.Target) -> Executabl
         return Executable(built, find_workspace(lowered))
 
 
+def plan_workspace(mod: tvm.ir.IRModule, target: tvm.target.Target) -> int:
+    """Return the bytes that a call of the module will allocate. No code is generated, and schedules do not matter."""
+    context = tvm.transform.PassContext(opt_level=3, config={**_CONFIG, **pass_config(target)})
+    with target, context:
+        return find_workspace(as_tvms(VIRTUAL_MACHINE, Lowering(target))(mod))
+
+
 def name_profiled(kind: str) -> str:
     """Return the name of the function that a profiler calls instead of ``main`` in packages for this kind of target."""
     return "main" if kind in GPU_KINDS else PROFILED

@@ -1,6 +1,7 @@
 // The functions of tvmbuild.h that load packages and run them.
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -146,6 +147,19 @@ void place_options(SessionState &state, const tvmbuild_frame_options &given) {
   state.frame_inputs.assign(given.inputs, given.inputs + given.input_count);
 }
 
+// Hand the outputs of a call in the background, or its error, to a function of C.
+void report(tvmbuild_done done, void *context, std::vector<Tensor> outputs, const std::exception_ptr &error) noexcept {
+  std::vector<tvmbuild_tensor *> handles;
+  tvmbuild_status status = guard(TVMBUILD_CALL, [&] {
+    if (error) std::rethrow_exception(error);
+    std::vector<tvmbuild_tensor *> made(outputs.size());
+    write_all(std::move(outputs), made.data());
+    handles = std::move(made);
+  });
+  done(context, status, handles.data(), handles.size());
+  for (tvmbuild_tensor *each : handles) static_cast<void>(tvmbuild_close(each));  // `done` may have closed it
+}
+
 }  // namespace
 
 tvmbuild_status tvmbuild_load(const char *const *paths, size_t count, const tvmbuild_load_options *options,
@@ -280,4 +294,21 @@ tvmbuild_status tvmbuild_output_shape(tvmbuild_session *session, size_t at, cons
     *shape = state.shapes[at].data();
     *rank = state.shapes[at].size();
   });
+}
+
+// Without the session's turn: a callback may use the session while this waits for room.
+tvmbuild_status tvmbuild_call_async(tvmbuild_session *session, tvmbuild_tensor *const *inputs, size_t count,
+                                    int32_t newest, tvmbuild_done done, void *context) {
+  return guard(TVMBUILD_CALL, [&] {
+    auto found = find(session, "session");
+    if (done == nullptr) throw ArgumentError("`done` is null");
+    auto finish = [done, context](std::vector<Tensor> outputs, const std::exception_ptr &error) {
+      report(done, context, std::move(outputs), error);
+    };
+    found->session.call_async(find_all(inputs, count, "inputs"), finish, newest != 0);
+  });
+}
+
+tvmbuild_status tvmbuild_wait_async(tvmbuild_session *session) {
+  return guard(TVMBUILD_CALL, [&] { find(session, "session")->session.wait_async(); });
 }

@@ -36,7 +36,8 @@ typedef enum tvmbuild_status {
   TVMBUILD_PACKAGE = 2,  /* a package that is damaged, cannot be read, or cannot run on this machine */
   TVMBUILD_CALL = 3,     /* inputs or frames that do not fit, or a failure of the device */
   TVMBUILD_MEMORY = 4,   /* too little memory */
-  TVMBUILD_INTERNAL = 5  /* a fault of this library */
+  TVMBUILD_INTERNAL = 5, /* a fault of this library */
+  TVMBUILD_CANCELLED = 6 /* of tvmbuild_done: the call was not made */
 } tvmbuild_status;
 
 typedef struct tvmbuild_session tvmbuild_session; /* a loaded package */
@@ -61,7 +62,8 @@ typedef struct tvmbuild_load_options {
   size_t core_count;
 } tvmbuild_load_options;
 
-/* Load the first of `count` packages that this machine can run. `options` may be null. */
+/* Load the first of `count` packages that this machine can run. A pack stands for its packages, in its order.
+ * `options` may be null. */
 TVMBUILD_API tvmbuild_status tvmbuild_load(const char *const *paths, size_t count, const tvmbuild_load_options *options,
                                            tvmbuild_session **session);
 /* Use a model that is linked into the program, by the prefix of its functions and the text of its mod.json. */
@@ -267,6 +269,23 @@ TVMBUILD_API tvmbuild_status tvmbuild_copy_outputs(tvmbuild_session *session, tv
 /* Return the real shape of an output of the last tvmbuild_call, valid until the session's next call of this. */
 TVMBUILD_API tvmbuild_status tvmbuild_output_shape(tvmbuild_session *session, size_t at, const int64_t **shape,
                                                    size_t *rank);
+
+/* ---- Calls that do not wait ---- */
+
+/* Takes the outputs of a call, or another status and none; then tvmbuild_last_error() says why. The tensors are closed
+ * behind it: tvmbuild_tensor_to_host() makes a handle that stays, without a copy. `context` is that of the call. All
+ * functions may be called in it, tvmbuild_close() of the session too, but not tvmbuild_wait_async(). */
+typedef void (*tvmbuild_done)(void *context, tvmbuild_status status, tvmbuild_tensor *const *outputs, size_t count);
+
+/* Return at once; a thread of the session runs on the inputs, in order, and calls `done`, once, with the outputs in the
+ * host's memory. The inputs must not change until then, but their handles may be closed. While one call runs and
+ * another waits, this waits; if `newest` is not 0, the call that waits is cancelled instead, so that the newest frame
+ * of a camera is the next. The end of the session cancels the call that waits, and waits for the one that runs. Other
+ * calls on the session do not wait for these. After an error of this function, `done` is not called. */
+TVMBUILD_API tvmbuild_status tvmbuild_call_async(tvmbuild_session *session, tvmbuild_tensor *const *inputs,
+                                                 size_t count, int32_t newest, tvmbuild_done done, void *context);
+/* Wait until all calls of tvmbuild_call_async are done. */
+TVMBUILD_API tvmbuild_status tvmbuild_wait_async(tvmbuild_session *session);
 
 /* ---- Pictures, for packages without frames ---- */
 

@@ -458,15 +458,21 @@ std::vector<Tensor> Session::run(const std::vector<Tensor> &inputs) {
 }
 
 void Session::call_async(std::vector<Tensor> inputs, Done done, bool newest) {
+  std::unique_lock<std::mutex> lock(impl_->calls_mutex);
   if (!impl_->calls) {
     std::shared_ptr<Session> twin(new Session(impl_->make_twin()));
     impl_->calls = std::make_unique<CallQueue>([twin](const std::vector<Tensor> &each) { return twin->run(each); });
   }
-  impl_->calls->add(std::move(inputs), std::move(done), newest);
+  CallQueue &calls = *impl_->calls;
+  lock.unlock();  // a callback may add a call while this one waits for room
+  calls.add(std::move(inputs), std::move(done), newest);
 }
 
 void Session::wait_async() {
-  if (impl_->calls) impl_->calls->wait();
+  std::unique_lock<std::mutex> lock(impl_->calls_mutex);
+  CallQueue *calls = impl_->calls.get();
+  lock.unlock();
+  if (calls != nullptr) calls->wait();
 }
 
 void Session::prepare_frames() {

@@ -341,9 +341,10 @@ class Session {
   // Return at once; a thread of the session runs on the inputs, in order, and calls `done` with the outputs in the
   // host's memory. The inputs must not change until then. While one call runs and another waits, this waits; if
   // `newest`, the call that waits is Cancelled instead, so that the newest frame of a camera is the next. The calls
-  // have a virtual machine of their own, so all other functions may be used meanwhile, also in `done`, which must not
-  // end the session. The end of the session cancels the call that waits, and waits for the one that runs. A call that a
-  // callback adds during the end is Cancelled at once, so `done` must not add another call when it gets Cancelled.
+  // have a virtual machine of their own, so all other functions may be used meanwhile, also in `done`. Any thread may
+  // call this and wait_async(). The end of the session cancels the call that waits, and waits for the one that runs. A
+  // call that a callback adds during the end is Cancelled at once, so `done` must not add another call when it gets
+  // Cancelled.
   void call_async(std::vector<Tensor> inputs, Done done, bool newest = false);
   // Wait until all calls of call_async() are done.
   void wait_async();

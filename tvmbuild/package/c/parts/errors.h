@@ -42,6 +42,8 @@ tvmbuild_status guard(tvmbuild_status status, Work work) noexcept {
     return TVMBUILD_OK;
   } catch (const ArgumentError &error) {
     return fail(TVMBUILD_ARGUMENT, error.what());
+  } catch (const Cancelled &error) {
+    return fail(TVMBUILD_CANCELLED, error.what());
   } catch (const Error &error) {
     return fail(status, error.what());
   } catch (const std::bad_alloc &) {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -17,23 +18,31 @@ class CallQueue {
  public:
   using Run = std::function<std::vector<Tensor>(const std::vector<Tensor> &)>;
 
-  explicit CallQueue(Run run) : run_(std::move(run)), thread_([this] { work(); }) {}
+  explicit CallQueue(Run run)
+      : state_(std::make_shared<State>(std::move(run))), thread_([state = state_] { state->work(); }) {}
   CallQueue(const CallQueue &) = delete;
   CallQueue &operator=(const CallQueue &) = delete;
 
   ~CallQueue() { close(); }
 
-  // Cancel the call that waits, wait for the one that runs, and take no more calls.
+  // Cancel the call that waits, wait for the one that runs, and take no more calls. From a callback, do not wait: the
+  // thread ends behind it.
   void close() {
     std::optional<Call> cancelled;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
-      closed_ = true;
-      cancelled.swap(waiting_);
+      std::lock_guard<std::mutex> lock(state_->mutex);
+      state_->closed = true;
+      cancelled.swap(state_->waiting);
     }
-    changed_.notify_all();
+    state_->changed.notify_all();
     if (cancelled) cancel(*cancelled);
-    if (thread_.joinable()) thread_.join();
+    if (!thread_.joinable()) return;
+    if (is_callback()) {
+      state_->run = nullptr;  // its session goes here, and not when the process may be ending
+      thread_.detach();
+    } else {
+      thread_.join();
+    }
   }
 
   // While a call runs and another waits, wait; if `newest`, cancel the one that waits instead. After close(), cancel
@@ -41,25 +50,24 @@ class CallQueue {
   void add(std::vector<Tensor> inputs, Done done, bool newest) {
     std::optional<Call> cancelled;
     {
-      std::unique_lock<std::mutex> lock(mutex_);
-      if (waiting_ && !newest) {
-        if (std::this_thread::get_id() == thread_.get_id())
-          throw Error("a callback cannot wait for room among the calls: use `newest`");
-        changed_.wait(lock, [this] { return !waiting_; });
+      std::unique_lock<std::mutex> lock(state_->mutex);
+      if (state_->waiting && !newest) {
+        if (is_callback()) throw Error("a callback cannot wait for room among the calls: use `newest`");
+        state_->changed.wait(lock, [this] { return !state_->waiting; });
       }
-      cancelled.swap(waiting_);
-      std::optional<Call> &place = closed_ ? cancelled : waiting_;
+      cancelled.swap(state_->waiting);
+      std::optional<Call> &place = state_->closed ? cancelled : state_->waiting;
       place.emplace(Call{std::move(inputs), std::move(done)});
     }
-    changed_.notify_all();
+    state_->changed.notify_all();
     if (cancelled) cancel(*cancelled);
   }
 
   // Wait until no call runs or waits.
   void wait() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (std::this_thread::get_id() == thread_.get_id()) throw Error("a callback cannot wait for the calls");
-    changed_.wait(lock, [this] { return !waiting_ && !running_; });
+    std::unique_lock<std::mutex> lock(state_->mutex);
+    if (is_callback()) throw Error("a callback cannot wait for the calls");
+    state_->changed.wait(lock, [this] { return !state_->waiting && !state_->running; });
   }
 
  private:
@@ -72,36 +80,46 @@ class CallQueue {
     call.done({}, std::make_exception_ptr(Cancelled("the call was cancelled: a newer one came, or the session ended")));
   }
 
-  void work() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return waiting_ || closed_; });
-      if (!waiting_) return;
-      std::optional<Call> call;
-      call.swap(waiting_);
-      running_ = true;
-      lock.unlock();
-      changed_.notify_all();
-      std::vector<Tensor> outputs;
-      std::exception_ptr error;
-      try {
-        outputs = run_(call->inputs);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      call->done(std::move(outputs), error);
-      call.reset();  // the inputs may be large
-      lock.lock();
-      running_ = false;
-      changed_.notify_all();
-    }
-  }
+  bool is_callback() const { return std::this_thread::get_id() == thread_.get_id(); }
 
-  Run run_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<Call> waiting_;
-  bool running_ = false, closed_ = false;
+  // What the thread needs. It stays until the thread ends, also if a callback ends the session.
+  struct State {
+    explicit State(Run given) : run(std::move(given)) {}
+
+    void work() {
+      std::unique_lock<std::mutex> lock(mutex);
+      while (true) {
+        changed.wait(lock, [this] { return waiting || closed; });
+        if (!waiting) return;
+        std::optional<Call> call;
+        call.swap(waiting);
+        running = true;
+        lock.unlock();
+        changed.notify_all();
+        std::vector<Tensor> outputs;
+        std::exception_ptr error;
+        try {
+          outputs = run(call->inputs);
+        } catch (...) {
+          error = std::current_exception();
+        }
+        call->inputs.clear();  // they may be large
+        call->done(std::move(outputs), error);
+        call.reset();
+        lock.lock();
+        running = false;
+        changed.notify_all();
+      }
+    }
+
+    Run run;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<Call> waiting;
+    bool running = false, closed = false;
+  };
+
+  std::shared_ptr<State> state_;
   std::thread thread_;  // the last member: it uses the others
 };
 

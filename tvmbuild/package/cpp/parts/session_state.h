@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,7 @@ struct Session::Impl {
     return *chosen;
   }
 
+  std::mutex calls_mutex;            // of the pointer
   std::unique_ptr<CallQueue> calls;  // null before the first call_async()
 
   ~Impl() {
