@@ -48,9 +48,10 @@ def test_the_smallest_function_that_takes_the_inputs_is_chosen(
     shape = (*asked, 3)
     if not fitting:
         with pytest.raises(TvmbuildError, match=f"net takes no B={asked[0]} T={asked[1]}"):
-            functions.choose({"x": shape}, "net")
+            functions.plan({"x": shape}, "net")
         return
-    function, size = functions.choose({"x": shape}, "net")
+    calls = functions.plan({"x": shape}, "net")
+    function, size = calls.parts[0].function, calls.size
     assert dict(size.values) == {"B": asked[0], "T": asked[1]}
     assert function.values["B"] * function.values["T"] == min(b * t for b, t in fitting)
 
@@ -61,7 +62,8 @@ def test_padded_inputs_keep_their_elements_and_cut_outputs_lose_what_was_added(
 ) -> None:
     functions = make_functions([*pairs, (41, 41)], ("B", "T"))
     array = np.random.default_rng(0).integers(0, 5, (*asked, 3))
-    function, size = functions.choose({"x": array.shape}, "net")
+    calls = functions.plan({"x": array.shape}, "net")
+    function, size = calls.parts[0].function, calls.size
     shape = functions.shape("x", function)
     assert shape is not None
     wide = pad_inputs({"x": array}, {"x": shape}, functions.pad)["x"]

@@ -40,7 +40,8 @@ def build_c_program(name: str, *flags: str, installed: Path | None = None) -> Pa
 def write_c_project(folder: Path, installed: Path) -> Path:
     """Build misuse.c as a CMake project in C that finds the installed library; return the program."""
     folder.mkdir()
-    (folder / "misuse.c").symlink_to(C_SOURCES / "misuse.c")
+    for name in ("misuse.c", "checked.h"):
+        (folder / name).symlink_to(C_SOURCES / name)
     (folder / "CMakeLists.txt").write_text(_PROJECT)
     environment = dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     for command in (

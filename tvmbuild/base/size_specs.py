@@ -72,10 +72,10 @@ class Sizes:
             return ()
         letter, largest = self.range.letter, self.choices[-1].values
         built = {each.values[letter] for each in self.choices}
-        free = [value for value in range(self.range.first, self.range.last + 1) if value not in built]
-        beyond = [value for value in free if value > max(built)]
-        chosen = sorted({*free[:1], *beyond[:1]})
-        return tuple(Size(FrozenMap({**largest, letter: value})) for value in chosen)
+        values = range(self.range.first, self.range.last + 1)
+        beyond = max(built) + 1
+        chosen = {next((value for value in values if value not in built), beyond), beyond}.intersection(values)
+        return tuple(Size(FrozenMap({**largest, letter: value})) for value in sorted(chosen))
 
     def shape(self, name: str, size: Size) -> tuple[int, ...] | None:
         """Return the shape of an input at a size, or None if its shape has no letters."""

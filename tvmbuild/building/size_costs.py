@@ -10,11 +10,11 @@ from tvmbuild.package.metadata import PackageInfo
 class _Speed(NamedTuple):
     """The speed of a usual machine: only ratios of the times of a package's sizes count."""
 
-    flop_ns: float
+    flops_per_ns: float
     """Floating-point operations a nanosecond, of a core or a GPU."""
-    near_ns: float
+    near_per_ns: float
     """Bytes a nanosecond from a cache."""
-    far_ns: float
+    far_per_ns: float
     """Bytes a nanosecond from memory."""
     near: int
     """The bytes that stay in a cache from call to call."""
@@ -24,8 +24,8 @@ class _Speed(NamedTuple):
     """The time of an operator without work."""
 
 
-_CORE = _Speed(flop_ns=50, near_ns=50, far_ns=8, near=8 << 20, call_ns=4000, operator_ns=100)
-_GPU = _Speed(flop_ns=5000, near_ns=1000, far_ns=300, near=16 << 20, call_ns=20_000, operator_ns=4000)
+_CORE = _Speed(flops_per_ns=50, near_per_ns=50, far_per_ns=8, near=8 << 20, call_ns=4000, operator_ns=100)
+_GPU = _Speed(flops_per_ns=5000, near_per_ns=1000, far_per_ns=300, near=16 << 20, call_ns=20_000, operator_ns=4000)
 
 
 def expect_ns(info: PackageInfo) -> int:
@@ -36,10 +36,11 @@ def expect_ns(info: PackageInfo) -> int:
     speed, cores = (_GPU, 1) if info.target.on_gpu else (_CORE, _count_cores(info))
     operators = info.operators or ()
     moved = sum(each.bytes or 0 for each in operators)
-    bytes_ns = (speed.near_ns if moved <= speed.near else speed.far_ns) * cores
+    bytes_per_ns = (speed.near_per_ns if moved <= speed.near else speed.far_per_ns) * cores
     total = float(speed.call_ns)
     for each in operators:
-        total += speed.operator_ns + max((each.flops or 0) / (speed.flop_ns * cores), (each.bytes or 0) / bytes_ns)
+        computing = (each.flops or 0) / (speed.flops_per_ns * cores)
+        total += speed.operator_ns + max(computing, (each.bytes or 0) / bytes_per_ns)
     return max(1, round(total))
 
 

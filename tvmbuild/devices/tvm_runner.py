@@ -70,7 +70,7 @@ class TvmRunner:
         if sizes is None:
             return self._session
         shapes = {name: value.shape for name, value in self._inputs.items()}
-        return self._session.at(sizes.choose(shapes, self._session.info.model)[0].values)
+        return self._session.at(sizes.plan(shapes, self._session.info.model).parts[0].function.values)
 
     def threads(self) -> int:
         """Return the number of threads of the runtime's pool."""

@@ -17,7 +17,7 @@ def split(rows: int, costs: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
         return (rows,)
     largest = costs[-1][0]
     bulk = min(costs, key=lambda each: (each[1] / each[0], -each[0]))[0]
-    many = max(0, rows - 2 * largest) // bulk if rows > 2 * largest else 0  # far from the end, only the rate counts
+    many = max(0, rows - 2 * largest) // bulk  # far from the end, only the rate counts
     return tuple(sorted([bulk] * many + list(_cover(rows - many * bulk, costs)), reverse=True))
 
 

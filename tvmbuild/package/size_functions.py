@@ -103,11 +103,6 @@ class SizeFunctions:
                     return Calls(size, self._split(function, self.range.letter, size))
         raise TvmbuildError(f"{model} takes no {_show(size)}", self.describe())
 
-    def choose(self, shapes: Mapping[str, Sequence[int]], model: str) -> tuple[SizeFunction, Size]:
-        """Return the function of the first of the calls of `plan`, and the size of the inputs themselves."""
-        calls = self.plan(shapes, model)
-        return calls.parts[0].function, calls.size
-
     def _split(self, like: SizeFunction, letter: str, size: Size) -> tuple[Part, ...]:
         """Return the calls for the rows of a range, of functions whose other letters have the values of one function.
 
@@ -165,13 +160,12 @@ class SizeFunctions:
         function = calls.parts[0].function
         if calls.size.values == function.values:
             return dict(function.outputs)
-        return {
-            name: tuple(
-                calls.size.values[axis] if isinstance(axis, str) else length
-                for axis, length in zip(shape, function.outputs[name], strict=True)
-            )
-            for name, shape in self.outputs.items()
-        }
+        return {name: self.cut_shape(name, function, calls.size.values) for name in self.outputs}
+
+    def cut_shape(self, name: str, function: SizeFunction, values: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape of a function's output, with these values of the letters."""
+        axes = zip(self.outputs[name], function.outputs[name], strict=True)
+        return tuple(values[axis] if isinstance(axis, str) else length for axis, length in axes)
 
     def to_json(self) -> dict[str, object]:
         """Return the value of `sizes` in mod.json."""

@@ -31,16 +31,17 @@ def check_range(
     outputs of its parts.
     """
     report_progress(f"proving that rows along {whole.letter} are independent")
+    shapes = find_axes(list_shapes(references))
     try:
         for group in _group(whole, graphs):
             proven = [_prove(model, whole, size, graphs[size]) for size in group]
             compare_all(proven)
-            _check_outputs(whole, proven[0], find_axes(list_shapes(references)))
+            _check_outputs(whole, proven[0], shapes)
     except Dependent as reason:
         raise _refuse(model, whole, f"rows may influence each other in {reason}") from None
     report_progress(f"comparing parts along {whole.letter} with the whole")
     for size in model.sizes.trials:
-        problem = _compare_parts(model, whole, size, references[size])
+        problem = _compare_parts(model, size, references[size], shapes, whole.letter)
         if problem is not None:
             raise _refuse(model, whole, f"parts of {size.name} give other results than the whole: {problem}")
 
@@ -76,13 +77,14 @@ def _check_outputs(whole: Range, proven: Proven, shapes: Mapping[str, Sequence[A
             raise Dependent(f"the output {name}, whose shape is {list(shapes[name])}")
 
 
-def _compare_parts(model: SizedModel, whole: Range, size: Size, want: Reference) -> str | None:
+def _compare_parts(
+    model: SizedModel, size: Size, want: Reference, shapes: Mapping[str, Sequence[Axis]], letter: str
+) -> str | None:
     """Return how the original's joined outputs for parts differ from those for the whole, or None."""
-    letter, rows = whole.letter, size.values[whole.letter]
+    rows = size.values[letter]
     built = sorted({each.values[letter] for each in model.sizes.choices})
-    lengths = split(rows, tuple((each, each + 1) for each in built if each <= rows))
     made, start = list[Mapping[str, np.ndarray]](), 0
-    for length in lengths:
+    for length in split(rows, tuple((each, each + 1) for each in built if each <= rows)):
         count = min(length, rows - start)
         feed = {
             name: np.ascontiguousarray(take_rows(value, model.sizes.inputs.get(name, ()), letter, start, count))
@@ -90,14 +92,6 @@ def _compare_parts(model: SizedModel, whole: Range, size: Size, want: Reference)
         }
         made.append(model.compute(Size(FrozenMap({**size.values, letter: count})), feed).outputs)
         start += count
-    joined = {name: _join([each[name] for each in made], value) for name, value in want.outputs.items()}
+    joined = {name: np.concatenate([each[name] for each in made], shapes[name].index(letter)) for name in want.outputs}
     tolerance = Tolerance(rtol=model.options.rtol, atol=model.options.atol)
     return want.compare(joined, tolerance).problem
-
-
-def _join(parts: list[np.ndarray], whole: np.ndarray) -> np.ndarray:
-    """Return the parts, one after the other along the axis on which they are shorter than the whole."""
-    axes = [
-        axis for axis in range(whole.ndim) if parts[0].ndim == whole.ndim and parts[0].shape[axis] != whole.shape[axis]
-    ]
-    return np.concatenate(parts, axes[0]) if axes else parts[0]

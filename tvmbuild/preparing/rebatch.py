@@ -53,14 +53,15 @@ def find_dependent(graph: Any, batch: Batch) -> set[str]:
     """Return the tensors that are computed from samples, and not from their shape alone."""
     found = set(batch.inputs)
     for node in graph.node:
-        if node.op_type not in _TELL_SHAPES and found.intersection(_reads(node)):
+        if node.op_type not in _TELL_SHAPES and found.intersection(list_reads(node)):
             found.update(name for name in node.output if name)
     return found
 
 
-def _reads(node: Any) -> list[str]:
-    inner = [each.g for each in node.attribute if each.HasField("g")]
-    return [*node.input, *(name for graph in inner for each in graph.node for name in _reads(each))]
+def list_reads(node: Any) -> list[str]:
+    """Return the tensors that a node reads, those of its inner graphs too."""
+    inner = [graph for each in node.attribute for graph in ([each.g] if each.HasField("g") else each.graphs)]
+    return [*node.input, *(name for graph in inner for each in graph.node for name in list_reads(each))]
 
 
 class _Rewriter:

@@ -51,7 +51,6 @@ def _prepare_sizes(step: Step[SimplifyStep], sizes: Sizes, path: Path, largest: 
     more = (*sizes.others, *sizes.trials)
     source = read_model(path, options.model).SerializeToString(deterministic=True) if more else b""
     told = [hashlib.sha256(source).hexdigest(), sorted(step.tools.items()), sorted(step.environment.items())]
-    graphs = dict[Size, bytes]()
     for size in more:
         inputs = fix_inputs_at(options.inputs, sizes, size)
         name = f"{options.model} at {size.name}"
@@ -62,12 +61,12 @@ def _prepare_sizes(step: Step[SimplifyStep], sizes: Sizes, path: Path, largest: 
         if options.frames or options.postprocess:
             _check(kept.model.read_bytes(), replace(options, model=name))
         references[size] = read_reference(kept.reference)
-        graphs[size] = kept.model.read_bytes() if sizes.range else b""
     remove_other_sizes(step.output("model"), [size.name for size in more])
     references[sizes.choices[-1]] = largest.reference
-    graphs[sizes.choices[-1]] = largest.model
     model = SizedModel(path, options.model, options.inputs, sizes, options.simplify)
     if sizes.range is not None:
+        graphs = {size: step.output(size.role("model")).read_bytes() for size in more}
+        graphs[sizes.choices[-1]] = largest.model
         check_range(model, sizes.range, graphs, references)
     write_json(step.output(SIZES), find_padding(model, references).to_json())
 

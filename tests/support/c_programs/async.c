@@ -6,19 +6,9 @@
 #include <string.h>
 #include <tvmbuild.h>
 
+#include "checked.h"
+
 enum { ELEMENTS = 28 * 28, MOST = 10 };
-
-static void check(tvmbuild_status status) {
-  if (status == TVMBUILD_OK) return;
-  printf("failed: %s\n", tvmbuild_last_error());
-  exit(1);
-}
-
-static tvmbuild_session *load(const char *path) {
-  tvmbuild_session *session = NULL;
-  check(tvmbuild_load(&path, 1, NULL, &session));
-  return session;
-}
 
 // Holds callbacks back until they may go on.
 static struct {

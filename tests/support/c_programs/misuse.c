@@ -7,22 +7,12 @@
 #include <string.h>
 #include <tvmbuild.h>
 
+#include "checked.h"
+
 static void told(const char *name, tvmbuild_status status) {
   printf("%d %s: %s\n", (int)status, name, status == TVMBUILD_OK ? "" : tvmbuild_last_error());
 }
 #define TELL(call) told(#call, call)
-
-static void check(tvmbuild_status status) {
-  if (status == TVMBUILD_OK) return;
-  printf("failed: %s\n", tvmbuild_last_error());
-  exit(1);
-}
-
-static tvmbuild_session *load(const char *path) {
-  tvmbuild_session *session = NULL;
-  check(tvmbuild_load(&path, 1, NULL, &session));
-  return session;
-}
 
 static void ignore(void *context, tvmbuild_status status, tvmbuild_tensor *const *outputs, size_t count) {
   (void)context, (void)status, (void)outputs, (void)count;

@@ -10,6 +10,7 @@ from tvm import relax
 from tvm.relax.analysis import all_vars
 
 from tvmbuild.compiler.ir.calls import display_name, is_call
+from tvmbuild.compiler.ir.modules import replace_main
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,23 @@ def _substitute(call: relax.Call, values: Sequence[tuple[relax.Expr, relax.Expr]
     return relax.Call(call.op, [call.args[0], relax.Tuple(arguments), *call.args[2:]], call.attrs, call.ty_args)
 
 
-def make_piece(builder: relax.BlockBuilder, piece: Piece) -> relax.Call:
+def bind_piece(builder: relax.BlockBuilder, piece: Piece) -> relax.Binding:
+    """Return the binding of the piece's result: a call of a new function, or a single operator as it is."""
+    single = len(piece.bindings) == 1
+    return piece.bindings[0] if single else relax.VarBinding(piece.result, _make_function(builder, piece))
+
+
+def replace_blocks(
+    builder: relax.BlockBuilder, main: relax.Function, blocks: Sequence[relax.BindingBlock]
+) -> tvm.ir.IRModule:
+    """Return the builder's module with these blocks in its ``main``, without functions that nothing calls."""
+    body = relax.SeqExpr(blocks, main.body.body)
+    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    made = relax.transform.Normalize()(replace_main(builder.get(), function))
+    return relax.transform.DeadCodeElimination()(made)
+
+
+def _make_function(builder: relax.BlockBuilder, piece: Piece) -> relax.Call:
     """Add a function of the piece's operators to the module, and return a call of this function."""
     parameters = [relax.Var(f"param_{number}", each.ty) for number, each in enumerate(piece.inputs)]
     values = list(zip(piece.inputs, parameters, strict=True))

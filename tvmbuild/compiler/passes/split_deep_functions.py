@@ -16,10 +16,9 @@ import tvm
 from tvm import relax, tirx
 
 from tvmbuild.compiler.ir.expressions import INJECTIVE
-from tvmbuild.compiler.ir.modules import replace_main
 from tvmbuild.compiler.ir.prim_funcs import list_blocks
 from tvmbuild.compiler.passes.fuse_normalization import find_pattern
-from tvmbuild.compiler.passes.pieces import inline_chain, is_chain, make_piece, piece_of
+from tvmbuild.compiler.passes.pieces import bind_piece, inline_chain, is_chain, piece_of, replace_blocks
 from tvmbuild.compiler.schedules.access import collect
 
 MOST_READS = 128
@@ -46,15 +45,10 @@ def split_deep_functions(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
         for each in block.bindings:
             callee = each.value.op if isinstance(each.value, tvm.ir.Call) else None
             inside = inline_chain(mod[callee], each) if callee in divided else [each]
-            for group in divided.get(callee, [[0]]):
-                piece = piece_of(*(inside[index] for index in group))
-                value = make_piece(builder, piece) if len(group) > 1 else piece.bindings[0].value
-                bindings.append(relax.VarBinding(piece.result, value))
+            groups = divided.get(callee, [[0]])
+            bindings += [bind_piece(builder, piece_of(*(inside[index] for index in group))) for group in groups]
         blocks.append(type(block)(bindings))
-    body = relax.SeqExpr(blocks, main.body.body)
-    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    made = relax.transform.Normalize()(replace_main(builder.get(), function))
-    return relax.transform.DeadCodeElimination()(made)
+    return replace_blocks(builder, main, blocks)
 
 
 @dataclass(frozen=True)

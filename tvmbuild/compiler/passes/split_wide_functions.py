@@ -15,11 +15,11 @@ from tvm.relax.analysis import all_vars
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import INJECTIVE
-from tvmbuild.compiler.ir.modules import keep_if_same, replace_main
+from tvmbuild.compiler.ir.modules import keep_if_same
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.limits import MAX_TENSORS
 from tvmbuild.compiler.passes.fuse_normalization import find_pattern
-from tvmbuild.compiler.passes.pieces import Piece, inline_chain, is_chain, make_piece, piece_of
+from tvmbuild.compiler.passes.pieces import Piece, bind_piece, inline_chain, is_chain, piece_of, replace_blocks
 
 _MAX_OPERATORS = 64
 """The largest number of operators in one piece. The limit of FuseOps is 256, and the time to generate code grows with
@@ -93,10 +93,7 @@ class _Split:
         blocks = [type(block)(self._write_out(block.bindings)) for block in main.body.blocks]
         uses = DefUse(relax.Function(main.params, relax.SeqExpr(blocks, main.body.body), main.ret_ty)).uses
         blocks = [type(block)(self._split(block.bindings, uses)) for block in blocks]
-        body = relax.SeqExpr(blocks, main.body.body)
-        function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-        made = relax.transform.Normalize()(replace_main(self._builder.get(), function))
-        return keep_if_same(self._mod, relax.transform.DeadCodeElimination()(made))
+        return keep_if_same(self._mod, replace_blocks(self._builder, main, blocks))
 
     def _write_out(self, bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
         """Return the bindings with wide functions, and fused functions of injective operators, inlined."""
@@ -136,12 +133,7 @@ class _Split:
                         piece = joined
                         del pieces[other.result]
             pieces[binding.var] = piece
-        return [
-            relax.VarBinding(each.result, make_piece(self._builder, each))
-            if len(each.bindings) > 1
-            else each.bindings[0]
-            for each in pieces.values()
-        ]
+        return [bind_piece(self._builder, each) for each in pieces.values()]
 
     def _reach_back(self, bindings: Sequence[relax.Binding], uses: Counter[relax.Var]) -> None:
         """Add to ``_taken`` the operators with many tensors, and the injective operators that only taken ones use."""

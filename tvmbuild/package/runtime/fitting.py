@@ -90,23 +90,14 @@ def join(info: PackageInfo, parts: Sequence[Fitted], compute: Callable[[Fitted],
     rows = sum(each.values[letter] for each in parts)
     for part in parts:
         count = part.values[letter]
-        for (name, shape), tensor in zip(_list_outputs(info, sizes, part), compute(part), strict=True):
-            axis = sizes.outputs[name].index(letter)
+        function = part.function or sizes.functions[-1]
+        for name, tensor in zip((each.name for each in info.outputs), compute(part), strict=True):
             if name not in joined:
-                joined[name] = empty_array((*shape[:axis], rows, *shape[axis + 1 :]), str(tensor.dtype))
+                shape = sizes.cut_shape(name, function, {**part.values, letter: rows})
+                joined[name] = empty_array(shape, str(tensor.dtype))
             copy_block(tensor, padding.take_rows(joined[name], sizes.outputs[name], letter, start, count))
         start += count
     return joined
-
-
-def _list_outputs(info: PackageInfo, sizes: SizeFunctions, part: Fitted) -> list[tuple[str, tuple[int, ...]]]:
-    """Return the name of each output in the package's order, and its shape for a part, without padding."""
-    found = []
-    for name in (each.name for each in info.outputs):
-        lengths = (part.function or sizes.functions[-1]).outputs[name]
-        axes = zip(sizes.outputs[name], lengths, strict=True)
-        found.append((name, tuple(part.values[axis] if isinstance(axis, str) else each for axis, each in axes)))
-    return found
 
 
 def _to_host(arrays: Mapping[str, Any], sizes: SizeFunctions) -> dict[str, np.ndarray]:

@@ -92,11 +92,12 @@ def pad(node: Node) -> Rows:
 def gather(node: Node) -> Rows:
     """Look up the batch in a table that all rows share, or pick along another axis."""
     axis = normal_axis(int(node.attribute("axis", 0)), len(node.shape(0)))
-    data, indices = node.place(0), node.place(1)
-    if data is not None and indices is not None:
-        raise Dependent("both its data and its indices differ from row to row")
-    if data is None:
-        return (indices or Rows(0)).move(axis + (indices or Rows(0)).axis)
+    indices = node.place(1)
+    if indices is not None:
+        if node.place(0) is not None:
+            raise Dependent("both its data and its indices differ from row to row")
+        return indices.move(axis + indices.axis)
+    data = place_of_first(node)
     refuse_axis(data, [axis], "picks rows")
     return data if data.axis < axis else data.move(data.axis + len(node.shape(1)) - 1)
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tvmbuild.preparing.rebatch import infer_shapes
+from tvmbuild.preparing.rebatch import infer_shapes, list_reads
 from tvmbuild.preparing.rows.axis import Dependent, Node, Rows
 from tvmbuild.preparing.rows.moves import list_slices
 from tvmbuild.preparing.rows.table import RULES
@@ -69,7 +69,7 @@ def _find_places(node: Node) -> dict[str, Rows]:
     proto = node.proto
     if proto.op_type in _RANDOM:
         raise Dependent("its numbers are random")
-    if not any(name in node.places for name in _list_reads(proto)):
+    if not any(name in node.places for name in list_reads(proto)):
         return {}
     rule = RULES.get(proto.op_type) if proto.domain in {"", "ai.onnx"} else None
     if rule is None:
@@ -79,12 +79,6 @@ def _find_places(node: Node) -> dict[str, Rows]:
     return {name: place for name, place in zip(proto.output, placed, strict=False) if name and place is not None}
 
 
-def _list_reads(node: onnx.NodeProto) -> list[str]:
-    """Return the tensors that a node reads, those of its inner graphs too."""
-    inner = [graph for each in node.attribute for graph in ([each.g] if each.HasField("g") else [*each.graphs])]
-    return [*node.input, *(name for graph in inner for each in graph.node for name in _list_reads(each))]
-
-
 def compare_batches(first: Proven, second: Proven) -> None:
     """Raise Dependent unless both graphs compute the same of each row, although their batches differ in length."""
     if len(first.nodes) != len(second.nodes):
@@ -92,20 +86,13 @@ def compare_batches(first: Proven, second: Proven) -> None:
             f"the network has {len(first.nodes)} operators at {first.name} and {len(second.nodes)} at {second.name}"
         )
     names: dict[str, str] = {}
-    for one, other in zip(first.nodes, second.nodes, strict=True):
-        problem = _explain_difference(one, other, names)
-        if problem is not None:
-            raise Dependent(f"{describe_node(one.proto)}: {problem} at {first.name} and {second.name}")
+    try:
+        for one, other in zip(first.nodes, second.nodes, strict=True):
+            _compare_nodes(one, other, names)
+    except Dependent as reason:
+        raise Dependent(f"{describe_node(one.proto)}: {reason} at {first.name} and {second.name}") from None
     if first.outputs != second.outputs:
         raise Dependent(f"the outputs have the batch on other axes at {first.name} and {second.name}")
-
-
-def _explain_difference(one: Node, other: Node, names: dict[str, str]) -> str | None:
-    try:
-        _compare_nodes(one, other, names)
-    except Dependent as reason:
-        return str(reason)
-    return None
 
 
 def _compare_nodes(one: Node, other: Node, names: dict[str, str]) -> None:
