@@ -3,7 +3,9 @@
 python benchmarks/cuda_runtimes.py PACKAGE.tar [PACKAGE.tar …]
 
 Both must be there: TVM_LIBRARY_PATH and LD_LIBRARY_PATH name the folders of TVM's and of `libcudart.so.13`. Prints the
-medians and the ratio, own over TVM's, of a load, of a call from host to host, and of a call with resident inputs.
+medians and the ratio, own over TVM's, of a load, of the time from the load's begin to the first result, of a call from
+host to host, of a call with resident inputs, and of the card's memory that the process takes after the first result.
+NVML tells the memory of the first card, which no other process may use meanwhile.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 ROUNDS = 5
-FIGURES = ("load_ms", "host_us", "resident_us")
+FIGURES = ("load_ms", "first_ms", "host_us", "resident_us", "card_mib")
 CHILD = """
-import json, statistics, sys, time
+import ctypes, json, statistics, sys, time
 import numpy as np
 from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.runtime.session import Session
@@ -34,13 +36,23 @@ def take(function):
         for _ in range(20): function()
         samples.append((time.perf_counter() - begun) / 20 * 1e6)
     return statistics.median(samples)
+nvml, card, memory = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), (ctypes.c_uint64 * 3)()
+def read_used():
+    if nvml.nvmlDeviceGetMemoryInfo(card, memory): sys.exit("NVML does not tell the card's memory")
+    return memory[2] / 2**20  # total, free, used
+if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(card)): sys.exit("NVML finds no card")
+used = read_used()
 begun = time.perf_counter()
 session = Session(sys.argv[1])
 load = time.perf_counter() - begun
 inputs = make_inputs(session.inputs, "random")
-sums = {name: float(np.sum(value, dtype=np.float64)) for name, value in session.run(inputs).items()}
-print(json.dumps({"load_ms": load * 1e3, "host_us": take(lambda: session.run(inputs)),
-                  "resident_us": take(session.bind(inputs)), "sums": sums}))
+called = time.perf_counter()
+outputs = session.run(inputs)
+first = load + time.perf_counter() - called
+used = read_used() - used
+sums = {name: float(np.sum(value, dtype=np.float64)) for name, value in outputs.items()}
+print(json.dumps({"load_ms": load * 1e3, "first_ms": first * 1e3, "host_us": take(lambda: session.run(inputs)),
+                  "resident_us": take(session.bind(inputs)), "card_mib": used, "sums": sums}))
 """
 
 

@@ -55,7 +55,7 @@ def measure(setting: Setting) -> Result:
 
 def build_package(setting: Setting, package: Path, fallback: bool) -> None:
     """Compile the model without records, with or without the fallback schedules."""
-    from tvmbuild.compiler import apply  # noqa: PLC0415 - runs in a process of its own
+    from tvmbuild.compiler import apply  # noqa: PLC0415 - runs in its own process
 
     if not fallback:
         vars(apply)["schedule_uncovered"] = _leave

@@ -1,7 +1,7 @@
 """Time the way from a camera's frame to boxes: tvmbuild's `run_frame` against OpenCV, ONNX Runtime and NumPy.
 
-python benchmarks/frames.py [NETWORK …] [--picture FILE] [--size 1080 1920] [--threads 2 1] [--cpu CPU] [--rounds 20]
-    [--records CPU.tar.xz]
+python benchmarks/frames.py [NETWORK … | preparation] [--picture FILE] [--size 1080 1920] [--threads 2 1] [--cpu CPU]
+    [--rounds 20] [--records CPU.tar.xz]
 
 Both ways take the same bytes of a frame in five encodings, letterbox it bilinearly, run the network and return boxes
 in the frame's pixels; one process times them in turns. tvmbuild's network is compiled by rule, or with records, for
@@ -9,6 +9,7 @@ example benchmarks/records/x86-64-v4.tar.xz. The peer's steps are those of the n
 (`tvmbuild/benchmarking/frames/opencv.py`): `cv2.cvtColor`, `cv2.resize`,
 `cv2.copyMakeBorder`, the layout and the decoding in NumPy, suppression by `cv2.dnn.NMSBoxes`, class by class.
 Prints milliseconds, the three parts of each way, ratios, and how far the boxes are apart.
+`preparation` times only the first part, the best of all rounds: letterboxed to 640 x 640, between 0 and 1, in NCHW.
 yolo11n has random weights and needs the libraries of `benchmarks/networks/modern/networks.py`. Its score threshold is
 one that a few dozen boxes of no meaning exceed.
 """
@@ -20,12 +21,14 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
 import tvm
 from network_files import find_network
+from onnx import TensorProto, helper
 from turns import time_in_turns
 from vs_peers import build_model, prepare, unpack
 
@@ -36,7 +39,9 @@ from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.benchmarking.frames.agreement import describe_boxes
 from tvmbuild.benchmarking.frames.opencv import OpenCvWay, Setup
+from tvmbuild.benchmarking.frames.opencv import prepare as prepare_by_opencv
 from tvmbuild.benchmarking.frames.results import PARTS
+from tvmbuild.benchmarking.frames.way import find_input
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.devices.serve_frames import Frames as Way
 from tvmbuild.devices.tvm_frames import TvmFrames
@@ -48,6 +53,9 @@ from tvmbuild.package.runtime.tensors import empty_array
 from tvmbuild.records.schedule import NO_RECORDS, read_schedule
 
 OVERLAP = 0.45
+PREPARATION = "preparation"
+SIDE = 640
+"""The height and the width of the prepared picture."""
 REST_S = 0.05
 """The pause between turns. The threads of ONNX Runtime and OpenCV spin for a while after a call."""
 
@@ -84,8 +92,8 @@ def main() -> int:
         "networks",
         nargs="*",
         metavar="NETWORK",
-        choices=[[], *(each.network for each in DETECTORS)],
-        help=", ".join(each.network for each in DETECTORS),
+        choices=[[], *(each.network for each in DETECTORS), PREPARATION],
+        help=", ".join([*(each.network for each in DETECTORS), PREPARATION]),
     )
     parser.add_argument("--picture", type=Path, default=Path(__file__).parent.parent / "examples/detect/astronaut.png")
     parser.add_argument("--size", type=int, nargs=2, default=(1080, 1920), metavar=("HEIGHT", "WIDTH"))
@@ -108,7 +116,12 @@ def main() -> int:
                 except TvmbuildError as error:
                     print(f"{each.network} is left out: {error.message}; {error.hint}", file=sys.stderr)
         for threads in args.threads:
-            compare(packages, picture, threads, args.rounds)
+            if packages:
+                compare(packages, picture, threads, args.rounds)
+        if not args.networks or PREPARATION in args.networks:
+            package = build_preparation(args, (height, width), Path(folder))
+            for threads in args.threads:
+                compare_preparations(package, picture, threads, args.rounds)
     return 0
 
 
@@ -140,6 +153,43 @@ def build(detector: Detector, args: argparse.Namespace, size: tuple[int, int], f
     path = folder / f"{detector.network}.tar"
     write_package(path, made)
     return path
+
+
+def build_preparation(args: argparse.Namespace, size: tuple[int, int], folder: Path) -> Path:
+    """Return the package of a network of one reduction, whose frames are prepared as those of a detector."""
+    picture = helper.make_tensor_value_info("picture", TensorProto.FLOAT, (1, 3, SIDE, SIDE))
+    largest = helper.make_tensor_value_info("largest", TensorProto.FLOAT, (1, 3, 1, 1))
+    graph = helper.make_graph(
+        [helper.make_node("GlobalMaxPool", ["picture"], ["largest"])], "net", [picture], [largest]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    name = args.cpu or str(tvm.target.codegen.llvm_get_system_cpu())
+    target = PackageTarget("here", "llvm", FrozenMap({"mcpu": name, "num-cores": 2}))
+    frames = tuple(Frame(*size, each, "bilinear") for each in ENCODINGS)
+    options = BuildOptions(PREPARATION, preprocess=Preprocess(resize="letterbox"), frames=frames)
+    path = folder / f"{PREPARATION}.tar"
+    write_package(path, build_package(model.SerializeToString(), target, options=options))
+    return path
+
+
+def compare_preparations(package: Path, picture: np.ndarray, threads: int, rounds: int) -> None:
+    """Print the least times of preparing a frame, for a number of threads."""
+    cv2.setNumThreads(threads)
+    print(f"\n{threads} threads, frame {picture.shape[1]} x {picture.shape[0]} to {SIDE} x {SIDE}\n")
+    print("| encoding | tvmbuild ms | OpenCV and NumPy ms | ratio | apart |")
+    print("|---" * 5 + "|")
+    with Session(package, threads) as session:
+        into = find_input(session.info)
+        for frame in session.info.frames:
+            data = encode(picture, frame.encoding)
+            calls: dict[str, Callable[[], np.ndarray]] = {
+                "ours": partial(session.prepare_frame, data, frame.encoding),
+                "peer": partial(prepare_by_opencv, frame, data, into),
+            }
+            apart = float(np.abs(calls["ours"]() - calls["peer"]()).max()) * 255
+            least = {name: float(np.min(each.ms)) for name, each in time_in_turns(calls, rounds, 10, REST_S).items()}
+            ratio = least["ours"] / least["peer"]
+            print(f"| {frame.encoding} | {least['ours']:.2f} | {least['peer']:.2f} | {ratio:.2f} | {apart:.2f} bytes |")
 
 
 def compare(packages: dict[Detector, Path], picture: np.ndarray, threads: int, rounds: int) -> None:

@@ -194,7 +194,7 @@ def command(name: str, program: str) -> list[str]:
 
 
 def measure_first(words: list[str]) -> tuple[float, float]:
-    """Return the wall and CPU time in ms from the start of a process to its end behind the first result."""
+    """Return the wall and CPU time in ms from the start of a process to its end after the first result."""
     begun = time.perf_counter()
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)

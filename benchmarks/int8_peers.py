@@ -130,7 +130,7 @@ def _measure(setting: Setting, quantised: Path) -> Measured:
 
 def _count_flops(setting: Setting) -> None:
     """Write the number of operations in the network's Tasks."""
-    from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - in a process of its own
+    from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - in its own process
     from tvmbuild.compiler.machine.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
@@ -165,7 +165,7 @@ def _build(setting: Setting) -> Load:
 
 def _quantise(setting: Setting, method: str, folder: Path) -> None:
     """Write the quantised simplified model, and its outputs."""
-    from tvmbuild.preparing.quantise import FloatModel, quantise  # noqa: PLC0415 - in a process of its own
+    from tvmbuild.preparing.quantise import FloatModel, quantise  # noqa: PLC0415 - in its own process
 
     reference = read_reference(setting.folder / "reference.npz")
     infos = [TensorInfo(name, value.shape, str(value.dtype)) for name, value in reference.inputs.items()]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from tvmbuild.base.files import write_text
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 MAX_REASONS = 4
+COLUMNS = 119
 Verdicts = Mapping[str, tuple[NodeCase, Verdict]]
 _WHERE = re.compile(r"^test_\S+: | \(node '[^']*'\)| \(\S*_\d+\)")
 
@@ -72,20 +74,23 @@ def summarize(verdicts: Verdicts) -> str:
 
 
 def make_table(verdicts: Verdicts) -> str:
-    """Return the Markdown: the facts of the run, then one row for each operator."""
+    """Return the Markdown: the facts of the run, the operators without a fault, and a row for each other one."""
     rows: dict[str, list[Verdict]] = defaultdict(list)
     for case, verdict in verdicts.values():
         rows[case.operator].append(verdict)
     tools = ", ".join(f"{name} {version(name)}" for name in ("onnx", "apache-tvm"))
     lines = [f"{len(verdicts)} cases: {summarize(verdicts)}", f"({tools}, {time.strftime('%Y-%m-%d')}).", ""]
-    lines += ["| operator | right | refused | why |", "|---|---|---|---|"]
-    lines += [_row(name, rows[name]) for name in sorted(rows, key=str.lower)]
-    return "\n".join(lines) + "\n"
+    names = sorted(rows, key=str.lower)
+    right = [name for name in names if all(each.kind == "right" for each in rows[name])]
+    others = [_row(name, rows[name]) for name in names if name not in right]
+    if right:
+        lines += [*textwrap.wrap(f"All cases of these operators are right: {', '.join(right)}.", COLUMNS), ""]
+    return "\n".join([*lines, "| operator | right | refused | why |", "|---|---|---|---|", *others]) + "\n"
 
 
 def _row(operator: str, verdicts: Sequence[Verdict]) -> str:
     counts = Counter(each.kind for each in verdicts)
-    reasons = dict.fromkeys(_shorten(each.reason) for each in verdicts if each.reason)
+    reasons = dict.fromkeys(_shorten(each.reason, operator) for each in verdicts if each.reason)
     refused = counts["refused"] + counts["folded"]
     return f"| {operator} | {counts['right'] or ''} | {refused or ''} | {_join(list(reasons))} |"
 
@@ -95,8 +100,10 @@ def _join(reasons: list[str]) -> str:
     return "; ".join(reasons[:MAX_REASONS]) + more
 
 
-def _shorten(reason: str) -> str:
-    return _WHERE.sub("", reason).replace("|", "\\|")[:160]
+def _shorten(reason: str, operator: str) -> str:
+    """Return a reason in one line, without the name of the operator that its row begins with."""
+    short = re.sub(rf"the operator {operator}( of \S+)? cannot be built: ", "", _WHERE.sub("", reason))
+    return short.replace(f"import the operator {operator}: ", "import it: ").replace("|", "\\|")[:160]
 
 
 if __name__ == "__main__":

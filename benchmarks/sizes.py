@@ -1,10 +1,14 @@
 """Time a package with sizes against a package of each size alone, and ONNX Runtime's session of the original model.
 
 python benchmarks/sizes.py PROJECT/build/cells/MODEL@TARGET ORIGINAL.onnx [--from 5 --to 256 --draws 12 --letter T]
+                           [--cpp …/bin/bench_model] [--threads 2]
 
 The cell must be built, because its folder `parts` has the package of each size alone. Each contender is a process of
 its own; they are timed in turns, while the others are stopped. A call is `session.run`, with padding, cutting and
-copies of the outputs, or ONNX Runtime's `run`. The inputs are ids below 30000 and a mask of ones, or floats.
+copies of the outputs, or ONNX Runtime's `run`, which is on the CPU for every target, also for lavapipe, which has as
+many threads. With --cpp, C++'s `bench_model` also times both packages of each size; for Vulkan, set
+TVMBUILD_VULKAN_LIBRARY to the path that `tvmbuild config --vulkan` prints.
+The inputs are ids below 30000 and a mask of ones, or floats.
 With --letter, lengths between --from and --to are drawn, too. Needs an otherwise idle machine.
 """
 
@@ -21,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +34,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tvmbuild.base.size_specs import fill_shape
+from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.estimates import geometric_mean
-from tvmbuild.devices.machine_state import find_peak_mb
+from tvmbuild.devices.process_memory import peak_memory_mb
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 
@@ -62,7 +67,7 @@ class Contender:
 def main() -> int:
     """Time and print, or serve a contender."""
     if sys.argv[1:2] == ["serve"]:
-        serve(Path(sys.argv[2]), json.loads(sys.argv[3]))
+        serve(Path(sys.argv[2]), json.loads(sys.argv[3]), int(sys.argv[4]))
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cell", type=Path)
@@ -71,14 +76,16 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=5, dest="least")
     parser.add_argument("--to", type=int, default=256, dest="most")
     parser.add_argument("--draws", type=int, default=12)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpp", type=Path, metavar="BENCH_MODEL", help="the installed program")
     args = parser.parse_args()
     (package,) = args.cell.glob("*.tar")
     info = read_metadata(package)
-    print(f"{package.name}: {package.stat().st_size / 1e6:.1f} MB; threads 2")
+    print(f"{package.name}: {package.stat().st_size / 1e6:.1f} MB; {info.target.kind}, {count(args.threads, 'thread')}")
     with ExitStack() as stack:
-        whole = start(stack, package, info.inputs)
-        original = start(stack, args.original, info.inputs)
-        show_sizes(args.cell, info, (whole, original))
+        starter = Starter(stack, info.inputs, args.threads)
+        whole, original = starter.start(package), starter.start(args.original)
+        show_sizes(args.cell, info, starter, (whole, original), Cpp(args.cpp, package, args.threads))
         if args.letter:
             show_draws(args, info, (whole, original))
         memory = {"with all sizes": whole.ask({})["peak_mb"], "ONNX Runtime": original.ask({})["peak_mb"]}
@@ -86,39 +93,72 @@ def main() -> int:
     return 0
 
 
-def start(stack: ExitStack, model: Path, inputs: Sequence[TensorInfo]) -> Contender:
-    """Start a contender, which ends with the stack."""
-    told = json.dumps([[each.name, each.dtype] for each in inputs])
-    command = [sys.executable, "-W", "ignore", __file__, "serve", str(model), told]
-    environment = {**os.environ, "TVM_NUM_THREADS": "2", "TVM_USE_RUNTIME_LIB": "1"}
-    process = subprocess.Popen(
-        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1
-    )
-    stack.callback(process.kill)
-    made = Contender(process)
-    made.ask({})
-    return made
+@dataclass(frozen=True)
+class Starter:
+    """The facts that all contenders share."""
+
+    stack: ExitStack
+    inputs: Sequence[TensorInfo]
+    threads: int
+
+    def start(self, model: Path) -> Contender:
+        """Start a contender, which ends with the stack."""
+        told = json.dumps([[each.name, each.dtype] for each in self.inputs])
+        threads = str(self.threads)
+        command = [sys.executable, "-W", "ignore", __file__, "serve", str(model), told, threads]
+        own = {"TVM_NUM_THREADS": threads, "LP_NUM_THREADS": threads, "TVM_USE_RUNTIME_LIB": "1"}
+        process = subprocess.Popen(
+            command, env={**os.environ, **own}, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1
+        )
+        self.stack.callback(process.kill)
+        made = Contender(process)
+        made.ask({})
+        return made
 
 
-def show_sizes(cell: Path, info: PackageInfo, shared: tuple[Contender, Contender]) -> None:
+@dataclass(frozen=True)
+class Cpp:
+    """C++'s program that times two packages in turns, if there is one."""
+
+    program: Path | None
+    package: Path
+    threads: int
+
+    def measure(self, alone: Path, values: Mapping[str, int]) -> str:
+        """Return how many times as long as a package of a size alone the package of all sizes takes at this size."""
+        if self.program is None:
+            return "-"
+        size = ",".join(f"{letter}={value}" for letter, value in values.items())
+        command = [self.program, alone, self.package, "--size", size, "--repeat", 30, "--threads", self.threads]
+        environment = {**os.environ, "LP_NUM_THREADS": str(self.threads)}
+        words = [str(each) for each in command]
+        done = subprocess.run(words, env=environment, check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(words)}: {done.stderr}")
+        return done.stdout.split(" takes ")[-1].split()[0]
+
+
+def show_sizes(cell: Path, info: PackageInfo, starter: Starter, shared: tuple[Contender, Contender], cpp: Cpp) -> None:
     """Print the times of each size."""
     table = Table(title="each size, ms", title_justify="left")
-    for head in ("size", "alone MB", "alone", "in the package", "ratio", "after another size", "ONNX Runtime", "ratio"):
+    heads = ("size", "alone MB", "alone", "in the package", "ratio", "ratio in C++", "after another size")
+    for head in (*heads, "ONNX Runtime", "ratio"):
         table.add_column(head, justify="right")
     assert info.sizes is not None
     smallest = shapes_at(info, info.sizes.functions[0].values)
     for function in info.sizes.functions:
         (part,) = (cell / "parts").glob(f"{function.size.name}-*.tar")
         with ExitStack() as own:
-            alone = start(own, part, info.inputs)
+            alone = replace(starter, stack=own).start(part)
             shapes = shapes_at(info, function.values)
             asked = {"shapes": shapes}
             times = time_in_turns([(alone, asked), (shared[0], asked), (shared[1], asked)])
             switched = time_in_turns([(shared[0], {"shapes": shapes, "between": smallest})])
             memory = alone.ask({})["peak_mb"]
         (one, many, theirs), (after,) = times, switched
-        row = (f"{part.stat().st_size / 1e6:.1f}", f"{one:.2f}", f"{many:.2f}", f"{many / one:.3f}", f"{after:.2f}")
-        table.add_row(function.size.name, *row, f"{theirs:.2f}", f"{many / theirs:.3f}")
+        row = (f"{part.stat().st_size / 1e6:.1f}", f"{one:.2f}", f"{many:.2f}", f"{many / one:.3f}")
+        cpp_ratio = cpp.measure(part, function.values)
+        table.add_row(function.size.name, *row, cpp_ratio, f"{after:.2f}", f"{theirs:.2f}", f"{many / theirs:.3f}")
     Console(width=120).print(table)
     print(f"peak memory in MiB of the largest alone: {memory:.0f}")
 
@@ -157,9 +197,9 @@ def time_in_turns(asked: Sequence[tuple[Contender, Mapping[str, Any]]]) -> list[
 # The process of one contender.
 
 
-def serve(model: Path, inputs: list[list[str]]) -> None:
+def serve(model: Path, inputs: list[list[str]], threads: int) -> None:
     """Answer requests with the time of a call."""
-    run = open_model(model)
+    run = open_model(model, threads)
     print(json.dumps({}), flush=True)
     sys.stdin.readline()
     for line in sys.stdin:
@@ -167,16 +207,16 @@ def serve(model: Path, inputs: list[list[str]]) -> None:
         print(json.dumps(answer(run, inputs, request)), flush=True)
 
 
-def open_model(model: Path) -> Callable[[Mapping[str, np.ndarray]], object]:
+def open_model(model: Path, threads: int) -> Callable[[Mapping[str, np.ndarray]], object]:
     """Load a package or an ONNX file."""
     if model.suffix == ".tar":
         from tvmbuild.package.runtime.session import Session  # noqa: PLC0415 - this contender's runtime alone
 
-        return Session(model, threads=2).run
+        return Session(model, threads=threads).run
     import onnxruntime  # noqa: PLC0415 - as above
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     return lambda arrays: session.run(None, dict(arrays))
 
@@ -186,7 +226,7 @@ def answer(
 ) -> dict[str, float]:
     """Return the median time of the calls that fit in a turn, or the peak memory if there are no shapes."""
     if not request:
-        return {"peak_mb": find_peak_mb(Path("/proc/self/status").read_text()) or 0.0}
+        return {"peak_mb": peak_memory_mb() or 0.0}
     arrays = draw(inputs, request["shapes"])
     between = draw(inputs, request["between"]) if "between" in request else None
     try:

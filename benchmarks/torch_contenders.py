@@ -1,11 +1,15 @@
-"""An ONNX network in PyTorch on the GPU: eager, as one CUDA graph, and compiled.
+"""A network in PyTorch on the GPU: eager, as one CUDA graph, and compiled.
 
-onnx2torch makes the modules. Its forward passes read shapes and slices from tensors on the GPU, which a CUDA graph
-cannot hold, so the frozen trace of one pass is captured: the same operators with these constants written into it.
+The module is the one that an export function of models.yaml exported, where its `__wrapped__` returns it
+(networks/modern/networks.py). onnx2torch makes the modules of other networks. Their forward passes read shapes and
+slices from tensors on the GPU, which a CUDA graph cannot hold, so the frozen trace of one pass is captured: the same
+operators with these constants written into it.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 import torch
+import yaml
 from onnx import helper, shape_inference
-from torch import nn
+from torch import fx, nn
 from torch_fused import fuse
 
 Contender = tuple[Callable[[], object], Callable[[], dict[str, np.ndarray]]]
@@ -53,10 +58,48 @@ class Loaded(NamedTuple):
 
 
 def load(path: Path, inputs: dict[str, np.ndarray], half: bool, fused: bool = False) -> Loaded:
-    """Return the network as onnx2torch makes it; if ``fused``, with PyTorch's own functions of several nodes."""
+    """Return the network; if ``fused``, of PyTorch's own functions of several nodes.
+
+    ``path`` is PROJECT/build/models/NAME/model.onnx.
+    """
+    torch.backends.cudnn.benchmark = True
+    exported = find_exported(path)
+    if exported is not None:
+        if fused:
+            raise RuntimeError("the exported module is as its author wrote it")
+        module, names, outputs = exported
+        tensors = [torch.from_numpy(inputs[name]).to(DEVICE) for name in names]
+        return Loaded(Network(module.to(DEVICE), half).eval(), tensors, outputs)
+    return _convert(path, inputs, half, fused)
+
+
+def find_exported(path: Path) -> tuple[nn.Module, list[str], list[str]] | None:
+    """Return the module that models.yaml's export function exported, its inputs and its outputs.
+
+    Return None if the model has no export function, or one that does not return its module.
+    """
+    project = path.parents[3]
+    source = yaml.safe_load((project / "models.yaml").read_text())["models"][path.parent.name]["source"]
+    file, _, name = source.get("export", "").partition(":")
+    if not name:
+        return None
+    sys.path.insert(0, str(project))  # the file imports its neighbours
+    spec = importlib.util.spec_from_file_location(Path(file).stem, project / file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    build = getattr(getattr(module, name), "__wrapped__", None)
+    if build is None:
+        return None
+    network = build(**source.get("arguments", {}))
+    return network.module, list(network.inputs), list(network.outputs)
+
+
+def _convert(path: Path, inputs: dict[str, np.ndarray], half: bool, fused: bool) -> Loaded:
+    """Return the network as onnx2torch makes it."""
     from onnx2torch import convert  # noqa: PLC0415
 
-    torch.backends.cudnn.benchmark = True
     model = with_explicit_padding(onnx.load(path))
     _fill_registry(model)
     if fused:
@@ -71,7 +114,9 @@ def load(path: Path, inputs: dict[str, np.ndarray], half: bool, fused: bool = Fa
 
 
 def trace(loaded: Loaded) -> Loaded:
-    """Return the network as a frozen graph without Python."""
+    """Return onnx2torch's network as a frozen graph without Python, and every other network as it is."""
+    if not isinstance(loaded.network.network, fx.GraphModule):
+        return loaded
     torch._C._jit_set_texpr_fuser_enabled(False)  # noqa: SLF001 - torch.compile is the contender that fuses
     with torch.inference_mode():
         traced = torch.jit.trace(loaded.network, loaded.tensors, check_trace=False)

@@ -90,7 +90,7 @@ def load_package(setting: Setting, name: str) -> Load:
 def build_package(setting: Setting, algorithm: str) -> None:
     """Compile with one algorithm for all convolutions, or with the algorithms in `chosen.json`."""
     from tvmbuild.compiler.convolution_times import find_tasks  # noqa: PLC0415
-    from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - runs in a process of its own
+    from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - runs in its own process
     from tvmbuild.compiler.machine.target import tvm_target  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
 

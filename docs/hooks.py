@@ -25,7 +25,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _name(link: re.Match[str], page: Any) -> str:
-    """Name a file of the repository that is no page, where a link would lead nowhere; --strict fails if it is gone."""
+    """Name a file outside the site, where a link would lead nowhere; --strict fails if it is gone."""
     text, target = link.groups()
     path = Path(os.path.normpath(ROOT / "docs" / Path(page.file.src_uri).parent / target.partition("#")[0]))
     if path.is_relative_to(ROOT / "docs"):

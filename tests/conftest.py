@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from digits import write_digits
 from doit_project import end_started
+from hypothesis import settings
 from made_once import begin_run, end_run
 from needs import NEEDS, SHARED, explain_absent, summarise_absent
-from nights import ALL, VARIABLE, begin_night, skip_other_nights
+from nights import ALL, VARIABLE, begin_night, note_whole_run, sample_cases, skip_other_nights
 
 from tvmbuild.compiler.bugs import RAISE_BUGS
 
@@ -27,8 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's background job ignores Ctrl-C, and every process that a test starts would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault(RAISE_BUGS, "1")  # a bug of a pass or a schedule rule raises, in every process of a test
+    if not config.getoption("hypothesis_profile", None):
+        settings.load_profile("default")  # where CI is set, hypothesis would draw the same examples in each run
     config.stash[_OWNS_RUN] = begin_run()
     begin_night()
+    note_whole_run(config)
 
 
 def pytest_report_header() -> str:
@@ -40,8 +44,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         end_run()
 
 
-@pytest.hookimpl(trylast=True)  # after the deselection
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    sample_cases(items)  # before `-m` deselects by the marks
+    yield
     skip_other_nights(items)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +22,7 @@ import_if_shadowed()
 
 
 def load(
-    path: Path | str | Sequence[Path | str],
+    path: Path | str | Iterable[Path | str],
     threads: int | None = None,
     *,
     cores: Collection[int] | Literal["fastest"] | None = None,

@@ -5,6 +5,11 @@ from __future__ import annotations
 from tvmbuild.base.masking import mask_credentials
 
 
+def end_sentence(text: str) -> str:
+    """Return the text, with a full stop if it has no punctuation at its end."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
 class TvmbuildError(Exception):
     """A mistake or a condition that the user can act on, shown without a traceback.
 
@@ -22,7 +27,7 @@ class TvmbuildError(Exception):
         return (TvmbuildError, (self.message, self.hint))
 
     def __str__(self) -> str:
-        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+        return f"{self.message}\n  hint: {end_sentence(self.hint)}" if self.hint else self.message
 
 
 class VerdictError(TvmbuildError):

@@ -181,7 +181,7 @@ def _write_truths(name: str) -> None:
         samples = {key: arrays[key] for key in arrays.files}
     count = len(next(iter(samples.values())))
     outputs = [run({key: value[index : index + 1] for key, value in samples.items()}) for index in range(count)]
-    answer = {"minilm_l6": score.list_nearest, "ppocrv4_rec": score.list_texts}[name]
+    answer = {"minilm_l6": score.list_similarities, "ppocrv4_rec": score.list_texts}[name]
     (HERE / f"{name}.json").write_text(json.dumps(answer(outputs)))
 
 

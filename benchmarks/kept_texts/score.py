@@ -16,6 +16,19 @@ def nearest(outputs: Sequence[Outputs], _samples: Sequence[str], truths: Path) -
     return float(np.mean(np.array(list_nearest(outputs)) == json.loads(truths.read_text())))
 
 
+def similarity(outputs: Sequence[Outputs], _samples: Sequence[str], truths: Path) -> float:
+    """Return the rank correlation (Spearman's) of the similarities of all pairs of texts with the right ones."""
+    right = np.array(json.loads(truths.read_text()))
+    ours, theirs = (np.argsort(np.argsort(each)) for each in (list_similarities(outputs), right))
+    return float(np.corrcoef(ours, theirs)[0, 1])
+
+
+def list_similarities(outputs: Sequence[Outputs]) -> list[float]:
+    """Return the similarity of each pair of texts."""
+    rows = np.concatenate([each["embedding"] for each in outputs])
+    return [float(each) for each in (rows @ rows.T)[np.triu_indices(len(rows), 1)]]
+
+
 def list_nearest(outputs: Sequence[Outputs]) -> list[int]:
     """Return, for each text, the number of the other text whose embedding is nearest."""
     rows = np.concatenate([each["embedding"] for each in outputs])

@@ -8,7 +8,7 @@ from darknet_graph import Network, Value
 
 
 def add_yolo(network: Network, section: Section) -> Value:
-    """Decode boxes whose anchors are pixels of the picture, with a probability of its own for each class."""
+    """Decode boxes whose anchors are pixels of the picture, with its own probability for each class."""
     count, scale = section.number("num", 1), section.decimals("scale_x_y", "1")[0]
     mask = section.numbers("mask", ",".join(map(str, range(count))))
     anchors = _read_anchors(section)

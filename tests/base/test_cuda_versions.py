@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tvmbuild.base.cuda_versions import choose_driver, find_mistake, ptx_version, read_version
+from tvmbuild.base.cuda_versions import JETPACK_4, choose_driver, find_mistake, ptx_version, read_version
 
 
 @pytest.mark.parametrize(
@@ -14,13 +14,15 @@ from tvmbuild.base.cuda_versions import choose_driver, find_mistake, ptx_version
     [
         ({"arch": "sm_87"}, "12.0"),
         ({"arch": "sm_72", "driver": "11.4"}, "11.4"),
+        ({"arch": "sm_72"}, "11.4"),
+        ({"arch": "sm_72", "driver": "12.2"}, "12.2"),
         ({"arch": "sm_120"}, "12.8"),
         ({"arch": "sm_110"}, "13.0"),
         ({"arch": "sm_999"}, "12.0"),
         ({}, "12.0"),
     ],
 )
-def test_a_target_without_a_driver_takes_the_usual_or_the_first_of_its_arch(attributes: Any, driver: str) -> None:
+def test_a_target_without_a_driver_takes_the_usual_or_the_nearest_of_its_arch(attributes: Any, driver: str) -> None:
     assert choose_driver(attributes) == read_version(driver)
 
 
@@ -48,10 +50,17 @@ def test_the_ptx_of_a_driver(driver: str, arch: str, ptx: str) -> None:
         ({"arch": "sm_90a", "driver": "12.2"}, None),
         ({"arch": "sm_87", "driver": "10.2"}, "no runtime uses a driver of CUDA 10.2"),
         ({"arch": "sm_87", "driver": "11.9"}, "tvmbuild knows no CUDA 11.9"),
+        ({"arch": "sm_87", "driver": "11.8"}, None),
+        ({"arch": "sm_87", "driver": "12.9"}, None),
+        ({"arch": "sm_87", "driver": "12.10"}, "tvmbuild knows no CUDA 12.10"),
+        ({"arch": "sm_87", "driver": "12.15"}, "tvmbuild knows no CUDA 12.15"),
+        ({"arch": "sm_87", "driver": "13.9"}, None),
         ({"arch": "sm_87", "driver": "14.0"}, "tvmbuild knows no CUDA 14.0"),
         ({"arch": "sm_90", "driver": "11.4"}, "a driver of CUDA 11.4 does not know sm_90"),
         ({"arch": "sm_120", "driver": "12.2"}, "a driver of CUDA 12.2 does not know sm_120"),
         ({"arch": "sm_72", "driver": "13.0"}, "CUDA 13 compiles nothing for sm_72"),
+        ({"arch": "sm_53"}, f"sm_53 boards have at most JetPack 4; {JETPACK_4}"),
+        ({"arch": "sm_62", "driver": "11.4"}, f"sm_62 boards have at most JetPack 4; {JETPACK_4}"),
         ({"arch": "sm_90a", "ptx": True}, "code for sm_90a runs on no later card"),
     ],
 )

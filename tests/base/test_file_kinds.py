@@ -24,7 +24,7 @@ from tvmbuild.package.archive import read_package
 from tvmbuild.package.inputs import read_arrays
 from tvmbuild.preparing.onnx_graph import load_model
 from tvmbuild.sources.fetch import fetch
-from tvmbuild.stages import compile as compile_stage
+from tvmbuild.stages.entries import read_labels
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 123456\n" % (b"0" * 64)
 PAGE = b"\n<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>"
@@ -116,7 +116,7 @@ def test_every_model_of_the_project_is_none_of_them(project_root: Path) -> None:
 
 READERS: dict[str, Callable[[Path], object]] = {
     "model": lambda path: load_model(path, "net"),
-    "labels": compile_stage._read_labels,
+    "labels": read_labels,
     "picture": preprocess.open_picture,
     "arrays": read_arrays,
     "package": read_package,

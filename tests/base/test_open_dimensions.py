@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvmbuild.base.open_dimensions import Dim, ask_for, list_open, propose_sizes, settle
+from tvmbuild.base.open_dimensions import Dim, ask_for, list_open, settle
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.cli.check import add_arguments
 
@@ -53,6 +53,22 @@ def test_the_only_open_dimension_is_a_batch_where_it_is_the_first(name: str) -> 
     assert settle({"x": (name,)}, ()).shapes["x"] == (1,)
     assert settle({"x": (name, "other")}, ()).shapes["x"] == (name, "other")
     assert settle({"x": (3, name)}, ()).shapes["x"] == (3, name)
+
+
+@pytest.mark.parametrize(
+    ("dims", "batches", "stand_in"),
+    [
+        (("Dim.0", 3, "Dim.1", "Dim.2"), 1, (1, 3, 224, 224)),
+        (("Dim.0", "Dim.1", "Dim.2", 4), 1, (1, 224, 224, 4)),
+        (("N", "C", "H", "W"), 1, (1, 3, 224, 224)),
+        (("num_frames", 3, "h", "w"), 0, (128, 3, 224, 224)),
+        (("a", 16, "b", 16), 0, (1, 16, 224, 16)),
+    ],
+)
+def test_the_first_dimension_of_pictures_is_the_batch(dims: Shape, batches: int, stand_in: tuple[int, ...]) -> None:
+    settled = settle({"x": dims}, ())
+    assert len(settled.batches) == batches
+    assert ask_for(settled.shapes, "net").stand_ins["x"] == stand_in
 
 
 @pytest.mark.parametrize("name", ["sequence", "seq_len", "length", "num_samples", "time", "frames", "past_tokens"])
@@ -131,28 +147,3 @@ def test_both_lines_can_be_pasted(shapes: dict[str, Shape]) -> None:
     assert dict(parser.parse_args(["net.onnx", *shlex.split(words)]).shapes) == wanted
     for name, shape in question.stand_ins.items():
         assert all(size == dim for size, dim in zip(shape, settled[name], strict=True) if isinstance(dim, int))
-
-
-@pytest.mark.parametrize(
-    ("shapes", "lines"),
-    [
-        (
-            {"ids": ("batch", "sequence"), "mask": ("batch", "sequence")},
-            "inputs: {ids: {shape: [B, T]}, mask: {shape: [B, T]}}, sizes: {B: [1, 8], T: [16, 32, 64, 128]}",
-        ),
-        (
-            {"image": (1, 3, "height", "width"), "scale": ()},
-            'inputs: {image: {shape: [1, 3, H, W]}}, sizes: {"H,W": [[320, 320], [480, 640]]}',
-        ),
-        ({"x": ("N", 3, 224, 224)}, "inputs: {x: {shape: [B, 3, 224, 224]}}, sizes: {B: [1, 8]}"),
-        (
-            {"x": (1, None, None), "z": (1, "?")},
-            "inputs: {x: {shape: [1, N, M]}, z: {shape: [1, K]}}, sizes: {K: [64, 128], M: [64, 128], N: [64, 128]}",
-        ),
-        ({"x": (1, 3)}, None),
-        ({"x": (1, "past + sequence"), "y": (1, "past")}, None),
-        ({"x": ("a", "b", "c", "d", "e")}, None),
-    ],
-)
-def test_open_dimensions_are_offered_as_sizes(shapes: dict[str, tuple[Dim, ...]], lines: str | None) -> None:
-    assert propose_sizes(shapes) == lines

@@ -226,10 +226,15 @@ def test_the_quantised_file_is_judged_beside_the_package(tmp_path: Path) -> None
     assert read_agreement(right.to_json()) == right
     assert f"the quantised file itself: same top-1 for {right.of_file.agreeing} of 4" in right.describe()
     quantised = replace(right.of_file, of_file=right.of_file)
-    with pytest.raises(VerdictError, match="itself is too far under ONNX Runtime, so quantising lost it: rms is "):
+    lost_here = (
+        "itself is too far under ONNX Runtime, so quantising lost it: rms is .*\n.*`tvmbuild explain quantize:MODEL`"
+    )
+    with pytest.raises(VerdictError, match=lost_here):
         check_agreement(quantised, replace(NPZ, rms=lost / 2))
+    with pytest.raises(VerdictError, match="hint: quantise the float model here by `quantize:`"):
+        check_agreement(quantised, replace(NPZ, rms=lost / 2, original="float.onnx"))
     built_wrong = replace(quantised, rms=3 * lost)
-    with pytest.raises(VerdictError, match="is close enough under ONNX Runtime, so the build lost it: same top-1 "):
+    with pytest.raises(VerdictError, match=r"so the build lost it: same top-1 .*\n.*`tvmbuild debug CELL"):
         check_agreement(built_wrong, replace(NPZ, rms=2 * lost))
 
 

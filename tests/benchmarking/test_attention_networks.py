@@ -61,6 +61,7 @@ def draw_inputs(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     return data
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.compiler
 @pytest.mark.parametrize(
     "made", ["scatter", "operators", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("slide", "where"))]

@@ -72,7 +72,7 @@ def test_values_survive_json() -> None:
 
 @pytest.mark.parametrize("damage", [{"low": 2.5}, {"high": 1.5}, {"low": 0}, {"high": math.inf}, {"value": math.nan}])
 def test_what_is_no_estimate_is_refused(damage: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="is no estimate"):
+    with pytest.raises(ValueError, match="is not an estimate"):
         read_estimate({"value": 2.0, "low": 1.5, "high": 2.25} | damage, "value")
 
 

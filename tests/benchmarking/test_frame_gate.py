@@ -230,6 +230,7 @@ def test_several_results_are_all_compared(tmp_path: Path) -> None:
 BOXED = Preprocess(resize="letterbox", mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.compiler
 @pytest.mark.parametrize(
     ("rules", "interpolation"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from frame_cells import HERE, SIZE
 from frame_gates import Fields, change, check, refuse
@@ -25,6 +26,7 @@ from tvmbuild.benchmarking.frames.agreement import DESCRIBERS
 from tvmbuild.benchmarking.frames.references import REFERENCES, find_reference
 from tvmbuild.benchmarking.frames.way import Decoding
 from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.devices.frame_worker import Thresholds
 from tvmbuild.devices.result_fields import pack_pixels, unpack_pixels
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.runtime.session import Session
@@ -87,6 +89,7 @@ FAULTS: dict[str, dict[str, Distort]] = {
 """Kind of result → part of the message about a planted fault → the fault."""
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.compiler
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_compared_and_faults_found(tmp_path: Path, case: str) -> None:
@@ -115,6 +118,23 @@ def test_no_kind_and_no_form_is_left_out() -> None:
 def test_no_kind_lacks_the_usual_code() -> None:
     usual = pytest.importorskip("tvmbuild.benchmarking.frames.usual_results")
     assert set(usual.FINDERS) == set(KINDS)
+
+
+@pytest.mark.parametrize("case", [case for case, (_, asked) in CASES.items() if isinstance(asked, Boxes)])
+def test_outputs_without_a_candidate(case: str) -> None:
+    """No box is a result like any other: neither the reference nor the usual code stumbles over it."""
+    usual = pytest.importorskip("tvmbuild.benchmarking.frames.usual_results")
+    _, asked = CASES[case]
+    session = onnxruntime.InferenceSession(make_case(case).SerializeToString())
+    inputs = {each.name: np.zeros(each.shape, np.float32) for each in session.get_inputs()}
+    names = tuple(each.name for each in session.get_outputs())
+    outputs = dict(zip(names, session.run(None, inputs), strict=True))
+    decoding = Decoding(asked, names, *SIZE, np.array([0, 0, 1, 1, 96, 64]))
+    reference = find_reference(decoding)
+    assert reference is not None
+    check = reference.check(decoding, outputs, Thresholds(1e9, None), [])
+    assert (check.count, check.problem) == (0, None)
+    assert usual.FINDERS[kind_of(asked)](decoding, outputs, 1e9, 0.5) == ()
 
 
 def test_a_property_that_is_unknown_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

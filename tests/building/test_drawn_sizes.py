@@ -11,6 +11,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nights import draws
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.base.frozen_map import FrozenMap
@@ -128,7 +129,7 @@ def require(text: str, part: str) -> None:
     assert part in text
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=draws(4), deadline=None)
 @given(draw_networks())
 def test_drawn_networks_give_the_originals_results(drawn: Drawn) -> None:
     mixes = {"mean", "attention"} & {*drawn.kinds}

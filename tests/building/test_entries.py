@@ -36,11 +36,14 @@ SHAPES: dict[str, list[list[int]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", DEVICES)
 @pytest.mark.parametrize("form", sorted(BOX_FORMS))
 def test_boxes_of_a_frame(tmp_path: Path, form: str, kind: str) -> None:
     asked, priors = add_priors(Boxes(form, score=0.3, overlap=0.3, most=40), SIZE)
-    with build(tmp_path, make_detector(SHAPES[form], SIZE), asked, kind, labels=("cat", "dog")) as session:
+    with build(
+        tmp_path, make_detector(SHAPES[form], SIZE), asked, kind, labels=("cat", "dog"), frames=FRAMES
+    ) as session:
         for frame in FRAMES:
             data = draw_frame(frame)
             got = session.run_frame(data, frame.encoding)
@@ -70,6 +73,7 @@ def test_priors_may_be_a_constant_output(tmp_path: Path) -> None:
         assert session.run_frame(data, "bgr8") == want != ()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", DEVICES)
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid", "none"])
 def test_classes_of_a_frame(tmp_path: Path, activation: Any, kind: str) -> None:
@@ -97,6 +101,12 @@ def test_thresholds_change_without_a_build(tmp_path: Path) -> None:
         every = session.run_frame(data, "bgr8", score=0.1, overlap=1.0)
         assert len(few) < len(many) < len(every)
         assert len(session.run_frame(data, "bgr8", score=1e9)) == 0
+        submitted = [session.submit_frame(data, encoding="bgr8", score=score) for score in (2.0, 0.1)]
+        assert [each.result(20) for each in submitted] == [few, many]
+        newest = [session.submit_frame(data, encoding="bgr8", newest=True) for _ in range(5)]
+        assert newest[-1].result(20) == session.run_frame(data, "bgr8")
+        with pytest.raises(TvmbuildError, match="net takes no frame"):
+            session.submit_frame(data[1:]).result(20)
 
 
 def test_a_picture_of_any_size_gives_what_its_frame_gives(tmp_path: Path) -> None:
@@ -143,17 +153,19 @@ def test_names_of_inputs_and_outputs_do_not_matter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", DEVICES)
 def test_an_array_for_the_bytes(tmp_path: Path, kind: str) -> None:
-    with build(tmp_path, make_detector(SHAPES["yolov8"], SIZE), Boxes("yolov8"), kind) as session:
+    with build(tmp_path, make_detector(SHAPES["yolov8"], SIZE), Boxes("yolov8"), kind, frames=FRAMES) as session:
         data, own = draw_frame(FRAMES[2]), session.empty_frame(2)
         assert (own.shape, str(own.dtype), own.ctypes.data % 64) == (FRAMES[2].shape, "uint8", 0)
         own[...] = data
         assert session.run_frame(own, "nv12") == session.run_frame(data, "nv12") != ()
         with pytest.raises(TvmbuildError, match="net has no frame number 3; it has 3"):
             session.empty_frame(3)
+        with pytest.raises(TvmbuildError, match=r"a frame has a number in .*, got 'yuyv'"):
+            session.empty_frame("yuyv")  # type: ignore[arg-type]
 
 
 def test_frames_without_a_result_give_the_outputs(tmp_path: Path) -> None:
-    with build(tmp_path, make_detector([[1, 5]], SIZE), None) as session:
+    with build(tmp_path, make_detector([[1, 5]], SIZE), None, frames=FRAMES[2:]) as session:
         data = draw_frame(FRAMES[2])
         found = session.run_frame(data, "nv12")
         assert isinstance(found, dict)
@@ -163,7 +175,7 @@ def test_frames_without_a_result_give_the_outputs(tmp_path: Path) -> None:
 
 
 def test_frames_that_do_not_fit(tmp_path: Path) -> None:
-    with build(tmp_path, make_detector([[1, 5]], SIZE), Classes()) as session:
+    with build(tmp_path, make_detector([[1, 5]], SIZE), Classes(), frames=FRAMES) as session:
         for frame, encoding, message in (
             (np.zeros((50, 80, 3), np.uint8), None, "several frames of net are"),
             (np.zeros((50, 80, 3), np.float32), "bgr8", "a frame is uint8, got float32"),
@@ -178,6 +190,7 @@ def test_frames_that_do_not_fit(tmp_path: Path) -> None:
             session.run_picture(np.zeros((50, 80, 3), np.uint8))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("shapes", "asked", "message"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,9 @@ def test_a_package_without_files(digits: Path) -> None:
     package = build_package(digits.read_bytes(), TARGET)
     assert (package.info.model, package.info.coverage.covered) == ("model", 0)
     assert build_package(digits, TARGET).info.model == digits.stem
+    assert package.info.target.flags == ()
+    v2 = replace(TARGET, attributes=FrozenMap({"mcpu": "x86-64-v2", "num-cores": 2}))
+    assert build_package(digits, v2).info.target.flags == ("pni", "popcnt", "sse4_1", "sse4_2", "ssse3")
 
 
 @pytest.mark.parametrize(("stride", "said"), [(1, False), (2, True)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ from frame_packages import DEVICES, FRAMES, SIZE, build, draw_frame
 from onnx import TensorProto, helper
 from result_functions import Placement, draw_instances, find_points, read_text, segment
 
+from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.postprocess_specs import (
     BOX_FORMS,
+    Boxes,
     Heatmaps,
     Keypoints,
     Masks,
@@ -24,6 +28,7 @@ from tvmbuild.base.postprocess_specs import (
 from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.preprocess import Fit
+from tvmbuild.package.result_arrays import make_thresholds
 from tvmbuild.package.results import Box, Map, Point, Results
 from tvmbuild.package.results import Text as TextFound
 from tvmbuild.package.results import Vector as VectorFound
@@ -34,9 +39,8 @@ PLACED = Placement(50, 80, Fit(0, 2, 96, 60), SIZE)
 """The frames of 80 by 50 pixels in the input of 96 by 64, two rows below its upper edge."""
 
 
-def run(session: Session, number: int = 0) -> tuple[tuple[object, ...], list[np.ndarray]]:
+def run(session: Session, frame: Frame = FRAMES[0]) -> tuple[tuple[object, ...], list[np.ndarray]]:
     """Return the results of a frame, and the outputs of the network that they were made of."""
-    frame = FRAMES[number]
     data = draw_frame(frame)
     outputs = session.run({"picture": session.prepare_frame(data, frame.encoding)})
     found = session.run_frame(data, frame.encoding)
@@ -44,6 +48,7 @@ def run(session: Session, number: int = 0) -> tuple[tuple[object, ...], list[np.
     return found, list(outputs.values())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", DEVICES)
 @pytest.mark.parametrize("form", ["yolov8", "yolov5", "end2end"])
 def test_masks_of_a_frame(tmp_path: Path, form: str, kind: str) -> None:
@@ -72,8 +77,8 @@ def test_masks_of_a_frame(tmp_path: Path, form: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", DEVICES)
 def test_keypoints_of_a_frame(tmp_path: Path, kind: str) -> None:
     model = make_detector([[1, 4 + 1 + 4 * 3, 80]], SIZE, spread=20)
-    with build(tmp_path, model, Keypoints("yolov8", score=0.5, most=30, points=4), kind) as session:
-        found, (first,) = run(session, 1)
+    with build(tmp_path, model, Keypoints("yolov8", score=0.5, most=30, points=4), kind, frames=FRAMES[1:2]) as session:
+        found, (first,) = run(session, FRAMES[1])
         candidates = decode(BOX_FORMS["yolov8"], [first[:, :5]], SIZE)
         want = select(Keypoints("yolov8", score=0.5, most=30), candidates)
         chosen = [next(i for i, box in enumerate(candidates[0].tolist()) if tuple(box) == each[2]) for each in want]
@@ -87,6 +92,7 @@ def test_keypoints_of_a_frame(tmp_path: Path, kind: str) -> None:
             np.testing.assert_allclose(got, np.stack([x, y, points[:, 2]], axis=1), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", DEVICES)
 @pytest.mark.parametrize(
     ("classes", "asked"),
@@ -97,8 +103,9 @@ def test_keypoints_of_a_frame(tmp_path: Path, kind: str) -> None:
     ],
 )
 def test_map_of_a_frame(tmp_path: Path, classes: int, asked: Segmentation, kind: str) -> None:
-    with build(tmp_path, make_detector([[1, classes, 16, 24]], SIZE), asked, kind, labels=("sky", "road")) as session:
-        ((found,), (scores,)) = run(session, 2)
+    model, labels = make_detector([[1, classes, 16, 24]], SIZE), ("sky", "road")
+    with build(tmp_path, model, asked, kind, labels=labels, frames=FRAMES[2:]) as session:
+        ((found,), (scores,)) = run(session, FRAMES[2])
         assert isinstance(found, Map)
         want, lead = segment(PLACED, asked, scores[0])
         assert found.classes.shape == (50, 80)
@@ -109,6 +116,7 @@ def test_map_of_a_frame(tmp_path: Path, classes: int, asked: Segmentation, kind:
         assert {each["label"] for each in listed} <= {"sky", "road", None}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", DEVICES)
 @pytest.mark.parametrize("activation", ["softmax", "none"])
 def test_text_of_a_frame(tmp_path: Path, activation: str, kind: str) -> None:
@@ -159,6 +167,7 @@ def test_points_with_channels_last(tmp_path: Path, kind: str) -> None:
         assert [each.label for each in found.points[:2]] == ["nose", None]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("shapes", "asked"),
     [
@@ -184,13 +193,22 @@ def test_a_picture_gives_almost_what_its_frame_gives(
                 assert one == other
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("shapes", "asked", "message"),
     [
         ([[1, 12, 80]], Masks("yolov8"), r"a result `masks` of the form yolov8 is in 2 outputs; net has or names 1"),
         ([[1, 12, 80], [1, 6, 10]], Masks("yolov8"), r"prototypes of masks are .*; net has out1 \[1, 6, 10\]"),
-        ([[1, 9, 80], [1, 6, 4, 4]], Masks("yolov8"), r"needs \[1, 4 \+ classes \+ 6, boxes\]; net has out0"),
-        ([[1, 80, 20]], Keypoints("end2end", points=5), r"`keypoints` of the form end2end needs \[1, boxes, 21\]"),
+        (
+            [[1, 9, 80], [1, 6, 4, 4]],
+            Masks("yolov8"),
+            r"needs \[1, 4 \+ classes \+ 6, boxes\], with 6 coefficients as the prototypes have; net",
+        ),
+        (
+            [[1, 80, 20]],
+            Keypoints("end2end", points=5),
+            r"`keypoints` of the form end2end needs \[1, boxes, 21\], with 15 values for 5 points of 3",
+        ),
         ([[1, 5, 7]], Text(), None),
         ([[2, 5, 7]], Text(), r"`text` needs an output .*; out0 is \[2, 5, 7\]"),
         ([[1, 300, 4, 4]], Segmentation(), r"scores of at most 255 classes, or one class a pixel; out0 is"),
@@ -208,6 +226,26 @@ def test_outputs_that_do_not_fit(
         return
     with pytest.raises(TvmbuildError, match=message):
         build(tmp_path, model, asked)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "message"),
+    [
+        ({"score": math.nan}, "`score` is NaN, and must be a number"),
+        ({"overlap": 1.5}, "`overlap` is 1.5, and must be from 0 to 1"),
+        ({"score": "0.5"}, "`score` is '0.5', and must be a number"),
+        ({"overlap": [0.5]}, r"`overlap` is \[0.5\], and must be a number"),
+    ],
+)
+def test_numbers_that_are_no_thresholds(thresholds: dict[str, Any], message: str) -> None:
+    with pytest.raises(TvmbuildError, match=message):
+        make_thresholds((Boxes("yolov8"),), **thresholds)
+
+
+@pytest.mark.parametrize("number", [np.float32(0.5), np.int64(1), 1, np.array(0.5)])
+def test_numbers_of_numpy_are_thresholds(number: Any) -> None:
+    (made,) = make_thresholds((Boxes("yolov8"),), score=number).values()
+    assert made[0] == number
 
 
 def test_thresholds_that_a_result_does_not_have(tmp_path: Path) -> None:

@@ -35,8 +35,10 @@ def run(session: Session, **given: float) -> Results:
     return found
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", DEVICES)
-def test_several_results_are_those_of_packages_with_one(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("place", range(len(ASKED)))
+def test_several_results_are_those_of_packages_with_one(tmp_path: Path, place: int, kind: str) -> None:
     model = make_detector(SHAPES, SIZE, spread=20)
     with build(tmp_path, model, None, kind, postprocess=ASKED, labels=("cat", "dog")) as session:
         found, picture = run(session), session.run_picture(draw_frame(FRAMES[0])[:, :, ::-1])
@@ -48,11 +50,11 @@ def test_several_results_are_those_of_packages_with_one(tmp_path: Path, kind: st
     assert (found.text, found.points) == (None, ())
     assert copy.copy(found) == found == tuple(each for kind in found.by_kind.values() for each in kind)
     assert [len(each) for each in picture.by_kind.values()] == [len(each) for each in found.by_kind.values()]
-    for asked, got in zip(ASKED, found.by_kind.values(), strict=True):
-        with build(tmp_path, model, asked, kind, labels=("cat", "dog")) as alone:
-            want = run(alone)
-        assert got
-        assert json.dumps([each.as_dict() for each in got]) == json.dumps(*want.as_dict().values())
+    got = [*found.by_kind.values()][place]
+    with build(tmp_path, model, ASKED[place], kind, labels=("cat", "dog")) as alone:
+        want = run(alone)
+    assert got
+    assert json.dumps([each.as_dict() for each in got]) == json.dumps(*want.as_dict().values())
 
 
 def test_a_kind_may_have_several_results(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_kind_may_have_several_results(tmp_path: Path) -> None:
     assert list(found.by_kind) == ["classes", "classes 2", "segmentation", "segmentation 2"]
     assert [each.labels for each in found.segmentations] == [("ground", "sky"), ("cat", "dog")]
     assert found.segmentation is found.segmentations[0]
-    for name, each in zip(found.by_kind, asked, strict=True):
+    for name, each in [*zip(found.by_kind, asked, strict=True)][1::2]:  # the second of each kind
         with build(tmp_path, model, each, labels=("cat", "dog")) as alone:
             want = run(alone)
         assert json.dumps(found.as_dict()[name]) == json.dumps(*want.as_dict().values())
@@ -92,10 +94,10 @@ def test_other_inputs_are_given_by_name(tmp_path: Path, kind: str) -> None:
     model = add_factor(make_detector([[1, 7, 200]], SIZE))
     with build(tmp_path, model, asked, kind, preprocess=WITH_FACTOR) as session:
         picture = session.prepare_frame(data, "bgr8")
+        with build(tmp_path, make_detector([[1, 7, 200]], SIZE), asked, kind, preprocess=RULES) as plain:
+            (values,) = plain.run({"picture": picture}).values()
         for factor in (FACTOR, 2 * FACTOR):
             outputs = session.run({"picture": picture, "factor": factor})
-            with build(tmp_path, make_detector([[1, 7, 200]], SIZE), asked, kind, preprocess=RULES) as plain:
-                (values,) = plain.run({"picture": picture}).values()
             np.testing.assert_allclose(outputs["out0"], values * factor, rtol=1e-5)
             got = session.run_frame(data, "bgr8", inputs={"factor": factor})
             assert len(got) == len(session.make_results(outputs)) > 0

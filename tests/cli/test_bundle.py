@@ -16,6 +16,7 @@ import pytest
 import yaml
 from bundles import everything, make_bare_python, unpack
 from doit_project import DoitProject, write_project
+from onnx import TensorProto, helper
 
 from tvmbuild.base.files import write_bytes, write_json
 from tvmbuild.base.layout import Layout
@@ -24,6 +25,7 @@ from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.cli.bundle import site as bundle_site
 from tvmbuild.cli.bundle.command import _pack_project
 from tvmbuild.cli.bundle.site import list_needed
+from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
 
 pytestmark = pytest.mark.compiler
@@ -93,6 +95,86 @@ def test_the_quantised_model_travels_to_cells_of_integers(tmp_path: Path) -> Non
         project_of([("digits", "there"), ("digits", "int8")])
 
 
+def test_each_size_travels_as_a_model_of_its_own(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    varying = (
+        "    inputs: {x: {shape: [B, T]}, k: {value: 3}}\n    sizes: {'B,T': [[1, 8], [2, 16]]}\n    pad: {x: 1}\n"
+    )
+    (tmp_path / "models.yaml").write_text(MODELS + varying)
+    (tmp_path / "targets.yaml").write_text(TARGETS)
+    project_of = partial(_pack_project, tmp_path, link="gcc")
+    write_bytes(layout.model_file("digits", "model.onnx"), b"large")
+    with pytest.raises(TvmbuildError, match="digits is not simplified yet"):
+        project_of([("digits", "there")])
+    write_bytes(layout.model_file("digits", "sizes/B1-T8/model.onnx"), b"small")
+    packed = project_of([("digits", "there")])
+    assert (packed["models/digits-b1-t8.onnx"], packed["models/digits-b2-t16.onnx"]) == (b"small", b"large")
+    for name, data in packed.items():
+        write_bytes(tmp_path / "there" / name, data)
+    models = {each.name: each for each in load_project(tmp_path / "there").models}
+    shapes = {name: {each.name: each.shape for each in model.inputs} for name, model in models.items()}
+    assert shapes == {"digits-b1-t8": {"x": (1, 8), "k": None}, "digits-b2-t16": {"x": (2, 16), "k": None}}
+    assert all(each.sizes is None for each in models.values())
+
+
+def _make_chain(*names: str) -> bytes:
+    """Return a model of operators with these names, one after the other."""
+    values = [f"v{index}" for index in range(len(names) + 1)]
+    nodes = [
+        helper.make_node("Relu", [first], [then], name=name)
+        for name, first, then in zip(names, values, values[1:], strict=False)
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in (values[0], values[-1])]
+    return bytes(helper.make_model(helper.make_graph(nodes, "net", ends[:1], ends[1:])).SerializeToString())
+
+
+def test_a_size_keeps_the_operators_that_it_has(tmp_path: Path) -> None:
+    """A name that matches nothing would be an error on the other machine."""
+    layout = Layout(tmp_path)
+    (tmp_path / "models.yaml").write_text(
+        MODELS + "    keep: auto\n    inputs: {x: {shape: [1, T]}}\n    sizes: {T: [4, 8, 16]}\n"
+    )
+    (tmp_path / "targets.yaml").write_text(
+        TARGETS + TARGETS.splitlines()[-1].replace("there:", "fp16:").replace("none}", "none, precision: fp16}")
+    )
+    write_bytes(layout.model_file("digits", "sizes/T4/model.onnx"), _make_chain("other"))
+    write_bytes(layout.model_file("digits", "sizes/T8/model.onnx"), _make_chain("other", "sum"))
+    write_bytes(layout.model_file("digits", "model.onnx"), _make_chain("conv", "other", "sum"))
+    write_json(layout.cell_file("digits", "fp16", "kept.json"), {"nodes": ["conv", "sum"]})
+    models = yaml.safe_load(_pack_project(tmp_path, [("digits", "fp16")], link="gcc")["models.yaml"])["models"]
+    kept = {name: model.get("keep") for name, model in models.items()}
+    assert kept == {"digits-t4": None, "digits-t8": ["sum"], "digits-t16": ["conv", "sum"]}
+
+
+@pytest.mark.parametrize("first", ["digits", "digits-t8"])
+def test_a_size_with_the_name_of_another_model_is_refused(tmp_path: Path, first: str) -> None:
+    layout, sized = Layout(tmp_path), "    inputs: {x: {shape: [1, T]}}\n    sizes: {T: [8, 16]}\n"
+    other = "  digits-t8:\n    source: {path: digits.onnx}\n"
+    (tmp_path / "models.yaml").write_text(MODELS + sized + other)
+    (tmp_path / "targets.yaml").write_text(TARGETS)
+    for name in ("digits", "digits-t8"):
+        for file in ("model.onnx", "sizes/T8/model.onnx"):
+            write_bytes(layout.model_file(name, file), b"any")
+    cells = sorted([("digits", "there"), ("digits-t8", "there")], key=lambda cell: cell[0] != first)
+    for chosen in (cells, [("digits", "there")]):
+        with pytest.raises(TvmbuildError, match="a size of digits would be called digits-t8 in the archive, as"):
+            _pack_project(tmp_path, chosen, link="gcc")
+    assert "models/digits-t8.onnx" in _pack_project(tmp_path, [("digits-t8", "there")], link="gcc")
+
+
+def test_a_size_with_a_long_name_is_refused(tmp_path: Path) -> None:
+    layout, name = Layout(tmp_path), "d" * 61
+    models = MODELS.replace("digits:", f"{name}:") + "    inputs: {x: {shape: [1, T]}}\n    sizes: {T: [8, LAST]}\n"
+    (tmp_path / "targets.yaml").write_text(TARGETS)
+    for file in ("model.onnx", "sizes/T8/model.onnx"):
+        write_bytes(layout.model_file(name, file), b"any")
+    (tmp_path / "models.yaml").write_text(models.replace("LAST", "9"))
+    assert f"models/{name}-t9.onnx" in _pack_project(tmp_path, [(name, "there")], link="gcc")
+    (tmp_path / "models.yaml").write_text(models.replace("LAST", "16"))
+    with pytest.raises(TvmbuildError, match=r"-t16 in the archive, which has more than 64 characters\n.*rename ddd"):
+        _pack_project(tmp_path, [(name, "there")], link="gcc")
+
+
 def test_operators_in_float32_travel_by_name(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     (tmp_path / "models.yaml").write_text(MODELS + "    keep: auto\n")
@@ -100,7 +182,7 @@ def test_operators_in_float32_travel_by_name(tmp_path: Path) -> None:
         "  spr: {kind: llvm, mcpu: sapphirerapids, mtriple: x86_64-linux-gnu, num-cores: 1, precision: [fp32, fp16]}\n"
     )
     (tmp_path / "targets.yaml").write_text(TARGETS + spr)
-    write_bytes(layout.model_file("digits", "model.onnx"), b"floats")
+    write_bytes(layout.model_file("digits", "model.onnx"), _make_chain("conv", "other", "sum"))
     project_of = partial(_pack_project, tmp_path, link="gcc")
     with pytest.raises(TvmbuildError, match=r"digits@spr-fp16 in float32 are not chosen yet.*\n.*keep:digits@spr-fp16"):
         project_of([("digits", "spr-fp16")])

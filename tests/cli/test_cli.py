@@ -48,6 +48,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert f"usage: tvmbuild {command}" in capsys.readouterr().out
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
@@ -221,7 +222,7 @@ def test_names_of_steps_and_commands_do_not_clash() -> None:
 
 
 def test_errors_keep_message_and_hint() -> None:
-    assert str(TvmbuildError("a", "b")) == "a\n  hint: b"
+    assert str(TvmbuildError("a", "b")) == "a\n  hint: b."
 
 
 def test_closed_output_is_no_traceback(project: DoitProject) -> None:

@@ -33,7 +33,7 @@ PC = "targets:\n  my-pc: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu
 
 @pytest.fixture
 def folder(tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> DoitProject:
-    """A folder with a model and nothing else, and a cache of its own; its steps compute nothing."""
+    """A folder with a model and nothing else, and its own cache; its steps compute nothing."""
     shared = cache_dir()  # the machine's answers, and code compiled for it, made once
     own = tmp_path / "cache" / shared.name
     own.mkdir(parents=True)
@@ -141,6 +141,10 @@ TOLD: dict[str, tuple[tuple[str, ...], str]] = {
     "a name of targets.yaml, nearly": (("digits.onnx", "--target", "my-pcc"), "Did you mean my-pc?"),
     "no such family": (("digits.onnx", "--target", "vulkan:amd"), "Families are intel-iris-xe, amd-rdna"),
     "no architecture": (("digits.onnx", "--target", "cuda:87"), "such as cuda:sm_87"),
+    "a Jetson without a JetPack": (
+        ("digits.onnx", "--target", "cuda:sm_53"),
+        "sm_53 boards have at most JetPack 4; JetPack 4, with glibc 2.27, runs no package",
+    ),
     "the output's folder": (("digits.onnx", "-o", "no/net.tar"), "there is no folder no\n  hint: `mkdir -p no`"),
     "the output is a folder": (("digits.onnx", "-o", "."), ". is a folder\n  hint: Name a file: -o net.tar."),
     "no records": (("digits.onnx", "--records", "no"), "there is no folder no\n  hint: Correct --records"),

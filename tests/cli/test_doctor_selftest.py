@@ -6,6 +6,7 @@ import pytest
 
 from tvmbuild.cli import main
 from tvmbuild.cli.doctor.selftest_models import make_cases
+from tvmbuild.errors import end_sentence
 from tvmbuild.targets.vulkan import explain_vulkan_here
 
 pytestmark = pytest.mark.compiler
@@ -26,4 +27,4 @@ def test_without_a_device_it_says_what_is_missing(capsys: pytest.CaptureFixture[
     if reason is None:
         pytest.skip("there is a Vulkan device")
     assert main(["doctor", "--vulkan-selftest"]) == 1
-    assert capsys.readouterr().err == f"error: there is no Vulkan device to test\n  hint: {reason}\n"
+    assert capsys.readouterr().err == f"error: there is no Vulkan device to test\n  hint: {end_sentence(reason)}\n"

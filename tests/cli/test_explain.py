@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from doit_project import DoitProject
+from doit_project import DoitProject, write_project
 from finished_project import (
     CONV,
     POOL,
@@ -292,7 +292,7 @@ def test_a_failure(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_modes_and_strict(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     assert _reasons(capsys, "tune:second@v3", "tune=full")[1:] == ["tune=full was asked for"]
-    assert _reasons(capsys, "tune:first@v2", "strict=1")[1:] == ["strict=1: 3 Tasks have no record"]
+    assert _reasons(capsys, "tune:first@v2", "strict=1")[1:] == ["strict=1: 3 Tasks without a record"]
     record_path(Layout(project.root).records("v3"), SHARED).unlink()
     assert _reasons(capsys, "tune:second@v3", NEVER)[1:] == [
         f"other records win now: conv2d_add ({SHARED}): a record that no longer applies -> no record"
@@ -310,3 +310,40 @@ def test_many_winners_are_counted(
     reason = _reasons(capsys, "tune:first@v3", NEVER)[1]
     assert reason.count("->") == 5
     assert reason.endswith("; and 3 more")
+
+
+def _loss(node: str, weight: float | None, rounding: float, whole: float) -> dict[str, object]:
+    return {"node": node, "operator": "Conv", "weight": weight, "rounding": rounding, "whole": whole}
+
+
+def test_the_losses_of_a_quantised_models_operators(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"a model")
+    models = "models: {net: {source: {path: digits.onnx}, quantize: {calibration: {inputs: samples.npz}}}}\n"
+    targets = "targets: {v3: {kind: llvm, mcpu: x86-64-v3, mtriple: x86_64-linux-gnu, num-cores: 2, precision: int8}}\n"
+    project = write_project(tmp_path, tmp_path / "net.onnx", models, targets)
+    (project.root / "samples.npz").write_bytes(b"samples")
+    monkeypatch.chdir(project.root)
+    title = "operators by signal to noise in dB"
+    assert not any(line.startswith(title) for line in _explain(capsys, "quantize:net"))
+    losses = [_loss(f"conv{index}", 40.0 + index, 30.0 + index, 20.0) for index in range(11)]
+    info = {"losses": [*losses, _loss("last", None, 9.5, 9.0)], "doubts": ["2 samples are too few"]}
+    folder = project.root / "build/models/net/quantised"
+    folder.mkdir(parents=True)
+    (folder / "quantize.json").write_text(json.dumps(info))
+    lines = _explain(capsys, "quantize:net")
+    (start,) = (index for index, line in enumerate(lines) if line.startswith(title))
+    assert lines[start - 2 : start] == ["doubts about the calibration:", "  2 samples are too few"]
+    assert lines[start + 1 : start + 4] == [
+        "  weights  activations  with all before  operator",
+        "        -          9.5              9.0  last (Conv)",
+        "     40.0         30.0             20.0  conv0 (Conv)",
+    ]
+    assert lines[-1] == "  and 2 more (--all)"
+    every = _explain(capsys, "quantize:net", "--all")
+    assert every[-1].endswith("conv10 (Conv)")
+    assert main(["explain", "kernel", "net@pc", "--all"]) == 1
+    assert "--all lists the operators of a quantised model, not kernels" in capsys.readouterr().err
+    assert main(["explain", "simplify:net", "--all"]) == 1
+    assert "--all lists the operators of a quantised model, and simplify:net quantises none" in capsys.readouterr().err

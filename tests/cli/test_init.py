@@ -142,6 +142,7 @@ def test_a_model_becomes_a_project(
     for name in ("models", "targets"):
         first = (tmp_path / "new" / f"{name}.yaml").read_text().splitlines()[0]
         assert (tmp_path / "new" / first.rpartition("$schema=")[2]).is_file()
+    assert "# More hardware: `tvmbuild target add NAME`" in (tmp_path / "new/targets.yaml").read_text()
     assert main(["init", *words, "new"]) == 1
     assert "new has a models.yaml\n  hint: Name another folder: nothing is overwritten." in capsys.readouterr().err
 

@@ -72,12 +72,12 @@ def test_the_price_of_two_tasks(project: DoitProject, capsys: pytest.CaptureFixt
     put(project, task_file(CONV_TASK, options, [2e-6], searched=16))
     put(project, task_file(SHARED_TASK, options, [2e-6], searched=60))
     lines = _show(capsys, "*@v3")
-    lacks = "2 of 3 Tasks are not fully searched: conv2d_add_relu, conv2d_add"
+    lacks = "2 of 3 Tasks not fully searched: conv2d_add_relu, conv2d_add"
     assert lines == [
         "up to date   simplify:first",
         "up to date   simplify:second",
         f"would run    tune:first@v3        {lacks}",
-        "would run    tune:second@v3       1 of 1 Tasks are not fully searched: conv2d_add",
+        "would run    tune:second@v3       1 of 1 Task not fully searched: conv2d_add",
         "may run      compile:first@v3     if tune:first@v3 changes what it reads",
         "may run      compile:second@v3    if tune:second@v3 changes what it reads",
         "may run      benchmark:first@v3   if compile:first@v3 changes what it reads",
@@ -98,7 +98,7 @@ def test_what_was_searched_before_a_rule_changed(project: DoitProject, capsys: p
     options = tune_options(project)
     put(project, replace(task_file(CONV_TASK, options, [2e-6]), rules=FrozenMap()))
     lines = _show(capsys, "*@v3")
-    assert "would run    tune:first@v3        1 of 3 Tasks were searched before a rule changed" in lines
+    assert "would run    tune:first@v3        1 of 3 Tasks searched before a rule changed" in lines
     assert "1 Task searched before a rule changed: at most 4 candidates each" in lines
     assert lines[-1].endswith("2 cells, 1 of 3 Tasks to tune, 4 trials, 5 to 12 s")
     assert _read(capsys, "*@v3")["cells"][0]["lagging"] == 1
@@ -131,8 +131,18 @@ def test_json(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     first = {"cell": "first@v3", "model": "first", "target": "v3"}
     second = {"cell": "second@v3", "model": "second", "target": "v3"}
     assert value["cells"] == [
-        first | ONE_OF_THREE | {"lagging": 0, "memory": None},
-        second | {"tasks": 1, "covered": 1, "to_tune": 0, "trials": 0, "lagging": 0, "memory": None, **NO_MINUTES},
+        first | ONE_OF_THREE | {"lagging": 0, "memory": None, "memory_limit": None},
+        second
+        | {
+            "tasks": 1,
+            "covered": 1,
+            "to_tune": 0,
+            "trials": 0,
+            "lagging": 0,
+            "memory": None,
+            "memory_limit": None,
+            **NO_MINUTES,
+        },
     ]
     assert value["total"] == ONE_OF_THREE
     assert value["matrix"] == {"include": [first, second]}
@@ -141,11 +151,23 @@ def test_json(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_built_cell_has_its_memory(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     write_built(Layout(project.root), "first", "v3")
     built = next(each for each in _read(capsys)["cells"] if each["cell"] == "first@v3")
-    assert built["memory"] == {"weights": 400_000, "workspace": None, "code": 7000}
+    assert built["memory"] == {"weights": 400_000, "workspace": None, "scratch": None, "code": 7000}
+    assert built["memory_limit"] is None
     assert main(["plan"]) == 0
     told = capsys.readouterr().out
-    assert "first@v3 takes 0.4 MB of memory: weights 0.4 MB, code 0.0 MB, workspace unknown" in told
+    assert "first@v3 takes 407 kB of memory: weights 400 kB, code 7 kB, workspace unknown" in told
     assert "second@v3 takes" not in told
+    assert "more than the allowed" not in told
+
+
+def test_a_package_beyond_a_new_limit_is_told(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
+    write_built(Layout(project.root), "first", "v3")
+    project.edit("targets.yaml", "defaults: {", "defaults: {memory: 300 kB, ")
+    built = next(each for each in _read(capsys)["cells"] if each["cell"] == "first@v3")
+    assert built["memory_limit"] == 300_000
+    assert main(["plan"]) == 0
+    told = capsys.readouterr().out
+    assert "the package of first@v3 takes more than the allowed 300 kB; the largest arrays are unknown" in told
 
 
 def test_json_says_null_for_what_is_not_known(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,8 @@ from tvmbuild.base.console import make_console
 from tvmbuild.cli.run.measure import Measurement, add_profile
 from tvmbuild.cli.run.output import print_profile, profile_json
 from tvmbuild.devices.model_worker import Worker
-from tvmbuild.package.metadata import OperatorInfo, PackageCoverage, PackageInfo, PackageTarget
+from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
+from tvmbuild.package.operator_info import OperatorInfo
 from tvmbuild.package.profile import GraphTime, OperatorRow, Peak, Profile
 from tvmbuild.package.timing import summarize
 
@@ -64,6 +65,7 @@ def test_each_kernel_has_a_row_and_the_graph_its_time(capsys: pytest.CaptureFixt
     value = profile_json(INFO, measurement)
     assert value["graph"] == {"kernels": 2, "sum_us": 118.5, "us": 131.25}
     assert value["clock"] == "device"
+    assert value["size"] is None
 
 
 def test_shares_of_the_cards_peaks_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

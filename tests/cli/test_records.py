@@ -158,7 +158,7 @@ def test_prune_refuses_when_a_cells_tasks_are_unknown(project: DoitProject, caps
     assert run(capsys, "prune") == (
         1,
         """error: the Tasks of first@v3 are not known
-  hint: run `doit 'tune:first@v3' tune=never` first, or prune with --force
+  hint: run `doit 'tune:first@v3' tune=never` first, or prune with --force.
 """,
     )
     assert sorted(folder(project).iterdir()) == before
@@ -198,12 +198,12 @@ def test_merge_brings_in_what_is_new_and_counts_it(
     write_task_file(record_path(other, "f" * 16), replace(ours, key="f" * 16))
     (other / "target.lock.json").write_text("{}")
     into = str(folder(project))
-    said = "1 files would be added, 1 would be changed; 3 records would be added or made faster\n"
+    said = "1 file would be added, 1 would be changed; 3 records would be added or made faster\n"
     assert run(capsys, "merge", into, str(other), "--dry-run") == (0, said)
     assert read(project, CONV) == ours
     assert run(capsys, "merge", into, str(other)) == (
         0,
-        "1 files added, 1 changed; 3 records added or made faster\n",
+        "1 file added, 1 changed; 3 records added or made faster\n",
     )
     assert read(project, CONV).records[0] == faster
     assert not (folder(project) / "target.lock.json").exists()
@@ -219,7 +219,7 @@ def test_merge_writes_all_or_nothing(project: DoitProject, tmp_path: Path, capsy
     before = {path: path.read_bytes() for path in folder(project).iterdir()}
     code, said = run(capsys, "merge", str(folder(project)), str(other))
     assert code == 1
-    assert "error: 2 of 3 files were made for other target attributes:\n" in said
+    assert "error: 2 of 3 files made for other target attributes:\n" in said
     assert f"  {record_path(other, SHARED)} (conv2d_add): " in said
     assert f"  {record_path(other, POOL)} (max_pool): " in said
     said = run(capsys, "merge", str(folder(project)), str(other), "--skip-others", "--dry-run")[1]
@@ -259,14 +259,14 @@ def test_import_of_record_files_wants_their_target(
     write_task_file(record_path(other, "f" * 16), replace(read(project, CONV), key="f" * 16))
     assert "holds the records of one target\n  hint: name it: --target NAME" in run(capsys, "import", str(other))[1]
     said = run(capsys, "import", str(other), "--target", "v2")[1]
-    assert said.startswith("error: 1 of 1 files were made for other target attributes:\n")
+    assert said.startswith("error: 1 of 1 file made for other target attributes:\n")
     assert run(capsys, "import", str(other), "--target", "v2", "--skip-others") == (
         0,
-        "nothing new; 1 files for other attributes left out\n",
+        "nothing new; 1 file for other attributes left out\n",
     )
     assert run(capsys, "import", str(other), "--target", "v3") == (
         0,
-        "1 files added, 0 changed; 2 records added or made faster\n",
+        "1 file added, 0 changed; 2 records added or made faster\n",
     )
     assert run(capsys, "import", str(other), "--target", "v33")[1] == (
         "error: targets.yaml has no target v33\n  hint: Did you mean v3? There are v2, v3.\n"
@@ -289,7 +289,7 @@ def test_another_clones_root_stands_for_its_records(
     assert (code, "holds no record file\n  hint: expected is a folder with KEY.json" in said) == (1, True), said
     for inside in ("records/v3", "build/cells/old/records/v3"):
         write_task_file(record_path(clone / inside, "f" * 16), replace(read(project, CONV), key="f" * 16))
-    said = "1 files added, 0 changed; 2 records added or made faster\n"
+    said = "1 file added, 0 changed; 2 records added or made faster\n"
     assert run(capsys, action, *into, str(clone)) == (0, said)
     assert read(project, "f" * 16)
     assert sorted(path.name for path in Layout(project.root).records("").iterdir()) == ["v3"]

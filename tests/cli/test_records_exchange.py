@@ -120,7 +120,7 @@ def test_what_is_exported_is_a_database_of_the_stock_tvm_and_comes_back(
     failed[1][1] = [1e10]
     (database / "database_tuning_record.json").write_text("\n".join([*lines, json.dumps(failed)]) + "\n")
     assert main(["records", "import", str(database), "--target", "new", "--measured-on", "emeraldrapids"]) == 0
-    assert f"{records} records read, 1 failed candidates left out, 0 that" in capsys.readouterr().out
+    assert f"{records} records read, 1 failed candidate left out, 0 that" in capsys.readouterr().out
     for known, after in zip(ours, files(root, "new"), strict=True):
         assert after.key == known.key
         assert [(r.trace, r.seconds) for r in after.records] == [(r.trace, r.seconds) for r in known.records]

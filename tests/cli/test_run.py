@@ -100,7 +100,8 @@ def test_mistakes_in_the_package_are_named(package: Path, tmp_path: Path, capsys
     assert "absent.tar: no such package" in expect_error(capsys, "absent.tar")
     error = expect_error(capsys, "compile:net@here")
     assert "compile:net@here: no such package" in error
-    assert "leave `run` out: `tvmbuild compile:net@here`" in error
+    assert "`tvmbuild compile:net@here` builds it." in error
+    assert "`tvmbuild compile absent.onnx` builds it." in expect_error(capsys, "absent.onnx")
     assert "cannot be read: Is a directory" in expect_error(capsys, tmp_path)
     damaged = tmp_path / "damaged.tar"
     damaged.write_bytes(package.read_bytes()[:-20_000])

@@ -20,6 +20,7 @@ from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.cli import main
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.results import Results
 from tvmbuild.package.runtime.session import Session
 
 pytestmark = pytest.mark.compiler
@@ -76,22 +77,86 @@ def test_a_picture_and_its_bytes(package: Path, picture: Path, tmp_path: Path, c
 def test_what_cannot_be_a_frame(package: Path, picture: Path, tmp_path: Path, capsys: Capture) -> None:
     frame = tmp_path / "frame.npy"
     np.save(frame, np.zeros((5, 5, 3), np.uint8))
+    raw = tmp_path / "frame.nv12"
+    raw.write_bytes(bytes(1441))
     for words, message in (
         (("--frame", frame), "net takes no frame [5, 5, 3]"),
-        (("--frame", frame, "--draw", tmp_path / "x.png"), "--draw needs a picture"),
+        (("--frame", raw), "bytes; net takes nv12 [36, 40] of 1440 bytes, bgr8 [24, 40, 3] of 2880 bytes"),
+        (("--frame", tmp_path / "none.raw"), "none.raw cannot be read: No such file or directory"),
         (("--frame", tmp_path / "none.png"), "cannot be read as a picture"),
-        (("--frame", picture, "--draw", tmp_path / "x.xyz"), "cannot be written as a picture"),
+        (("--frame", picture, "--draw", tmp_path / "x.txt"), "x.txt cannot be written as a picture"),
+        (("--frame", picture, "--draw", tmp_path / "no" / "x.png"), "x.png cannot be written as a picture"),
         (("--frame", picture, "--device", "qemu:aarch64"), "--frame runs only on this machine"),
         (("--frame", picture, "--print-time"), "--print-time cannot be combined with --frame"),
-        (("--frame", picture, "--encoding", "bgr8"), "--encoding is for the bytes in an .npy"),
+        (("--frame", picture, "--encoding", "bgr8"), "--encoding is for a camera's bytes, in an .npy or .raw"),
         (
             ("--draw", tmp_path / "x.png"),
             "--frames belong to --frame and --camera",
         ),
     ):
         assert run(package, *words) == 1, message
-        assert message in capsys.readouterr().err
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["dog.png", "frame.npy"]
+        told = capsys.readouterr()
+        assert message in told.err
+        assert not told.out, "it ran first"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["dog.png", "frame.npy", "frame.nv12"]
+
+
+@pytest.fixture(scope="module")
+def padded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a package whose frames have gaps between their rows, and are resized in another way than pictures."""
+    path = tmp_path_factory.mktemp("padded") / "net.tar"
+    model = make_detector([[1, 6, 50]], (32, 32)).SerializeToString()
+    frames = (Frame(24, 40, "nv12", "bilinear", 64), Frame(24, 40, "bgr8", "bilinear", 128))
+    options = BuildOptions("net", preprocess=Preprocess(), frames=frames, postprocess=(Boxes("yolov8", overlap=0.1),))
+    write_package(path, build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
+    return path
+
+
+def test_bytes_with_gaps_are_drawn(padded: Path, picture: Path, tmp_path: Path, capsys: Capture) -> None:
+    """A picture of the frame's size goes the way of the frame, and its bytes alone are drawn as the picture is."""
+    pixels, data = read(picture), np.full((24, 128), 7, np.uint8)
+    data[:, :120] = pixels[:, :, ::-1].reshape(24, 120)
+    np.save(tmp_path / "frame.npy", data)
+    data.tofile(tmp_path / "frame.raw")
+    with Session(padded) as session:
+        found = session.run_frame(data)
+        assert isinstance(found, Results)
+        wanted = [each.as_dict() for each in found]
+        assert wanted != [each.as_dict() for each in session.run_picture(pixels)]
+    for name in ("dog.png", "frame.npy", "frame.raw"):
+        assert run(padded, "--frame", tmp_path / name, "--json", "--draw", tmp_path / f"{name}.drawn.png") == 0
+        assert json.loads(capsys.readouterr().out) == wanted
+    drawn = [read(tmp_path / f"{name}.drawn.png") for name in ("dog.png", "frame.npy", "frame.raw")]
+    assert (drawn[0] == drawn[1]).all()
+    assert (drawn[0] == drawn[2]).all()
+    assert (drawn[0] != pixels).any()
+
+
+def test_bytes_that_several_frames_fit_have_a_remedy_that_helps(tmp_path: Path, capsys: Capture) -> None:
+    """An encoding tells frames apart only if they have different ones."""
+    model = make_detector([[1, 6, 50]], (32, 32)).SerializeToString()
+    np.zeros(24 * 40 * 3, np.uint8).tofile(tmp_path / "frame.raw")
+    for second, remedy in (
+        (Frame(40, 24, "bgr8"), "give the bytes as an .npy, whose shape tells which"),
+        (Frame(24, 40, "rgb8"), "name one by --encoding"),
+    ):
+        frames = (Frame(24, 40, "bgr8"), second)
+        options = BuildOptions("net", preprocess=Preprocess(), frames=frames, postprocess=(Boxes("yolov8"),))
+        package = tmp_path / f"{second.encoding}.tar"
+        write_package(package, build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
+        assert run(package, "--frame", tmp_path / "frame.raw") == 1
+        assert "has 2880 bytes; net takes bgr8 [24, 40, 3] of 2880 bytes" in (told := capsys.readouterr().err)
+        assert f"hint: {remedy}" in told
+
+
+def test_bytes_of_planes_are_drawn_in_colour(padded: Path, tmp_path: Path, capsys: Capture) -> None:
+    data = np.full((36, 64), 128, np.uint8)
+    data[24:, 1:40:2] = 240  # red
+    data.tofile(tmp_path / "frame.nv12")
+    words = ("--frame", tmp_path / "frame.nv12", "--draw", tmp_path / "out.png", "--score", "1e9")
+    assert run(padded, *words) == 0
+    assert "nothing found" in capsys.readouterr().out
+    assert (read(tmp_path / "out.png") == (255, 39, 130)).all()
 
 
 def test_a_package_without_a_result(package: Path, picture: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -131,6 +196,7 @@ def test_classes_are_drawn(tmp_path: Path, picture: Path, capsys: Capture) -> No
     assert (read(tmp_path / "out.png") != read(picture)).any()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("shapes", "asked", "headings"),
     [
@@ -181,12 +247,23 @@ def test_a_video(package: Path, tmp_path: Path, capsys: Capture) -> None:
     assert "3 frames, " in done.err
 
 
+def test_a_video_whose_frames_the_package_does_not_take(package: Path, tmp_path: Path, capsys: Capture) -> None:
+    make_video(tmp_path / "in.avi", 3)
+    planes = change_package(package, tmp_path / "planes.tar", frames=(Frame(24, 40, "nv12"),))
+    assert run(planes, "--camera", tmp_path / "in.avi", "--json") == 0
+    remark = "net takes no frame of 24 by 40 pixels in rgb8, bgr8, rgba8, bgra8, so each is prepared as a picture"
+    assert capsys.readouterr().err.count(remark) == 1
+    assert run(package, "--camera", tmp_path / "in.avi", "--json") == 0
+    assert "prepared as a picture" not in capsys.readouterr().err
+
+
 def test_what_cannot_be_a_camera(package: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     make_video(tmp_path / "in.avi", 2)
     for words, message in (
         (("--camera", tmp_path / "none.mp4"), "none.mp4 cannot be opened as a camera or a video"),
         (("--camera", tmp_path / "in.avi", "--draw", tmp_path / "x.png"), "x.png is not a video"),
         (("--camera", tmp_path / "in.avi", "--draw", tmp_path / "none" / "x.avi"), "x.avi cannot be written"),
+        (("--camera", "63"), "63 cannot be opened as a camera or a video"),
         (("--camera", tmp_path / "in.avi", "--device", "qemu:aarch64"), "--camera runs only on this machine"),
         (("--camera", tmp_path / "in.avi", "--encoding", "rgb8"), "--encoding cannot be combined with --camera"),
         (("--frame", tmp_path / "in.avi", "--camera", "0"), "--camera cannot be combined with --frame"),

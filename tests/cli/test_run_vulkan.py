@@ -13,7 +13,7 @@ from small_package import ANY_X86, build_package, change_package, compile_packag
 import tvmbuild
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.cli import main
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.errors import TvmbuildError, end_sentence
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.planning.detection import detect_capabilities
 from tvmbuild.targets.vulkan import explain_vulkan
@@ -46,7 +46,7 @@ def test_a_package_is_refused_in_the_doctors_words(
     assert caught.value.message == "the package runs on a Vulkan device, and this machine cannot run it"
     assert caught.value.hint == no_vulkan
     assert main(["run", str(path)]) != 0
-    assert f"error: {caught.value.message}\n  hint: {no_vulkan}\n" in capfd.readouterr().err
+    assert f"error: {caught.value.message}\n  hint: {end_sentence(no_vulkan)}\n" in capfd.readouterr().err
 
 
 @pytest.mark.vulkan

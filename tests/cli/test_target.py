@@ -130,6 +130,7 @@ def test_boards_are_those_of_the_shipped_matrix(project_root: Path) -> None:
     assert boards["nuc"]["family"] == shipped["nuc-vulkan"]["family"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("targets", "words", "message"),
     [

@@ -51,6 +51,7 @@ def lower_case(name: str, target: tvm.target.Target, *, simplified: bool) -> Low
     return lower(import_model(model, name), target)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("simplified", [True, False])
 @pytest.mark.parametrize("name", RIGHT)
 def test_right(name: str, cpu: tvm.target.Target, *, simplified: bool) -> None:

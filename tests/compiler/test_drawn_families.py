@@ -49,6 +49,7 @@ def compare_with_onnxruntime(name: str, seed: int, target: tvm.target.Target, pr
     assert compare(got, want, TOLERANCES[precision]).problem is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", FAMILIES)
 def test_one(name: str) -> None:

@@ -24,6 +24,7 @@ RIGHT = (
     "convtranspose_output_shape",
     "cosh",
     "cumsum_2d_axis_1",
+    "deform_conv_with_multiple_offset_groups",
     "dropout_default_mask",
     "gru_seq_length",
     "isinf_negative",
@@ -32,6 +33,7 @@ RIGHT = (
     "linear_attention_gated_delta",
     "lstm_bidirectional",
     "lstm_with_peepholes",
+    "maxpool_with_argmax_2d_precomputed_strides",
     "maxunpool_export_without_output_shape",
     "mod_float_edge_cases_fmod_0_float32",
     "nonmaxsuppression_suppress_by_IOU_and_scores",
@@ -47,6 +49,7 @@ RIGHT = (
     "resize_downsample_scales_linear",
     "resize_upsample_scales_linear_half_pixel_symmetric",
     "rms_normalization_3d_axis0_epsilon",
+    "roialign_mode_max",
     "rotary_embedding",
     "scan9_sum",
     "scatter_elements_with_reduction_min",
@@ -62,7 +65,6 @@ RIGHT = (
 REFUSED = {
     "batchnorm_example_training_mode": "BatchNormalization .* computes statistics of its batch",
     "maxunpool_export_with_output_shape": "MaxUnpool .* `output_shape` is not supported",
-    "roialign_mode_max": "RoiAlign .* mode `max` is not supported",
     "training_dropout": "Dropout .* drops values at random",
     "adam": "the operator Adam .*: it is of training",
 }

@@ -13,7 +13,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.operators import count_bytes, count_flops, describe_operators
 from tvmbuild.compiler.tasks import normalised, task_key
-from tvmbuild.package.metadata import OperatorInfo
+from tvmbuild.package.operator_info import OperatorInfo
 
 pytestmark = pytest.mark.compiler
 

@@ -25,6 +25,7 @@ def check(network: str) -> None:
     assert not changes, "\n".join([*changes, explain_versions(), hint])
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.compiler
 @pytest.mark.parametrize("network", list_small())
 def test_small_networks_keep_their_tasks(network: str) -> None:

@@ -160,16 +160,25 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "gpu without limits": (
         "targets:\n  gpu:\n    kind: cuda\n    arch: sm_90\n" + HOST,
-        'targets.yaml:2:3: targets.gpu: the key "max_shared_memory_per_block" is missing; expected every limit of the device, or from_device: 0 and `tvmbuild target lock gpu`\ntargets.yaml:2:3: targets.gpu: the key "max_threads_per_block" is missing; expected every limit of the device, or from_device: 0 and `tvmbuild target lock gpu`\ntargets.yaml:2:3: targets.gpu: the key "thread_warp_size" is missing; expected every limit of the device, or from_device: 0 and `tvmbuild target lock gpu`',
+        'targets.yaml:2:3: targets.gpu: the key "max_shared_memory_per_block" is missing; expected every limit of the device, or from_device: 0 and `tvmbuild target lock gpu`; `tvmbuild target add cuda:sm_90` writes them\ntargets.yaml:2:3: targets.gpu: the key "max_threads_per_block" is missing; expected every limit of the device, or from_device: 0 and `tvmbuild target lock gpu`; `tvmbuild target add cuda:sm_90` writes them\ntargets.yaml:2:3: targets.gpu: the key "thread_warp_size" is missing; expected every limit of the device, or from_device: 0 and `tvmbuild target lock gpu`; `tvmbuild target add cuda:sm_90` writes them',
     ),
     "bad arch": (
         "targets:\n  gpu:\n    kind: cuda\n    arch: 90\n" + LIMITS + HOST,
         "targets.yaml:4:11: targets.gpu.arch: 90 is a number; expected sm_ and a compute capability, such as sm_90",
     ),
+    "gpu with a device and without limits": (
+        "targets:\n  gpu:\n    kind: vulkan\n    device: local\n    max_threads_per_block: 256\n    thread_warp_size: 1\n    supports_int64: true\n"
+        + HOST,
+        'targets.yaml:2:3: targets.gpu: the key "max_shared_memory_per_block" is missing; expected every limit of the device, a family, or from_device: 0 and `tvmbuild target lock gpu`; `tvmbuild target add vulkan` writes them',
+    ),
     "vulkan without int64": (
         "targets:\n  gpu:\n    kind: vulkan\n    max_threads_per_block: 256\n    max_shared_memory_per_block: 32768\n    thread_warp_size: 1\n"
         + HOST,
-        'targets.yaml:2:3: targets.gpu: the key "supports_int64" is missing; expected every limit of the device, a family, or from_device: 0 and `tvmbuild target lock gpu`',
+        'targets.yaml:2:3: targets.gpu: the key "supports_int64" is missing; expected every limit of the device, a family, or from_device: 0 and `tvmbuild target lock gpu`; `tvmbuild target add vulkan` writes them',
+    ),
+    "a driver that there never was, without quotes": (
+        "targets:\n  gpu:\n    kind: cuda\n    arch: sm_87\n    driver: 12.10\n" + LIMITS + HOST,
+        'targets.yaml:5:13: targets.gpu.driver: tvmbuild knows no CUDA 12.10; expected "11.4" to "11.8", "12.0" to "12.9", "13.0" or later',
     ),
     "attribute in defaults": (
         "defaults: {mcpu: x86-64-v3}\n" + PC + "}\n",

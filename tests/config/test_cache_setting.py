@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.byte_sizes import SIZE
 from tvmbuild.base.specs import CacheSpec
 from tvmbuild.config import load_project
-from tvmbuild.config.cache import SIZE
 from tvmbuild.config.schema import load_schema
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import find_cache
@@ -33,6 +33,7 @@ def _cache(write_project: Callable[..., Path], cache: str) -> CacheSpec | None:
         ("~no-such-user/shared", "{root}/~no-such-user/shared", DEFAULT),
         ("{path: shared}", "{root}/shared", DEFAULT),
         ("{path: shared, size: 500 MB}", "{root}/shared", 500_000_000),
+        ("{path: shared, size: 0.5 kB}", "{root}/shared", 500),
         ("{path: shared, size: 1.5GB}", "{root}/shared", 1_500_000_000),
         ("{path: shared, size: 2 TB}", "{root}/shared", 2_000_000_000_000),
     ],

@@ -113,7 +113,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "a parameter twice": (
         "{export: models/make.py:make_net, arguments: {w: 1}, files: {w: {path: models/labels.txt}}}",
-        "2:78: models.net.source.files.w: the parameter is among `arguments` as well; expected each parameter once",
+        "2:78: models.net.source.files.w: the parameter is also among `arguments`; expected each parameter once",
     ),
     "sha256 of what a function makes": (
         "{export: models/make.py:make_net, sha256: " + SHA + "}",

@@ -39,9 +39,9 @@ MISTAKES = {
         "keep: [Softmax, auto]",
         "models.yaml:2:42: models.net.keep: the model's `accuracy:` has no threshold that the search could keep; expected top1, rms, of_largest, drop or at_least in `accuracy`",
     ),
-    "no target of 16 bits": (
+    "no target of shorter floats": (
         "keep: [Softmax], targets: {exclude: [spr]}",
-        "models.yaml:2:42: models.net.keep: the model is built for no target with `precision: fp16` or `bf16`, so that all of it has float32; expected such a target in targets.yaml; for int8 there is `quantize: {keep: auto}`",
+        "models.yaml:2:42: models.net.keep: no target of the model has `precision: fp16`, `bf16` or `tf32`, so that all of it has float32; expected such a target in targets.yaml; for int8 there is `quantize: {keep: auto}`",
     ),
 }
 

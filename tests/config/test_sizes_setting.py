@@ -115,6 +115,10 @@ def test_a_range_that_cannot_be_is_told(load_mistakes: LoadMistakes, sizes: str,
             'models.yaml:6:11: models.net.pad.maks: maks has one shape; expected an input with a letter in its shape: ids, mask; did you mean "mask"?',
         ),
         (
+            IDS + "    sizes: {T: [16]}\n    pad: {mask: 9007199254740993}\n",
+            "models.yaml:6:17: models.net.pad.mask: 9007199254740993 would be rounded to 9007199254740992; expected a smaller number",
+        ),
+        (
             "    pad: {mask: 0}\n",
             "models.yaml:4:5: models.net.pad: nothing is padded without `sizes`; expected `sizes` too",
         ),

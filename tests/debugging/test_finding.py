@@ -25,12 +25,12 @@ SUSPECT = Suspect(
     layout="NHWC",
     precision="fp32",
     tried=(
-        Tried("by rule instead of its record", 0.5, mends=True),
-        Tried("without fusion", 1.0, mends=True),
-        Tried("LLVM -O0", 2.5e6, mends=False),
-        Tried("in NCHW", None, mends=False),
+        Tried("by rule instead of its record", 0.5, fixes=True),
+        Tried("without fusion", 1.0, fixes=True),
+        Tried("LLVM -O0", 2.5e6, fixes=False),
+        Tried("in NCHW", None, fixes=False),
     ),
-    mended="by rule instead of its record",
+    remedy="by rule instead of its record",
     reduced=2,
 )
 FINDING = Finding("net@cpu", 12, 9, "output y is wrong", "the largest error is 0.25", None, SUSPECT, (RIGHT, WRONG))
@@ -55,8 +55,8 @@ def test_the_text_names_the_place_the_record_and_what_mends_it() -> None:
         "  computed in one kernel with Conv conv1",
         "  Task conv2d_relu (0123456789abcdef): by its record, records/cpu/0123456789abcdef.json",
         "  layout NHWC, precision fp32",
-        "mends it: by rule instead of its record; the whole package passes with it",
-        "  until it is mended, delete records/cpu/0123456789abcdef.json",
+        "fixes it: by rule instead of its record; the whole package passes with it",
+        "  until it is fixed, delete records/cpu/0123456789abcdef.json",
         "  right at this place, too: without fusion",
         "  still wrong: LLVM -O0",
         "  cannot be built: in NCHW",
@@ -66,7 +66,7 @@ def test_the_text_names_the_place_the_record_and_what_mends_it() -> None:
 
 
 def test_what_stays_in_float32_is_told_as_a_line_of_yaml() -> None:
-    alone = replace(SUSPECT, tried=(Tried(IN_FLOAT32_THERE, 0.5, mends=True),), mended=IN_FLOAT32_THERE)
+    alone = replace(SUSPECT, tried=(Tried(IN_FLOAT32_THERE, 0.5, fixes=True),), remedy=IN_FLOAT32_THERE)
     lines = describe_finding(replace(FINDING, suspect=alone), REQUEST)
     assert "  to build it so: `keep: [conv1, relu1]` of the model in models.yaml" in lines
 
@@ -74,15 +74,25 @@ def test_what_stays_in_float32_is_told_as_a_line_of_yaml() -> None:
 def test_nodes_that_no_model_tells_apart_are_named_together() -> None:
     unknown = replace(SUSPECT, range=tuple(f"Loop l{number}" for number in range(9)))
     lines = describe_finding(replace(FINDING, suspect=unknown), REQUEST)
-    told = "so it may be Loop l0, Loop l1, Loop l2, Loop l3, Loop l4 and 4 more as well"
+    told = "so it may also be Loop l0, Loop l1, Loop l2, Loop l3, Loop l4 and 4 more"
     assert f"  no model ends between it and the last right place, {told}" in lines
 
 
 def test_what_nothing_mends_is_to_be_reported() -> None:
-    alone = replace(SUSPECT, tried=SUSPECT.tried[2:], mended=None)
+    alone = replace(SUSPECT, tried=SUSPECT.tried[2:], remedy=None)
     report = "  please report it: `--reduce` writes the smallest model that fails"
     assert report in describe_finding(replace(FINDING, suspect=alone), REQUEST)
     assert report not in describe_finding(replace(FINDING, suspect=alone), replace(REQUEST, reduce=True))
+
+
+def test_inputs_that_are_not_finite_are_named_and_nothing_is_to_be_reported() -> None:
+    alone = replace(FINDING, suspect=replace(SUSPECT, tried=SUSPECT.tried[2:], remedy=None), not_finite="NaN in x")
+    remedy = "give finite inputs, because operators may treat other values unlike ONNX Runtime's"
+    lines = describe_finding(alone, REQUEST)
+    assert (lines[1], "no variant fixes it" in lines) == (f"  {remedy}", True)
+    assert not any("report" in line or "at fault" in line for line in lines)
+    right = replace(alone, problem=None, suspect=None, is_right=True)
+    assert describe_finding(right, REQUEST)[1] == f"  NaN in x; {remedy}"
 
 
 def test_a_task_is_by_the_rule_that_schedules_it() -> None:
@@ -91,9 +101,14 @@ def test_a_task_is_by_the_rule_that_schedules_it() -> None:
     assert "  Task conv2d (0123456789abcdef): by the rule cpu.convolution" in lines
 
 
+def test_a_node_of_two_kernels_is_not_computed_in_one() -> None:
+    two = replace(SUSPECT, tasks=SUSPECT.tasks * 2)
+    assert "  its 2 kernels also compute Conv conv1" in describe_finding(replace(FINDING, suspect=two), REQUEST)
+
+
 def test_wrong_frames_of_a_right_network_are_told() -> None:
     wrong = "net@cpu: the package prepares a frame wrongly (NV12 [480, 640], linear): row 3; see `frame`"
-    framed = replace(FINDING, problem=None, suspect=None, frames=wrong, frames_are_wrong=True)
+    framed = replace(FINDING, problem=None, suspect=None, is_right=True, frames=wrong, frames_are_wrong=True)
     assert describe_finding(framed, REQUEST) == [
         "net@cpu: the network is right: the largest error is 0.25",
         f"  {wrong}",
@@ -102,13 +117,29 @@ def test_wrong_frames_of_a_right_network_are_told() -> None:
 
 
 def test_right_numbers_take_one_line() -> None:
-    right = replace(FINDING, problem=None, suspect=None)
+    right = replace(FINDING, problem=None, suspect=None, is_right=True)
     assert describe_finding(right, REQUEST) == ["net@cpu: nothing is wrong: the largest error is 0.25"]
 
 
 def test_a_place_below_the_tolerance_is_named_as_such() -> None:
     first, *_ = describe_finding(replace(FINDING, problem=None), REQUEST)
     assert first == "net@cpu: the gate passes, but the largest error is 0.25"
+
+
+def test_a_right_package_is_told_from_a_wrong_compiler() -> None:
+    again = "the largest error is 0.25"
+    built = replace(FINDING, problem=None, closeness="the largest error is 3e-07", is_right=True, rebuilt=again)
+    first, second, *_ = describe_finding(built, REQUEST)
+    assert first == f"net@cpu: this package is right, but built again by this version it is wrong: {again}"
+    assert second == "first wrong place: Relu relu1, output r1"
+
+
+def test_a_package_that_only_another_version_builds_wrongly_is_not_called_right() -> None:
+    other = replace(FINDING, problem=None, suspect=None, remark="built again, the package is right")
+    assert describe_finding(other, REQUEST) == [
+        "net@cpu: the gate passes, but the largest error is 0.25",
+        "  built again, the package is right",
+    ]
 
 
 def test_the_table_has_a_row_for_each_place() -> None:

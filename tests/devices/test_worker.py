@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import time
 
-from tvmbuild.devices.serve_model import peak_memory_mb
 from tvmbuild.package.timing import time_calls, warm_up
 
 
@@ -36,13 +35,3 @@ def test_each_sample_is_followed_by_a_beat() -> None:
     events: list[str] = []
     time_calls(lambda: events.append("call"), 2, 2, lambda: events.append("beat"))
     assert events == ["call", "call", "beat"] * 2
-
-
-def test_peak_memory_grows_with_use() -> None:
-    before = peak_memory_mb()
-    block = bytearray(80 << 20)
-    block[::4096] = b"x" * len(block[::4096])
-    after = peak_memory_mb()
-    if before is not None and after is not None:
-        assert after >= before
-        assert after > 80

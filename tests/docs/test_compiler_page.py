@@ -8,7 +8,7 @@ from pathlib import Path
 from compiler_page import LISTED, PAGE, read_section, write_section
 from pass_examples import EXAMPLES
 
-COMMAND = "PYTHONPATH=.:tests/support python tests/support/compiler_page.py writes it anew"
+COMMAND = "PYTHONPATH=.:tests/support python tests/support/compiler_page.py writes it again"
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.package.metadata import OperatorInfo, PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.package.operator_info import OperatorInfo
 
 
 @pytest.mark.parametrize("part", [PackageInfo, PackageTarget, PackageCoverage, OperatorInfo, TensorInfo])

@@ -1,10 +1,11 @@
-"""Docstrings and sentences open with a word that says who does what: docs/contributing.md, "How we write"."""
+"""Docstrings, comments and pages say who does what, in plain words: docs/contributing.md, "How we write"."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from pages import list_pages
@@ -20,12 +21,22 @@ SENTENCE = re.compile(
     r"(?:What (?:is|was|are|were)|Of (?:which|what|them|these|those)|That (?:there|which)|Those (?:that|which|of))\b"
 )
 """The first words of a sentence whose subject a reader must look for; a question may open so."""
-PAGES_LEFT = re.compile(r"docs/explanation/compiler\.md")
-"""The page that is made of docstrings."""
+REFUSED = re.compile(
+    r"\b[Oo]f (?:which|what)\b"
+    r"|(?<![Tt]here )\b(?:is|are|was|were) no (?!longer\b|more\b|\w+er\b)[a-z]"
+    r"|(?<!as )\bas well\b(?! as\b)"
+    r"|\b[Tt]hat there (?:is|are)\b"
+    r"|\b(?:be|is|are) such\b"
+    r"|\b[Mm]end(?:s|ed|ing)?\b|\banew\b|\bone behind the other\b"
+    r"|\bof (?:yours|ours|theirs)\b|\bof the user's[.,;:]"
+)
+"""Phrases that a reader has to decode. docs/contributing.md has plainer ones."""
+QUOTED = re.compile(r"``.+?``|`[^`]*`|\"[^\"\n]*\"")
+"""Code, and words that a text speaks about."""
 
 
 def list_docstrings(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the first line of each docstring, those of fields and constants among them."""
+    """Yield the line and the text of each docstring, those of fields and constants among them."""
     for node in ast.walk(ast.parse(source)):
         body = getattr(node, "body", None)
         for child in body if isinstance(body, list) else ():
@@ -34,20 +45,57 @@ def list_docstrings(source: str) -> Iterator[tuple[int, str]]:
                 and isinstance(child.value, ast.Constant)
                 and isinstance(child.value.value, str)
             ):
-                yield child.lineno, child.value.value.strip().partition("\n")[0]
+                yield child.lineno, child.value.value.strip()
+
+
+@cache
+def read_modules(root: Path) -> tuple[tuple[str, int, str], ...]:
+    """Return name, line and text of each docstring in the project's Python files."""
+    files = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))]
+    names = {path: path.relative_to(root).as_posix() for path in files}
+    return tuple(
+        (name, line, text)
+        for path, name in names.items()
+        if "/build/" not in name
+        for line, text in list_docstrings(path.read_text(encoding="utf-8"))
+    )
 
 
 def test_docstrings_open_with_a_subject_or_a_verb(project_root: Path) -> None:
-    refused = []
-    for folder in FOLDERS:
-        for path in sorted((project_root / folder).rglob("*.py")):
-            name = path.relative_to(project_root).as_posix()
-            if "/build/" in name:
-                continue
-            for line, text in list_docstrings(path.read_text(encoding="utf-8")):
-                if OPENING.match(text):
-                    refused.append(f"{name}:{line}: {text}")
+    refused = [f"{name}:{line}: {text}" for name, line, text in read_modules(project_root) if OPENING.match(text)]
     assert not refused, "\n".join(refused)
+
+
+def find_refused(text: str) -> str | None:
+    """Return the first refused phrase of a text, outside of code and quotations."""
+    found = REFUSED.search(QUOTED.sub("", text))
+    return found and found[0]
+
+
+def test_docstrings_have_none_of_the_refused_phrases(project_root: Path) -> None:
+    refused = [
+        f"{name}:{line}: {phrase}"
+        for name, line, text in read_modules(project_root)
+        if (phrase := find_refused(text)) is not None
+    ]
+    assert not refused, "\n".join(refused)
+
+
+def test_pages_have_none_of_the_refused_phrases(project_root: Path) -> None:
+    refused = [
+        f"{name}: {phrase}: {sentence[:80]}"
+        for name, path in list_prose(project_root)
+        for sentence in list_sentences(path.read_text(encoding="utf-8"))
+        if (phrase := find_refused(sentence)) is not None
+    ]
+    assert not refused, "\n".join(refused)
+
+
+def test_phrases_are_found() -> None:
+    bad = ("It is no tensor.", "Rows, each of which is read.", "It mends it.", "A rule of ours.", "It is such.")
+    good = ("There is no tensor.", "It is no longer.", "No row is no slower.", 'Never "of which".', "`mend`")
+    assert all(map(find_refused, bad))
+    assert not any(map(find_refused, good))
 
 
 def test_openings_are_found() -> None:
@@ -62,12 +110,18 @@ def list_sentences(text: str) -> Iterator[str]:
         yield re.sub(r"^\s*(?:(?:[-*>]|\d+\.) )?", "", line).strip()
 
 
+def list_prose(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the pages that are written for users and contributors, by their names."""
+    for path in list_pages(root):
+        name = path.relative_to(root).as_posix()
+        if name.startswith(("docs/", "examples/", "README")):
+            yield name, path
+
+
 def test_sentences_open_with_a_subject(project_root: Path) -> None:
-    pages = {path.relative_to(project_root).as_posix(): path for path in list_pages(project_root)}
     refused = [
         f"{name}: {sentence[:80]}"
-        for name, path in pages.items()
-        if name.startswith(("docs/", "examples/", "README")) and not PAGES_LEFT.fullmatch(name)
+        for name, path in list_prose(project_root)
         for sentence in list_sentences(path.read_text(encoding="utf-8"))
         if SENTENCE.match(sentence) and not sentence.endswith("?")
     ]

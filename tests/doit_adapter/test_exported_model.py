@@ -69,6 +69,7 @@ def test_what_does_not_concern_it_runs_nothing(project: DoitProject) -> None:
     assert (ran.code, ran.steps) == (0, []), ran.output
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "old", "new", "reason", "same"),
     [

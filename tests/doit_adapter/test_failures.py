@@ -111,7 +111,7 @@ def test_bug_in_a_stage_shows_its_last_lines_and_the_log(project: DoitProject, t
     bug = {"QUICK_STAGE_BUG": "simplify"} if project.quick else {"PYTHONPATH": str(tmp_path)}
     ran = project.doit("tune=never", **bug)
     assert ran.code != 0
-    assert "a bug in tvmbuild, or in a library that it uses; the last lines:" in ran.output
+    assert "a bug in tvmbuild, or in a library that it uses:" in ran.output
     assert "  | RuntimeError: a damaged installation" in ran.output
     assert f"Log: {project.root}/build/logs/simplify.digits.log" in ran.output
     assert "RuntimeError: a damaged installation" in (project.root / "build/logs/simplify.digits.log").read_text()

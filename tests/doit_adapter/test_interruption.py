@@ -47,6 +47,7 @@ def _stamp(path: Path) -> int | None:
     return path.stat().st_mtime_ns if path.exists() else None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("step", "number", "delay"),
     [

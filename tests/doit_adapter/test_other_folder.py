@@ -57,4 +57,4 @@ def test_a_project_is_found_from_elsewhere(project: DoitProject, tmp_path: Path)
         assert (done.returncode, done.stdout) == (0, wanted), done.stderr
     missing = run(project, elsewhere, "-d", "missing", "list")
     assert missing.returncode == 1
-    assert missing.stderr == "error: -d missing: No such file or directory\n  hint: name the project's folder\n"
+    assert missing.stderr == "error: -d missing: No such file or directory\n  hint: name the project's folder.\n"

@@ -1,4 +1,4 @@
-"""Networks from end to end on a Vulkan device, built as users do; lavapipe is such a device."""
+"""Networks from end to end on a Vulkan device, built as users do. The device may be lavapipe."""
 
 from __future__ import annotations
 

@@ -27,6 +27,10 @@ SETTINGS = {
         {"TVMBUILD_VULKAN_DEVICE": "nonsense"},
         "TVMBUILD_VULKAN_DEVICE=nonsense names no device; there are 0 llvmpipe",
     ),
+    "feature": (
+        {"TVMBUILD_VULKAN_WITHOUT": "nonsense"},
+        "TVMBUILD_VULKAN_WITHOUT does not know nonsense; allowed: unified_memory, ",
+    ),
     "runtime": (
         {"TVMBUILD_VULKAN": "tvm"},
         "TVMBUILD_VULKAN=tvm leaves tvmbuild's Vulkan out, and this TVM has none; unset it",

@@ -43,7 +43,7 @@ def test_a_winning_record_is_a_reason(step: Step[TuneStep]) -> None:
 
 def test_a_task_without_enough_candidates_is_a_reason_only_for_missing(step: Step[TuneStep]) -> None:
     put(step, task_file(KEY, (1, 2e-6, "znver4"), searched=10))
-    assert find_outdated(step) == Outdated("1 of 1 Tasks are not fully searched: conv2d")
+    assert find_outdated(step) == Outdated("1 of 1 Task not fully searched: conv2d")
     assert find_outdated(replace(step, settings=Settings(tune="never"))) is None
     none = replace(step, options=replace(OPTIONS, device=NoDevice()))
     assert find_outdated(none) is None

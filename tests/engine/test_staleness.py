@@ -40,7 +40,7 @@ def test_strict_looks_at_the_uncovered_tasks(tuned: tuple[Step[TuneStep], Succes
     step, success = tuned
     assert list(explain_changes(step, success)) == []
     strict = replace(step, settings=Settings(tune="never", strict=True))
-    assert list(explain_changes(strict, success)) == ["strict=1: 1 Tasks have no record"]
+    assert list(explain_changes(strict, success)) == ["strict=1: 1 Task without a record"]
 
 
 def test_strict_does_not_ask_for_what_no_search_can_bring(tuned: tuple[Step[TuneStep], Success]) -> None:

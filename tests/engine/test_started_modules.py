@@ -12,7 +12,7 @@ import tvmbuild
 
 ROOT = Path(tvmbuild.__file__).parent
 DOTTED = re.compile(r"tvmbuild(?:\.[a-z][a-z0-9_]*)+")
-"""Matches text that looks like a module of ours."""
+"""Matches text that looks like one of our modules."""
 OTHERS = {
     "tvmbuild.cpp",
     "tvmbuild.inside",

@@ -199,7 +199,7 @@ def test_the_commands_of_the_github_workflow(platform: Platform) -> None:
 
     _, refused = build()
     assert refused.code != 0
-    assert "1 of 18 Tasks have no record" in refused.output
+    assert "1 of 18 Tasks has no record" in refused.output
     _check_nights(platform, lambda: workflow.run("tune", branch="feature"))
     plan, cell = build()
     assert cell.code == 0, cell.output
@@ -230,7 +230,7 @@ def test_the_commands_of_the_gitlab_pipeline(platform: Platform) -> None:
 
     _, refused = build()
     assert refused.code != 0
-    assert "1 of 18 Tasks have no record" in refused.output
+    assert "1 of 18 Tasks has no record" in refused.output
     _check_nights(platform, lambda: pipeline.run("tune", RECORDS_URL=str(platform.origin)))
     plan, cell = build()
     assert cell.code == 0, cell.output

@@ -16,6 +16,7 @@ EXAMPLES = [folder for folder in ALL if folder.name != "yoeo"]
 """The examples that have their model, or its address."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
 def test_plans(folder: Path) -> None:
     done = subprocess.run(

@@ -99,7 +99,7 @@ def hide_file(contents: Members) -> None:
         (flip_library, "mod.so is not the file that mod.json describes"),
         (drop_params, "mod.params missing"),
         (add_outside, "unexpected member '../outside'"),
-        (break_json, "mod.json is no JSON: "),
+        (break_json, "mod.json is not JSON: "),
         (old_format, "mod.json has the format 0; this tvmbuild reads 1"),
         (hide_file, "mod.json lists other files than the archive holds"),
     ],

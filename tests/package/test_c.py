@@ -7,18 +7,26 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from c_programs import C_SOURCES, HEADER, STRICT, build_c_program, list_layouts, write_c_project
+from c_programs import (
+    C_SOURCES,
+    HEADER,
+    STRICT,
+    build_c_program,
+    call_by_ctypes,
+    list_layouts,
+    write_c_project,
+    write_inputs,
+)
 from counted_chains import chain, feeds
 from cpp_programs import build_by_cmake, install_programs, run_program
 from damaged_packages import write_damaged
 from detector_nets import make_detector
+from jumping_clock import jump_clock
 from sized_nets import MODEL, build_project, draw_inputs, make_project
 from small_package import build_package, change_package
 
@@ -55,22 +63,9 @@ def boxes(tmp_path: Path) -> Path:
     )
 
 
-def write_inputs(folder: Path, inputs: Mapping[str, np.ndarray]) -> None:
-    """Write the inputs of call_by_ctypes.py."""
-    np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)
-
-
 def name_absent(folder: Path) -> str:
     """Return the message about a package that is not there."""
     return f"{folder}/absent.tar cannot be read: No such file or directory"
-
-
-def call_by_ctypes(job: str, *arguments: object) -> Any:
-    """Run a job of call_by_ctypes.py in a process without TVM's Python package; return what it prints."""
-    command = [sys.executable, str(C_SOURCES / "call_by_ctypes.py"), str(install_programs() / "lib/libtvmbuild.so.1")]
-    done = subprocess.run([*command, job, *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_the_library_exports_the_functions_of_its_header_alone() -> None:
@@ -127,7 +122,7 @@ def test_the_program_of_the_manual_prints_the_boxes(boxes: Path, tmp_path: Path,
     assert isinstance(found, Results)
     lines = []
     for box in found.boxes:
-        score, *sides = (f"{np.float32(each):.9g}" for each in (box.score, box.x, box.y, box.width, box.height))
+        score, *sides = (f"{each:.9g}" for each in (box.score, box.x, box.y, box.width, box.height))
         lines.append(" ".join([score, str(box.index), box.label or "", *sides]))
     assert done.stdout.splitlines() == lines
     assert lines
@@ -174,9 +169,9 @@ def test_the_sanitizers_find_nothing_in_misuse_and_damaged_packages(package: Pat
     assert len(messages) >= 15
 
 
-def expect_background_calls(program: Path, package: Path) -> None:
+def expect_background_calls(program: Path, package: Path, env: dict[str, str] | None = None) -> None:
     """Run async.c, and check each of its facts."""
-    done = run_program(program, package)
+    done = run_program(program, package, env=env)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
     assert done.stdout.splitlines() == [
         "in order: 200 done, 0 different",
@@ -190,12 +185,30 @@ def expect_background_calls(program: Path, package: Path) -> None:
 
 def test_calls_in_the_background(package: Path) -> None:
     expect_background_calls(build_c_program("async"), package)
+    expect_background_calls(build_c_program("async"), package, jump_clock())
+
+
+def expect_ended_parts(program: Path, folder: Path) -> None:
+    """Run parts.c, and check each of its facts."""
+    folder.mkdir()
+    done = run_program(program, build_project(folder).package)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
+    assert done.stdout.splitlines() == [
+        "after the end: 1 done, 1 cancelled",
+        "opened again: 3 done, 0 cancelled",
+        "closed in a callback: 1 done, then 4",
+    ]
+
+
+def test_the_calls_of_one_size_end_with_its_last_handle(tmp_path: Path) -> None:
+    expect_ended_parts(build_c_program("parts"), tmp_path / "project")
 
 
 @pytest.mark.nightly
 def test_the_sanitizers_find_nothing_in_calls_in_the_background(package: Path, tmp_path: Path) -> None:
     checked = build_by_cmake(tmp_path, "-DTVMBUILD_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug")
     expect_background_calls(build_c_program("async", "-fsanitize=address,undefined", installed=checked), package)
+    expect_ended_parts(build_c_program("parts", "-fsanitize=address,undefined", installed=checked), tmp_path / "sized")
 
 
 def test_python_by_ctypes_runs_a_package(package: Path, tmp_path: Path) -> None:
@@ -257,6 +270,24 @@ def test_every_size_runs(tmp_path: Path) -> None:
             with np.load(tmp_path / "outputs.npz") as stored:
                 for got, want in zip(stored.values(), session.run(inputs).values(), strict=True):
                     np.testing.assert_array_equal(got, want)
+
+
+def test_a_size_that_is_chosen_beforehand(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    package = build_project(tmp_path / "project").package
+    refused = call_by_ctypes("sizes", package, tmp_path)
+    with Session(package) as session:
+        sizes = list(session.sizes)
+        for number, size in enumerate(sizes):
+            with np.load(tmp_path / f"{number}.npz") as stored:
+                part = session.at(size)
+                outputs = part.run({each.name: stored[each.name] for each in part.inputs})
+                for place, want in enumerate(outputs.values()):
+                    np.testing.assert_array_equal(stored[f"arr_{place}"], want)
+    assert len(sizes) == len(refused) - 1 > 2
+    assert refused[0][0] == 3
+    assert refused[0][1].startswith("net has no size B=3 T=11; ")
+    assert all("of net is" in message for _, message in refused[1:])
 
 
 @pytest.mark.nightly

@@ -33,7 +33,7 @@ def test_the_first_that_runs_is_taken_and_the_others_are_told(package: Path, tmp
     board = make_foreign(package, tmp_path / "board.tar", mtriple="riscv64-linux-gnu")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        session = tvmbuild.load([board, package, tmp_path / "never.tar"], 1)
+        session = tvmbuild.load(iter([board, package, tmp_path / "never.tar"]), 1)  # an iterator is read once
     with session:
         assert session.target.name == "here"
         assert list(session.passed_over) == [str(board)]

@@ -45,11 +45,12 @@ def test_outputs_of_fixed_shapes_are_returned_as_they_are() -> None:
     assert cut_outputs(OUTPUTS[2:], [array])["whole"] is array
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> tuple[onnx.ModelProto, Path]:
-    model = chain("boxes", ["sorted", "elementwise"])
-    onnx.save(model, tmp_path / "net.onnx")
-    return model, build_package(tmp_path / "net.onnx", tmp_path)
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> tuple[onnx.ModelProto, Path]:
+    """The network and its package; tests must only read it."""
+    model, folder = chain("boxes", ["sorted", "elementwise"]), tmp_path_factory.mktemp("counted")
+    onnx.save(model, folder / "net.onnx")
+    return model, build_package(folder / "net.onnx", folder)
 
 
 @pytest.mark.compiler

@@ -287,8 +287,10 @@ def test_an_instruction_set_that_is_missing_is_named_as_python_names_it(
         ("hint", "+slow-3ops-lea"),
     ]
     refused = 0
-    for name, mattr in cases:
-        target = replace(metadata.target, attributes=FrozenMap({"mattr": mattr, "mcpu": "x86-64", "num-cores": 2}))
+    stated = [("stated", ("avx512_fp16", "tbm", "amx_fp16")), ("none", ())]
+    for name, mattr, flags in [*((*case, None) for case in cases), *((name, (), flags) for name, flags in stated)]:
+        attributes = FrozenMap({"mattr": mattr, "mcpu": "x86-64", "num-cores": 2})
+        target = replace(metadata.target, attributes=attributes, flags=flags)
         package = change_package(digits_package, tmp_path / "m.tar", target=target)
         done = run_program(installed / "bin" / "bench_model", package, "--repeat", 1)
         told = ""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cpp_programs import install_programs
-from cuda_package import build_cuda_package
+from cpp_programs import SUPPORT, build_by_cmake, install_programs
+from cuda_package import build_cuda_package, build_package_for_old_drivers, build_package_that_returns_its_input
 from cuda_shim import shim_environment
+from made_once import make_once
 
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.package.runtime.native_build import CUDA
@@ -37,6 +39,16 @@ def test_nothing_but_the_driver_is_loaded(tmp_path: Path) -> None:
     assert not [line for line in lines if line.startswith("mistake")]
 
 
+def test_a_driver_of_cuda_11_4_needs_no_newer_function(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = run_bench(build_package_for_old_drivers(tmp_path), **shim_environment(is_old=True, log=str(log)))
+    assert done.returncode == 0, done.stderr
+    lines = log.read_text().splitlines()
+    assert "graph" in lines
+    assert lines[-1].endswith("modules=0 streams=0 events=0 graphs=0")
+    assert not [line for line in lines if line.startswith("mistake")]
+
+
 @pytest.mark.parametrize(
     ("attributes", "options", "message"),
     [
@@ -58,11 +70,35 @@ def test_cpp_says_what_python_says(
     assert message in done.stderr
 
 
+@pytest.mark.parametrize(("build", "same"), [(build_cuda_package, 0), (build_package_that_returns_its_input, 12)])
+@pytest.mark.parametrize("devices", ["Orin:90:integrated", "H100:90"])
+def test_outputs_stay_and_an_integrated_card_needs_no_copies(
+    tmp_path: Path, devices: str, build: Callable[[Path], Path], same: int
+) -> None:
+    made = make_once("C++ devices", lambda folder: build_by_cmake(folder, source=SUPPORT / "cpp_devices"))
+    log, package = tmp_path / "log", build(tmp_path)
+    environment = shim_environment(log=str(log), devices=devices)
+    library = str(find_library(CUDA, machine_of(platform.machine())))
+    command = [str(made / "build/sharing"), str(package), "3"]
+    done = subprocess.run(
+        command, env={**environment, "TVMBUILD_CUDA_LIBRARY": library}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"(1, 3, 8, 8) {same}\n"
+    lines = log.read_text().splitlines()
+    assert not [line for line in lines if line.startswith("mistake")]
+    weights = lines.index("to device 324")  # the card's own, copied once
+    copied = sum(line.startswith(("to device", "to host")) for line in lines[weights + 1 :])
+    assert (copied == 0) == ("integrated" in devices and same == 0)
+
+
 def test_the_setting_and_the_path(tmp_path: Path) -> None:
     package, environment = build_cuda_package(tmp_path), {**shim_environment(), "LD_LIBRARY_PATH": ""}
     library = str(find_library(CUDA, machine_of(platform.machine())))
     told = run_bench(package, **{**environment, CUDA.choice: "tvm", "TVMBUILD_CUDA_LIBRARY": library}).stderr
     assert told.startswith("error: the package needs TVM's cuda runtime, which is not there: ")
+    told = run_bench(package, **{**environment, CUDA.choice: "ours"}).stderr
+    assert told == "error: TVMBUILD_CUDA=ours chooses no runtime: write own or tvm, or unset it\n"
     told = run_bench(package, **environment, TVMBUILD_CUDA_LIBRARY=str(tmp_path / "none.so")).stderr
     assert told.startswith(f"error: the CUDA runtime cannot be used: {tmp_path / 'none.so'}: cannot open shared object")
     missing = "the package needs a cuda device, and this machine has none that answers: the driver is not installed"

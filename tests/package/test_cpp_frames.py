@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import pytest
 from c_programs import build_c_program
-from cpp_programs import SOURCES, install_programs, run_program
+from cpp_programs import SOURCES, install_programs, run_program, use_pythons_vulkan
 from detector_nets import add_factor, make_detector
 from detector_tails import detect, torchvision
 from device_kinds import KINDS, attributes_of
@@ -54,7 +54,6 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.results import Box, Class, Map, Point, Results
 from tvmbuild.package.results import Text as TextFound
 from tvmbuild.package.results import Vector as VectorFound
-from tvmbuild.package.runtime.host import find_device
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.tvm_files import find_headers, find_runtime
 
@@ -347,11 +346,7 @@ def build_packages(kind: str, folder: Path, nets: Mapping[str, Net | CaseNet] = 
 def runtime(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let C++ programs load the runtime of this kind of target that Python loads."""
     if kind == "vulkan":
-        find_device("vulkan")
-        found = re.search(r"/\S*libtvmbuild_vulkan\.so", Path("/proc/self/maps").read_text())
-        if found is None:
-            pytest.skip("the Vulkan runtime is another than libtvmbuild_vulkan.so")
-        monkeypatch.setenv("TVMBUILD_VULKAN_LIBRARY", found[0])
+        use_pythons_vulkan(monkeypatch)
 
 
 @pytest.fixture
@@ -391,10 +386,10 @@ def ask(package: Path, frame: Frame, bytes_: np.ndarray, folder: Path, *options:
 
 
 def as_lines(result: Any) -> list[str]:
-    """Return a result of Python as run_model prints it. Numbers are rounded to float32, as in C++."""
+    """Return a result of Python as run_model prints it. The numbers are the same, not only rounded to the same."""
 
     def show(*numbers: float) -> str:
-        return " ".join(f"{np.float32(each):.9g}" for each in numbers)
+        return " ".join(f"{each:.9g}" for each in numbers)
 
     def begin(named: Box | Class | Point) -> str:
         return f"{show(named.score)} {named.index} {named.label or '-'}"
@@ -637,6 +632,7 @@ def test_frames_that_the_package_does_not_take(cpu_packages: Path, digits: Path,
         (0, [], f"net takes no frame of 0 bytes; it takes {known}"),
         (21600, ["--encoding", "bgr8"], f"net takes no frame of 21600 bytes in bgr8; it takes {known}"),
         (21600, ["--encoding", "jpeg"], f"net takes no frame of 21600 bytes in jpeg; it takes {known}"),
+        (21600, ["--overlap", 1.5], "the threshold `overlap` is 1.5, and must be from 0 to 1"),
         (16200, ["--width", 90], f"net takes no frame of 16200 bytes, 90 pixels wide; it takes {known}"),
         (32400, [], f"several frames of net have 32400 bytes, so say the encoding or the width: {known}"),
         (
@@ -669,7 +665,7 @@ def test_arguments_that_make_no_sense(cpu_packages: Path, tmp_path: Path) -> Non
         done = run_program(run_model, package, "--frame", path)
         assert (done.returncode, done.stderr) == (1, f"error: {path} cannot be read\n")
     done = run_program(run_model, package, "--frame", tmp_path / "absent", "--score", "high")
-    assert (done.returncode, done.stderr) == (1, "error: --score: high is no number\n")
+    assert (done.returncode, done.stderr) == (1, "error: --score: high is not a number\n")
 
 
 def test_inputs_beside_the_picture_that_make_no_sense(cpu_packages: Path, tmp_path: Path) -> None:
@@ -742,44 +738,44 @@ def replace_value(path: list[str | int], new: object, value: Any) -> None:
 
 def test_damaged_metadata_are_refused(cpu_packages: Path, tmp_path: Path) -> None:
     frames: dict[str, tuple[str, Any]] = {
-        "[0].height is no side of a frame": ("height", 0),
-        "[0].width is no side of a frame": ("width", 1 << 14 | 1),
-        "[0].height is no natural number": ("height", -4),
-        "[0].width is no natural number": ("width", 4.5),
-        "[0].encoding is no choice that is known": ("encoding", "h264"),
-        "[0].encoding is no text": ("encoding", 7),
-        "[0].interpolation is no choice that is known": ("interpolation", "cubic"),
-        "[0].stride is no distance of two rows": ("stride", 4),
-        "[0].crop is no part of the frame": ("crop", {"top": 1, "left": 0, "height": 90, "width": 120}),
+        "[0].height is not a side of a frame": ("height", 0),
+        "[0].width is not a side of a frame": ("width", 1 << 14 | 1),
+        "[0].height is not a natural number": ("height", -4),
+        "[0].width is not a natural number": ("width", 4.5),
+        "[0].encoding is not a choice that is known": ("encoding", "h264"),
+        "[0].encoding is not a text": ("encoding", 7),
+        "[0].interpolation is not a choice that is known": ("interpolation", "cubic"),
+        "[0].stride is not a distance of two rows": ("stride", 4),
+        "[0].crop is not a part of the frame": ("crop", {"top": 1, "left": 0, "height": 90, "width": 120}),
         "[0].crop.top is missing": ("crop", {"left": 0, "height": 90, "width": 120}),
-        "[0].padding is no key that is known": ("padding", 4),
+        "[0].padding is not a key that is known": ("padding", 4),
     }
     results: dict[str, tuple[str, Any]] = {
-        "score is no number": ("score", "high"),
-        "overlap is no number": ("overlap", None),
-        "most is no number of results": ("most", 0),
-        "most is no sensible number": ("most", 1 << 60),
-        "most is no natural number": ("most", True),
-        "outputs[0] is no text": ("outputs", [1]),
-        "agnostic is no truth value": ("agnostic", 1),
-        "form is no text": ("form", {}),
-        "colour is no key that is known": ("colour", "red"),
+        "score is not a number": ("score", "high"),
+        "overlap is not a number": ("overlap", None),
+        "most is not a number of results": ("most", 0),
+        "most is not a sensible number": ("most", 1 << 60),
+        "most is not a natural number": ("most", True),
+        "outputs[0] is not a text": ("outputs", [1]),
+        "agnostic is not a truth value": ("agnostic", 1),
+        "form is not a text": ("form", {}),
+        "colour is not a key that is known": ("colour", "red"),
     }
     alterations: dict[str, Callable[[dict[str, Any]], object]] = {
-        "frames is no list": lambda value: value.update(frames={}),
-        "frames[0] is no map": lambda value: value.update(frames=["rgb8"]),
+        "frames is not a list": lambda value: value.update(frames={}),
+        "frames[0] is not a map": lambda value: value.update(frames=["rgb8"]),
         "frames[0].encoding is missing": lambda value: value["frames"][0].pop("encoding"),
-        "frames[3].width is no even number, although pixels share their colours": partial(
+        "frames[3].width is not an even number, although pixels share their colours": partial(
             replace_value, ["frames", 3, "width"], 121
         ),
-        "frames[4].height is no even number, although rows share their colours": partial(
+        "frames[4].height is not an even number, although rows share their colours": partial(
             replace_value, ["frames", 4, "height"], 91
         ),
-        "postprocess is no map": lambda value: value.update(postprocess=["boxes"]),
-        "postprocess is no map of kinds of results that are known": lambda value: value.update(
+        "postprocess is not a map": lambda value: value.update(postprocess=["boxes"]),
+        "postprocess is not a map of kinds of results that are known": lambda value: value.update(
             postprocess={"depth": {}}
         ),
-        "postprocess.boxes is no map": lambda value: value.update(postprocess={"boxes": 4}),
+        "postprocess.boxes is not a map": lambda value: value.update(postprocess={"boxes": 4}),
         "postprocess.boxes.most is missing": lambda value: value["postprocess"]["boxes"].pop("most"),
     }
     for told, (key, wrong) in frames.items():
@@ -806,9 +802,9 @@ def test_damaged_lists_of_results_are_refused(cpu_packages: Path, tmp_path: Path
         json.loads(json.dumps(postprocess_to_json((each,)))) for each in (Boxes("yolov8"), Segmentation())
     )
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"boxes": [boxes["boxes"]]}, ".boxes is no result"),
-        ({"segmentation": []}, ".segmentation is no result"),
-        ({"segmentation": [segmentation["segmentation"], 4]}, ".segmentation[1] is no map"),
+        ({"boxes": [boxes["boxes"]]}, ".boxes is not a result"),
+        ({"segmentation": []}, ".segmentation is not a result"),
+        ({"segmentation": [segmentation["segmentation"], 4]}, ".segmentation[1] is not a map"),
     ]
     alterations = [(f"postprocess{told}", partial(replace_value, ["postprocess"], value)) for value, told in cases]
     expect_refused(cpu_packages, tmp_path, alterations)
@@ -838,17 +834,17 @@ def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path
         "blank": [("none", "choice that is known"), (0, "text")],
     }
     cases: list[tuple[str, dict[str, Any]]] = [
-        (f".{kind}.colour is no key that is known", {kind: {**fields, "colour": "red"}}),
-        (" is no map of kinds of results that are known", {kind: fields, "depth": {}}),
-        (" is no map of kinds of results that are known", {}),
-        (" is no map with one kind of boxes", {each: _BOXES[each] for each in ("boxes", "masks")}),
+        (f".{kind}.colour is not a key that is known", {kind: {**fields, "colour": "red"}}),
+        (" is not a map of kinds of results that are known", {kind: fields, "depth": {}}),
+        (" is not a map of kinds of results that are known", {}),
+        (" is not a map with one kind of boxes", {each: _BOXES[each] for each in ("boxes", "masks")}),
     ]
     for key in (*(["labels"] if kind not in ("text", "vector") else []), *(["strides"] if "form" in fields else [])):
-        cases += [(f".{kind}.{key} is no {told}", {kind: {**fields, key: value}}) for value, told in wrong[key]]
+        cases += [(f".{kind}.{key} is not a {told}", {kind: {**fields, key: value}}) for value, told in wrong[key]]
     for key in fields:
         others = {each: fields[each] for each in fields if each != key}
         cases.append((f".{kind}.{key} is missing", {kind: others}))
-        cases += [(f".{kind}.{key} is no {told}", {kind: {**others, key: value}}) for value, told in wrong[key]]
+        cases += [(f".{kind}.{key} is not a {told}", {kind: {**others, key: value}}) for value, told in wrong[key]]
     expect_refused(
         cpu_packages,
         tmp_path,

@@ -126,7 +126,7 @@ def test_arguments_that_make_no_sense(package: Path, programs: Path, picture: Pa
         ([package, picture, "--normalize", "better"], "--normalize is imagenet, none or MEANS:DEVIATIONS"),
         ([package, picture, "--normalize", "1:0"], "std has a zero"),
         ([package, picture, "--normalize", "1,2:1,2"], "mean and std need one number a channel"),
-        ([package, picture, "--normalize", "a:b"], "a is no number"),
+        ([package, picture, "--normalize", "a:b"], "a is not a number"),
         ([package, picture, "no-labels.txt"], "no-labels.txt cannot be read"),
         ([package, picture, "--threads", "1000"], "1000 threads were asked for"),
     ):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cpp_programs import install_programs
 from device_kinds import attributes_of
+from jumping_clock import jump_clock
 from session_process import run_program
 from small_disk import mount_disk
 from small_package import build_package
@@ -115,6 +116,31 @@ print(json.dumps([said, bool(np.array_equal(first.run(value)["Plus214_Output_0"]
     said, same = run_program("import tvmbuild.errors\n" + program, package)
     assert "mod.so cannot be written: File too large" in said
     assert same
+
+
+@pytest.mark.toolchain
+def test_calls_go_on_while_the_clock_jumps(package: Path) -> None:
+    program = """
+import time
+from concurrent.futures import CancelledError, wait
+begun = time.monotonic()
+jumps = abs(time.time() - time.time()) > 80000
+session = tvmbuild.load(sys.argv[1], 2)
+want = session.run(value)["Plus214_Output_0"]
+same = all(np.array_equal(session.run(value)["Plus214_Output_0"], want) for _ in range(500))
+futures = [session.submit(value, newest=True) for _ in range(500)]
+done, left = wait(futures, timeout=60)
+results = [each.result(timeout=60)["Plus214_Output_0"] for each in futures if not each.cancelled()]
+same = same and all(np.array_equal(each, want) for each in results)
+slow = [session.submit(value) for _ in range(50)]
+same = same and all(np.array_equal(each.result(timeout=60)["Plus214_Output_0"], want) for each in slow)
+time.sleep(0.01)  # the pool's threads sleep, and wake
+same = same and bool(np.array_equal(session.run(value)["Plus214_Output_0"], want))
+session.close()
+jumps = jumps and abs(time.time() - time.time()) > 80000
+print(json.dumps([jumps, same, len(left), not futures[-1].cancelled(), time.monotonic() - begun < 100]))
+"""
+    assert run_program(program, package, env=jump_clock()) == [True, True, 0, True, True]
 
 
 @pytest.mark.mount

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import tvm_ffi
 
+from tvmbuild.base import host_cpu
 from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.base.cpu_features import X86_FEATURES, X86_LEVELS
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import cpu_flags
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.errors import CannotRunError, TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
-from tvmbuild.package.runtime.host import check_cpu, load_backend, required_features, runs_on_card
+from tvmbuild.package.runtime.host import check_cpu, load_backend, required_flags, runs_on_card
 from tvmbuild.package.runtime.machine import describe_devices
 
 
@@ -28,7 +31,34 @@ from tvmbuild.package.runtime.machine import describe_devices
     ],
 )
 def test_features_that_a_target_needs(attributes: dict[str, AttributeValue], features: set[str]) -> None:
-    assert required_features(FrozenMap(attributes)) == features
+    target = PackageTarget("old", "llvm", FrozenMap({"mtriple": "x86_64-linux-gnu", **attributes}))
+    assert required_flags(target) == features
+    assert required_flags(replace(target, flags=("avx",))) == {"avx"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "present", "missing"),
+    [
+        ("aarch64", "fp asimd crc32", "asimddp, asimdhp"),
+        ("aarch64", "fp asimd asimdhp asimddp", None),
+        ("aarch64", "", None),
+        ("x86_64", "fpu sse2 asimd", "asimddp, asimdhp"),
+    ],
+)
+def test_stated_instruction_sets_are_compared_with_those_of_the_kernel(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, machine: str, present: str, missing: str | None
+) -> None:
+    key = "flags" if machine == "x86_64" else "Features"
+    (tmp_path / "cpuinfo").write_text(f"{key}\t: {present}\n" if present else "")
+    monkeypatch.setattr(host_cpu, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    attributes = FrozenMap({"mcpu": "some-cpu", "mtriple": f"{machine}-linux-gnu"})
+    target = PackageTarget("board", "llvm", attributes, flags=("asimd", "asimddp", "asimdhp"))
+    if missing is None:
+        check_cpu(target)
+        return
+    with pytest.raises(CannotRunError, match=f"the package is built for some-cpu; this CPU has no {missing}\n"):
+        check_cpu(target)
 
 
 def test_another_architecture_is_refused() -> None:

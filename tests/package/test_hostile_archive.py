@@ -118,9 +118,9 @@ def test_a_package_that_tar_made_of_its_files_is_read(path: Path, kind: int) -> 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"[" * 200_000, "mod.json is no JSON: "),
-        (b"1" * 10_000, "mod.json is no JSON: "),
-        (b"\xff\xfe", "mod.json is no JSON: "),
+        (b"[" * 200_000, "mod.json is not JSON: "),
+        (b"1" * 10_000, "mod.json is not JSON: "),
+        (b"\xff\xfe", "mod.json is not JSON: "),
         (b"[]", "mod.json has the format 'list'"),
         (b'{"format": 1}', "mod.json is damaged: model is missing"),
     ],

@@ -76,9 +76,9 @@ def test_files_that_are_no_npz_say_so(tmp_path: Path) -> None:
     path = tmp_path / "in.npz"
     with pytest.raises(TvmbuildError, match=r"in\.npz cannot be read as \.npz: No such file"):
         read_inputs(path, INFO)
-    for content in (b"", b"text", b"PK\x03\x04 half"):
+    for content, reason in {b"": r"\S", b"text": "it is no file of NumPy's", b"PK\x03\x04 half": r"\S"}.items():
         path.write_bytes(content)
-        with pytest.raises(TvmbuildError, match=r"in\.npz cannot be read as \.npz: \S"):
+        with pytest.raises(TvmbuildError, match=rf"in\.npz cannot be read as \.npz: {reason}"):
             read_inputs(path, INFO)
     with path.open("wb") as stream:
         np.save(stream, GOOD["x"])

@@ -10,7 +10,8 @@ from tvmbuild.base.files import pretty_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.metadata import FileEntry, OperatorInfo, PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.package.metadata import FileEntry, PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.package.operator_info import OperatorInfo
 
 INFO = PackageInfo(
     model="net",
@@ -50,6 +51,17 @@ def test_absent_parts_stay_absent() -> None:
     assert PackageInfo.from_json(value) == info
 
 
+def test_instruction_sets_are_stated_if_they_are_known() -> None:
+    assert "flags" not in value_of(INFO)["target"]
+    for flags in ((), ("asimd", "asimddp")):
+        stated = replace(INFO, target=replace(INFO.target, flags=flags))
+        assert PackageInfo.from_json(value_of(stated)) == stated
+    value = value_of(INFO)
+    value["target"]["flags"] = "asimd"
+    with pytest.raises(TvmbuildError, match=r"target\.flags is not a list"):
+        PackageInfo.from_json(value)
+
+
 def test_a_precision_is_named_only_where_it_is_reduced() -> None:
     assert "precision" not in value_of(INFO)["target"]
     reduced = replace(INFO, target=replace(INFO.target, precision="fp16"))
@@ -85,18 +97,18 @@ def tensor(**change: Any) -> dict[str, Any]:
     [
         ({"format": 2}, "mod.json has the format 2; this tvmbuild reads 1"),
         ({"params": "elsewhere"}, "mod.json is damaged: params is 'elsewhere'"),
-        ({"target": None}, "mod.json is damaged: target is no map"),
-        ({"target": {"name": 3}}, "mod.json is damaged: target.name is no text"),
+        ({"target": None}, "mod.json is damaged: target is not a map"),
+        ({"target": {"name": 3}}, "mod.json is damaged: target.name is not a text"),
         ({"coverage": {"tasks": 3}}, "mod.json is damaged: coverage.covered is missing"),
-        ({"coverage": {"tasks": True}}, "mod.json is damaged: coverage.tasks is no natural number"),
+        ({"coverage": {"tasks": True}}, "mod.json is damaged: coverage.tasks is not a natural number"),
         ({"preprocess": {"gamma": 2}}, "mod.json is damaged: preprocess has the unknown key gamma"),
         ({"preprocess": {"resize": "zoom"}}, "mod.json is damaged: preprocess.resize is 'zoom'"),
         ({"preprocess": {"mean": [1]}}, "mod.json is damaged: preprocess.mean has 1 numbers"),
         ({"preprocess": {"std": [1, 0, 1]}}, "mod.json is damaged: preprocess.std has a zero"),
-        ({"preprocess": {"scale": float("nan")}}, "mod.json is damaged: preprocess.scale is no finite number"),
-        ({"labels": ["a", 2]}, "mod.json is damaged: labels[1] is no text"),
-        ({"inputs": {}}, "mod.json is damaged: inputs is no list"),
-        ({"inputs": [tensor(shape=[-1])]}, "mod.json is damaged: inputs[0].shape[0] is no natural number"),
+        ({"preprocess": {"scale": float("nan")}}, "mod.json is damaged: preprocess.scale is not a finite number"),
+        ({"labels": ["a", 2]}, "mod.json is damaged: labels[1] is not a text"),
+        ({"inputs": {}}, "mod.json is damaged: inputs is not a list"),
+        ({"inputs": [tensor(shape=[-1])]}, "mod.json is damaged: inputs[0].shape[0] is not a natural number"),
         ({"inputs": [tensor(shape=[1 << 40])]}, "mod.json is damaged: inputs[0].shape is larger than any memory"),
         ({"outputs": [tensor(dtype="object")]}, "mod.json is damaged: outputs[0].dtype is 'object'"),
         ({"outputs": [tensor(), tensor()]}, "mod.json is damaged: outputs have a name twice"),

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cpp_programs import install_programs, run_program
+from c_programs import call_by_ctypes, write_inputs
+from cpp_programs import install_programs, run_as_python_does, run_program
+from ranged_nets import build_ranged_project, draw
+from sized_nets import build_project, draw_inputs
 from small_package import build_package
 
 import tvmbuild
@@ -73,6 +76,20 @@ def test_equal_packages_give_equal_bytes(package: Path, tmp_path: Path) -> None:
     for path in paths:
         write_pack(path, {"net": read_package(package)})
     assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_the_command_run_chooses_as_load_does(package: Path, pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = {}
+    for path in (pack, package):
+        assert main(["run", str(path), "--seed", "3", "--memory", "--output", str(path.with_suffix(".npz"))]) == 0
+        told = capsys.readouterr()
+        assert "net for here" in told.out
+        assert ("passed over" in told.err) == (path is pack)
+        with np.load(path.with_suffix(".npz")) as arrays:
+            outputs[path] = arrays["Plus214_Output_0"]
+    np.testing.assert_array_equal(outputs[pack], outputs[package])
+    assert main(["run", str(pack), "--device", "ssh:board"]) == 1
+    assert "is a pack, from which only this machine can choose" in capsys.readouterr().err
 
 
 @pytest.mark.toolchain
@@ -155,9 +172,26 @@ def test_the_faster_and_the_more_special_come_first(package: Path) -> None:
     }
     times = {"slow-v4": 2.0, "v4": 1.0}
     assert order_packages(packages, times) == ["cuda", "vulkan", "v4", "slow-v4", "v2", "arm"]
-    packages["zen"] = retarget(own, "zen", mcpu="znver4")
-    with pytest.raises(TvmbuildError, match="zen is for znver4, and no machine can tell"):
-        order_packages(packages, times)
+
+
+@pytest.mark.parametrize(("triple", "cpu"), [("x86_64-linux-gnu", "znver4"), ("aarch64-linux-gnu", "cortex-a76")])
+def test_a_named_cpu_is_packed_beside_others_only_with_its_instruction_sets(
+    package: Path, triple: str, cpu: str
+) -> None:
+    own = read_package(package)
+    old = retarget(own, "old", mtriple=triple, mcpu="generic")
+    named = retarget(own, "named", mtriple=triple, mcpu=cpu)
+    assert order_packages({"named": named}, {}) == ["named"]
+    with pytest.raises(TvmbuildError, match=f"named is for {cpu} and does not state its instruction sets"):
+        order_packages({"old": old, "named": named}, {})
+    stated = replace(named, info=replace(named.info, target=replace(named.info.target, flags=("f16c", "avx2"))))
+    assert order_packages({"old": old, "named": stated}, {}) == ["named", "old"]
+
+
+def test_of_machines_without_known_instruction_sets_any_cpu_is_packed(package: Path) -> None:
+    own = read_package(package)
+    boards = {cpu: retarget(own, cpu, mtriple="armv7l-linux-gnueabihf", mcpu=cpu) for cpu in ("cortex-a7", "generic")}
+    assert order_packages(boards, {}) == ["cortex-a7", "generic"]
 
 
 def test_the_command_packs_files_of_one_model(
@@ -186,3 +220,53 @@ def test_joined_weights_are_those_of_each_file(package: Path) -> None:
         other = found[place]
         assert (tensor.dtype, tensor.shape) == (other.dtype, other.shape)
         assert data[tensor.start :][: tensor.size] == joined[other.start :][: other.size]
+
+
+def pack_sizes(path: Path, built: Path) -> Package:
+    """Write a pack of a package of several sizes, behind one for a board; return the package."""
+    own = read_package(built)
+    write_pack(path, {"net-board": retarget(own, "board", mtriple="riscv64-linux-gnu"), "net-here": own})
+    return own
+
+
+@pytest.mark.toolchain
+def test_a_package_of_several_sizes_runs_from_a_pack(tmp_path: Path) -> None:
+    built = build_project(tmp_path).package
+    pack = tmp_path / "pack.tar"
+    pack_sizes(pack, built)
+    assert pack.stat().st_size < 1.95 * built.stat().st_size  # the code is there twice, the weights once
+    sizes = [(4, 24), (1, 8), (2, 13), (1, 1)]
+    calls = [draw_inputs(batch, length, number) for number, (batch, length) in enumerate(sizes)]
+    with tvmbuild.load(pack, 2) as session, tvmbuild.load(built, 2) as alone:
+        assert session.sizes == alone.sizes
+        for inputs in calls:
+            got, want = session.run(inputs), alone.run(inputs)
+            assert [*got] == [*want]
+            for name, value in want.items():
+                np.testing.assert_array_equal(got[name], value)
+            write_inputs(tmp_path, inputs)
+            assert call_by_ctypes("arrays", pack, tmp_path)["sizes"] == [dict(each) for each in alone.sizes]
+            with np.load(tmp_path / "outputs.npz") as stored:
+                np.testing.assert_array_equal(stored["arr_0"], want["rows"])
+    run_as_python_does(pack, tmp_path, calls)
+
+
+def test_a_package_of_any_batch_runs_from_a_pack(tmp_path: Path) -> None:
+    built = build_ranged_project().package
+    pack_sizes(tmp_path / "pack.tar", built)
+    with tvmbuild.load(tmp_path / "pack.tar", 2) as session, tvmbuild.load(built, 2) as alone:
+        for batch in (1, 2, 8, 23):
+            inputs = draw(batch)
+            for name, want in alone.run(inputs).items():
+                np.testing.assert_array_equal(session.run(inputs)[name], want)
+
+
+def test_packages_of_other_sizes_are_not_packed(tmp_path: Path) -> None:
+    own = read_package(build_project(tmp_path).package)
+    sizes = own.info.sizes
+    assert sizes is not None
+    for changed in (replace(sizes, functions=sizes.functions[1:]), replace(sizes, padded=("T",)), None):
+        other = replace(own, info=replace(own.info, sizes=changed))
+        with pytest.raises(TvmbuildError, match="one and other take different sizes"):
+            write_pack(tmp_path / "pack.tar", {"one": own, "other": other})
+        assert not (tmp_path / "pack.tar").exists()

@@ -12,7 +12,7 @@ from PIL import Image
 from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.package.preprocess import preprocess_picture
+from tvmbuild.package.preprocess import open_picture, preprocess_picture
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 IMAGENET = Preprocess(mean=MEAN, std=STD)
@@ -170,6 +170,12 @@ def test_packages_that_take_no_picture(
 def test_arrays_that_are_no_picture(value: Any) -> None:
     with pytest.raises(TvmbuildError, match=r"a picture is uint8 \[height, width, 3\]"):
         preprocess_picture(make_info((1, 3, 8, 8), Preprocess()), value)
+
+
+@pytest.mark.parametrize("value", [np.zeros((0, 5, 3), np.uint8), np.zeros((5, 0), np.uint8), Image.new("RGB", (0, 5))])
+def test_pictures_without_pixels(value: Any) -> None:
+    with pytest.raises(TvmbuildError, match="the picture is empty"):
+        open_picture(value)
 
 
 def test_files_that_are_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

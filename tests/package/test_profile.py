@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tvmbuild.package.metadata import OperatorInfo
+from tvmbuild.package.operator_info import OperatorInfo
 from tvmbuild.package.profile import Bound, Event, GraphTime, OperatorRow, Peak, Profile, share_of_peak, summarize_runs
 
 CONV = OperatorInfo("fused_conv2d1", "conv2d", "0123456789abcdef", 4000, 100, covered=True)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
-from cpp_programs import SUPPORT, build_by_cmake, run_program
-from made_once import make_once
-from onnx import TensorProto, helper, numpy_helper
-from sized_nets import SizedProject, make_project
+from c_programs import call_by_ctypes, write_inputs
+from cpp_programs import program_of_sizes, run_as_python_does, run_program
+from ranged_nets import build_ranged_project, draw, make_stateful_net
+from sized_nets import SizedProject
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
@@ -22,67 +21,12 @@ from tvmbuild.package.runtime.session import Session
 
 pytestmark = pytest.mark.compiler
 
-MODEL = """\
-models:
-  net:
-    source: {path: net.onnx}
-    inputs: {x: {shape: [B, 16]}, state: {shape: [2, B, 3]}, gain: {shape: [4]}}
-    sizes: {B: {range: 1..40, build: [1, 3, 8]}}
-"""
 BATCHES = [1, 2, 3, 4, 5, 8, 11, 12, 23, 40, 1]
-
-
-def make_stateful_net() -> onnx.ModelProto:
-    """Return a network with the batch on different axes: x, state, gain → y [B, 4], next [2, B, 3]."""
-    random = np.random.RandomState(0)
-    weights = {
-        "w": random.uniform(-1, 1, (16, 4)),
-        "u": random.uniform(-1, 1, (3, 4)),
-        "v": random.uniform(-1, 1, (4, 3)),
-    }
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["xw"]),
-        helper.make_node("MatMul", ["state", "u"], ["su"]),
-        helper.make_node("ReduceSum", ["su", "first"], ["s"], keepdims=0),
-        helper.make_node("Add", ["xw", "s"], ["sum"]),
-        helper.make_node("Tanh", ["sum"], ["t"]),
-        helper.make_node("Mul", ["t", "gain"], ["y"]),
-        helper.make_node("MatMul", ["y", "v"], ["yv"]),
-        helper.make_node("Add", ["state", "yv"], ["next"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", 16]),
-            helper.make_tensor_value_info("state", TensorProto.FLOAT, [2, "B", 3]),
-            helper.make_tensor_value_info("gain", TensorProto.FLOAT, [4]),
-        ],
-        [
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, ["B", 4]),
-            helper.make_tensor_value_info("next", TensorProto.FLOAT, [2, "B", 3]),
-        ],
-        [
-            *(numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()),
-            numpy_helper.from_array(np.array([0]), "first"),
-        ],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-def draw(batch: int, seed: int = 0) -> dict[str, np.ndarray]:
-    random = np.random.default_rng(seed)
-    shapes = {"x": (batch, 16), "state": (2, batch, 3), "gain": (4,)}
-    return {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
 
 
 @pytest.fixture(scope="module")
 def project() -> SizedProject:
-    def build(folder: Path) -> None:
-        done = make_project(folder, MODEL, make_stateful_net()).run()
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    return SizedProject(make_once("project with a range", build))
+    return build_ranged_project()
 
 
 @pytest.fixture(scope="module")
@@ -131,27 +75,19 @@ def test_the_gate_and_the_benchmark_have_batches_without_a_function(project: Siz
     assert costs[0] > 0
 
 
-def program_of_sizes() -> Path:
-    return make_once("C++ sizes", lambda folder: build_by_cmake(folder, source=SUPPORT / "cpp_sizes")) / "build/sizes"
+@pytest.mark.toolchain
+def test_cpp_gives_pythons_results_in_parts(project: SizedProject, tmp_path: Path) -> None:
+    run_as_python_does(project.package, tmp_path, [draw(batch, batch) for batch in BATCHES])
+    refused = run_program(program_of_sizes(), project.package, tmp_path, "41x16,2x41x3,4")
+    assert refused.returncode == 1
 
 
 @pytest.mark.toolchain
-def test_cpp_gives_pythons_results_in_parts(project: SizedProject, tmp_path: Path) -> None:
-    words, wanted = [], []
-    with Session(project.package, threads=2) as session:
-        for number, batch in enumerate(BATCHES):
-            inputs = draw(batch, batch)
-            for place, name in enumerate(info.name for info in session.inputs):
-                (tmp_path / f"{number}-{place}.in").write_bytes(inputs[name].tobytes())
-            words.append(",".join("x".join(map(str, inputs[info.name].shape)) for info in session.inputs))
-            wanted.append(session.run(inputs))
-        names = [info.name for info in session.outputs]
-    done = run_program(program_of_sizes(), project.package, tmp_path, *words)
-    assert done.returncode == 0, done.stderr
-    for number, outputs in enumerate(wanted):
-        for place, name in enumerate(names):
-            for end in ("out", "copy"):
-                got = np.fromfile(tmp_path / f"{number}-{place}.{end}", np.float32).reshape(outputs[name].shape)
-                np.testing.assert_array_equal(got, outputs[name])
-    refused = run_program(program_of_sizes(), project.package, tmp_path, "41x16,2x41x3,4")
-    assert refused.returncode == 1
+def test_c_gives_pythons_results_in_parts(project: SizedProject, tmp_path: Path) -> None:
+    for batch in (2, 8, 23, 40):
+        inputs = draw(batch, batch)
+        write_inputs(tmp_path, inputs)
+        assert call_by_ctypes("arrays", project.package, tmp_path)["sizes"] == [{"B": 1}, {"B": 3}, {"B": 8}]
+        with Session(project.package) as session, np.load(tmp_path / "outputs.npz") as stored:
+            for got, want in zip(stored.values(), session.run(inputs).values(), strict=True):
+                np.testing.assert_array_equal(got, want)

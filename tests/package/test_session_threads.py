@@ -148,3 +148,44 @@ status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 print(json.dumps([status, bool(np.array_equal(session.run(value)["Plus214_Output_0"], want))]))
 """
     assert run_program(program, package) == [0, True]
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ({"threads": 1.5}, "`threads` has the value 1.5"),
+        ({"threads": "2"}, "`threads` has the value '2'"),
+        ({"threads": True}, "`threads` has the value True"),
+        ({"priority": 1.5}, "`priority` has the value 1.5"),
+        ({"priority": "x"}, "`priority` has the value 'x'"),
+        ({"priority": 2**40}, "the priority 1099511627776 was asked for"),
+        ({"cores": 0}, "`cores` is 0"),
+        ({"cores": "slowest"}, "`cores` is 'slowest'"),
+        ({"cores": b"0"}, "`cores` is b'0'"),
+        ({"cores": [0.5]}, "`cores` has the value 0.5"),
+        ({"cores": [0, "a"]}, "`cores` has the value 'a'"),
+    ],
+)
+def test_wishes_of_another_type_are_refused(package: Path, wish: dict[str, Any], told: str) -> None:
+    with pytest.raises(TvmbuildError) as caught:
+        tvmbuild.load(package, **wish)
+    assert (caught.value.message, bool(caught.value.hint)) == (told, True)
+
+
+def test_numbers_of_numpy_are_numbers(package: Path) -> None:
+    cores = np.array(sorted(os.sched_getaffinity(0)))
+    with tvmbuild.load(package, np.int64(2), priority=np.int32(-3), cores=cores) as session:
+        assert session.threads == 2
+
+
+@pytest.mark.parametrize("paths", [None, 3, b"net.tar", [None], ["net.tar", None]])
+def test_values_that_are_no_paths_are_refused(paths: Any) -> None:
+    told = paths[-1] if isinstance(paths, list) else paths
+    with pytest.raises(TvmbuildError, match=f"^{told!r} is no path of a package"):
+        tvmbuild.load(paths)
+
+
+def test_a_variable_of_thousands_of_digits_is_refused(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TVM_NUM_THREADS", "1" * 5000)
+    with pytest.raises(TvmbuildError, match="TVM_NUM_THREADS is '111111111…', not a number of threads"):
+        tvmbuild.load(package)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from cpp_programs import SUPPORT, build_by_cmake, run_program
-from made_once import make_once
+from cpp_programs import install_programs, program_of_sizes, run_as_python_does, run_program
 from sized_nets import SizedProject, build_project, draw_inputs, make_masked_net
 
 from tvmbuild.errors import TvmbuildError
@@ -43,12 +42,8 @@ def compute(original: onnxruntime.InferenceSession, inputs: dict[str, np.ndarray
 
 def test_one_session_runs_every_size(project: SizedProject, original: onnxruntime.InferenceSession) -> None:
     with Session(project.package, threads=2) as session:
-        assert [dict(each) for each in session.sizes] == [
-            {"B": 1, "T": 8},
-            {"B": 2, "T": 8},
-            {"B": 2, "T": 16},
-            {"B": 4, "T": 24},
-        ]
+        told = "({'B': 1, 'T': 8}, {'B': 2, 'T': 8}, {'B': 2, 'T': 16}, {'B': 4, 'T': 24})"
+        assert str(session.sizes) == told
         assert session.inputs[0].shape == (4, 24)
         for seed, (batch, length) in enumerate(SHAPES):
             inputs = draw_inputs(batch, length, seed)
@@ -111,10 +106,6 @@ def test_equal_weights_are_stored_once(project: SizedProject) -> None:
         assert archive.getnames()[0] == "mod.json"
 
 
-def program_of_sizes() -> Path:
-    return make_once("C++ sizes", lambda folder: build_by_cmake(folder, source=SUPPORT / "cpp_sizes")) / "build/sizes"
-
-
 @pytest.mark.toolchain
 @pytest.mark.parametrize(
     ("change", "fault"),
@@ -124,7 +115,7 @@ def program_of_sizes() -> Path:
         (lambda sizes: sizes["functions"][0].update(library="size-T9.so"), "lists other sizes than the archive holds"),
         (lambda sizes: sizes["functions"][0].update(values={"B": 1}), "other letters"),
         (lambda sizes: sizes["functions"][0].update(values={"B": 0, "T": 8}), "values.B is 0"),
-        (lambda sizes: sizes["functions"][0].update(params=[-1]), "no natural number"),
+        (lambda sizes: sizes["functions"][0].update(params=[-1]), "not a natural number"),
         (lambda sizes: sizes["functions"][0].update(outputs={}), "other letters or outputs"),
         (lambda sizes: sizes["functions"][0]["outputs"].update(rows=[1, 7, 24]), "shorter than their letters"),
         (lambda sizes: [each["values"].update(Z=1) for each in sizes["functions"]], "a letter without a value"),
@@ -168,25 +159,31 @@ def test_a_weight_that_is_not_there_is_told(project: SizedProject, tmp_path: Pat
 
 @pytest.mark.toolchain
 def test_cpp_gives_pythons_results_at_every_size(project: SizedProject, tmp_path: Path) -> None:
-    words = []
-    with Session(project.package, threads=2) as session:
-        wanted = []
-        for number, (batch, length) in enumerate(SHAPES):
-            inputs = draw_inputs(batch, length, number)
-            for place, name in enumerate(("ids", "mask")):
-                (tmp_path / f"{number}-{place}.in").write_bytes(inputs[name].tobytes())
-            words.append(f"{batch}x{length},{batch}x{length}")
-            wanted.append(session.run(inputs))
-    done = run_program(program_of_sizes(), project.package, tmp_path, *words)
-    assert done.returncode == 0, done.stderr
-    told = done.stdout.splitlines()
+    calls = [draw_inputs(batch, length, number) for number, (batch, length) in enumerate(SHAPES)]
+    told = run_as_python_does(project.package, tmp_path, calls).splitlines()
     assert told[0].split() == ["B=1", "T=8", "B=2", "T=8", "B=2", "T=16", "B=4", "T=24"]
     assert told[3].split() == ["2", "16", "24", "2", "24"]
-    for number, outputs in enumerate(wanted):
-        for place, name in enumerate(("rows", "pooled")):
-            for end in ("out", "copy"):
-                got = np.fromfile(tmp_path / f"{number}-{place}.{end}", np.float32).reshape(outputs[name].shape)
-                np.testing.assert_array_equal(got, outputs[name])
     refused = run_program(program_of_sizes(), project.package, tmp_path, "5x8,5x8")
     assert refused.returncode == 1
     assert "net takes no B=5 T=8; its sizes are B=1 T=8, B=2 T=8" in refused.stderr
+
+
+@pytest.mark.toolchain
+def test_bench_model_times_a_size_beside_a_package_of_it_alone(project: SizedProject) -> None:
+    bench = install_programs() / "bin/bench_model"
+    (alone,) = (project.package.parent / "parts").glob("B2-T16-*.tar")
+    words = ("--repeat", 2, "--size")
+    done = run_program(bench, alone, project.package, *words, "B=2,T=16")
+    assert done.returncode == 0, done.stderr
+    assert f"{project.package} takes " in done.stdout
+    done = run_program(bench, alone, project.package, *words, "B=2,T=13")
+    assert done.returncode == 1
+    assert "the input ids of net is int64 [2, 16], got int64 [2, 13]" in done.stderr
+    for size in ("B=2,T=25", "B=2", "B=2,Z=8"):
+        done = run_program(bench, project.package, *words, size)
+        assert done.returncode == 1
+        assert "its sizes are B=1 T=8, B=2 T=8, B=2 T=16, B=4 T=24" in done.stderr
+    done = run_program(bench, alone, *words, "B=2,T=16")
+    assert (done.returncode, done.stderr) == (1, "error: net has no size B=2 T=16; it has one shape\n")
+    for size in ("T", "B=2,T=16,", ",B=2,T=16", ","):
+        assert run_program(bench, project.package, *words, size).returncode == 2

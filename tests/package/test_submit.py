@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import wait
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from small_package import build_package
 import tvmbuild
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.call_queue import MOST_CALLS, CallQueue
+
+T = TypeVar("T")
 
 
 class Gate:
@@ -54,6 +58,91 @@ def test_no_more_calls_wait_than_the_bound() -> None:
     queue.close()
 
 
+def within_20_s(function: Callable[[], T]) -> T:
+    """Return the value of a function, and fail if it waits for ever."""
+    result: Future[T] = Future()
+    threading.Thread(target=lambda: result.set_result(function()), daemon=True).start()
+    return result.result(20)
+
+
+def test_the_callback_of_a_cancelled_call_can_submit() -> None:
+    queue, gate = CallQueue(), Gate()
+    queue.submit(gate, 0, newest=True)
+    assert gate.entered.acquire(timeout=20)
+    again: list[Future[int]] = []
+    replaced = queue.submit(gate, 1, newest=True)
+    replaced.add_done_callback(lambda _: again.append(queue.submit(gate, 3, newest=True)))
+    newest = within_20_s(lambda: queue.submit(gate, 2, newest=True))
+    gate.opened.release(2)
+    assert again[0].result(20) == 3
+    assert (replaced.cancelled(), newest.cancelled()) == (True, True)
+    queue.close()
+
+
+def test_the_callback_of_a_cancelled_call_can_close() -> None:
+    queue, gate = CallQueue(), Gate()
+    running = queue.submit(gate, 0, newest=False)
+    assert gate.entered.acquire(timeout=20)
+    queue.submit(gate, 1, newest=False).add_done_callback(lambda _: queue.close())
+    within_20_s(queue.close)
+    gate.opened.release()
+    assert running.result(20) == 0
+
+
+def test_a_callback_in_the_thread_cannot_wait_for_the_thread() -> None:
+    queue = CallQueue()
+    waiting: list[Future[int]] = []
+    refused: Future[TvmbuildError] = Future()
+
+    def fill(_: Future[int]) -> None:
+        try:
+            waiting.extend(queue.submit(abs, number, newest=False) for number in range(MOST_CALLS + 1))
+        except TvmbuildError as error:
+            refused.set_result(error)
+
+    gate = Gate()
+    first = queue.submit(gate, 0, newest=False)
+    first.add_done_callback(fill)
+    gate.opened.release()
+    assert refused.result(20).message == "a callback cannot wait for room among the calls"
+    assert [each.result(20) for each in waiting] == [*range(MOST_CALLS)]
+    queue.close()
+
+
+def test_a_closed_queue_takes_no_call_and_starts_no_thread() -> None:
+    queue = CallQueue()
+    assert queue.submit(abs, -1, newest=False).result(20) == 1
+    queue.close()
+    before = threading.active_count()
+    for newest in (False, True):
+        with pytest.raises(TvmbuildError, match="closed"):
+            queue.submit(abs, -1, newest=newest)
+    assert threading.active_count() <= before
+
+
+def test_who_waits_for_room_learns_that_the_queue_is_closed() -> None:
+    queue, gate = CallQueue(), Gate()
+    for number in range(MOST_CALLS):
+        queue.submit(gate, number, newest=False)
+    errors: list[str] = []
+
+    def wait_for_room() -> None:
+        try:
+            queue.submit(gate, 9, newest=False)
+        except TvmbuildError as error:
+            errors.append(error.message)
+
+    blocked = threading.Thread(target=wait_for_room)
+    blocked.start()
+    blocked.join(0.3)
+    queue.close()
+    blocked.join(20)
+    assert not blocked.is_alive(), "it does not wait for the call that runs"
+    gate.opened.release(MOST_CALLS)
+    assert len(errors) == 1
+    assert "closed" in errors[0]
+
+
 @pytest.mark.compiler
 def test_a_session_submits_and_a_closed_one_cancels(tmp_path: Path, digits: Path) -> None:
     values = [np.random.default_rng(seed).uniform(0, 1, (1, 1, 28, 28)).astype("float32") for seed in range(6)]
@@ -67,3 +156,5 @@ def test_a_session_submits_and_a_closed_one_cancels(tmp_path: Path, digits: Path
     last = [session.submit({"Input3": values[0]}, newest=True) for _ in range(3)]
     session.close()
     assert not wait(last, timeout=20).not_done
+    with pytest.raises(TvmbuildError, match="closed"):
+        session.submit({"Input3": values[0]})

@@ -141,19 +141,19 @@ def test_a_target_that_is_not_resolved_is_why_nothing_of_it_runs(stage: Stage) -
 
 @_of_cells
 def test_a_stage_of_cells_is_not_one_of_models(stage: Stage) -> None:
-    with pytest.raises(ValueError, match="net is no cell"):
+    with pytest.raises(ValueError, match="net is not a cell"):
         make_step(stage, Subject(MODEL), ROOT, HERE)
 
 
 @pytest.mark.parametrize("stage", ["simplify", "quantize"])
 def test_a_stage_of_models_is_not_one_of_cells(stage: str) -> None:
-    with pytest.raises(ValueError, match=f"{stage} is no stage of a cell"):
+    with pytest.raises(ValueError, match=f"{stage} is not a stage of a cell"):
         explain_unavailable(stage, CELLS[0].require_target(), HERE)
 
 
 @_of_cells
 def test_a_model_alone_says_nothing_of_a_stage_of_cells(stage: Stage) -> None:
-    with pytest.raises(ValueError, match=f"{stage.name} is no stage of a model"):
+    with pytest.raises(ValueError, match=f"{stage.name} is not a stage of a model"):
         explain_step(stage.name, Subject(MODEL), HERE)
 
 

@@ -55,6 +55,7 @@ def check(path: Path, made: Simplified, axes: dict[str, int]) -> None:
             np.testing.assert_allclose(many[name].take([index], axis), value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("habit", HABITS)
 def test_a_batch_has_the_numbers_of_each_sample(habit: str, tmp_path: Path) -> None:
     net = HABITS[habit]

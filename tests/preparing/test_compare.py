@@ -7,6 +7,7 @@ import pytest
 
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.preparing.compare import compare, find_error
+from tvmbuild.preparing.reference import Reference
 
 WANT = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
 
@@ -45,6 +46,17 @@ def test_nan_and_infinity_match_only_themselves() -> None:
         problem = compare({"y": got}, {"y": want}, Tolerance()).problem
         assert problem is not None, (index, wrong)
         assert f"most at [{index}]" in problem
+        assert "off by" not in problem
+
+
+def test_a_fault_names_the_inputs_that_are_not_finite() -> None:
+    inputs = {"x": np.array([1, np.nan, np.inf], np.float32), "n": np.array([1])}
+    reference = Reference(inputs, {"y": np.array([np.inf])})
+    assert reference.compare({"y": np.array([np.inf])}, Tolerance()).problem is None
+    problem = reference.compare({"y": np.array([1.0])}, Tolerance()).problem
+    first = "NaN or infinity in 2 of 3 elements of the input x, and output y is wrong in 1 of 1 elements, most at [0]"
+    assert problem == f"{first}: got 1, want inf"
+    assert Reference({"x": WANT}, {}).not_finite is None
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int64", "bool"])

@@ -8,6 +8,7 @@ from collections.abc import Collection
 import numpy as np
 import onnx
 import pytest
+from debug_nets import Net
 from onnx import TensorProto, helper, numpy_helper
 from uneven_net import SAMPLES, make_net
 
@@ -15,7 +16,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.keep.choose import JudgeRun, KeepSearch, Run
 from tvmbuild.preparing.keep.control import Control
 from tvmbuild.preparing.keep.errors import OutputError
-from tvmbuild.preparing.keep.groups import MOVERS, Group, find_dequantised
+from tvmbuild.preparing.keep.groups import MOVERS, Group, find_dequantised, list_groups
 from tvmbuild.preparing.keep.reduced import QuantisedModel
 from tvmbuild.preparing.keep.restore import restore
 from tvmbuild.preparing.keep.search import Judged, find_kept
@@ -38,7 +39,15 @@ def test_a_group_is_a_product_with_what_follows(nets: tuple[onnx.ModelProto, onn
         {"uneven", "second_sigmoid"},
         {"third"},
     ]
-    assert groups["third"].cost == 8 * 256 * (16 + 8 * 9)
+    assert groups["third"].cost == 8 * 256 * (2 * 6 + 8 * 9)
+
+
+def test_a_depthwise_convolution_saves_only_memory() -> None:
+    net = Net(0, 1, 8, 16, 16)
+    net.add("Conv", "x", net.weight(8, 1, 3, 3), out="deep", pads=[1] * 4, group=8)
+    net.conv("deep", (8, 8, 1), "dense")
+    deep, dense = list_groups(net.finish("dense"), {"deep", "dense"})
+    assert (deep.cost, dense.cost) == (8 * 256 * 2 * 6, 8 * 256 * (2 * 6 + 8))
 
 
 def test_operators_are_computed_from_unrounded_values(nets: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:

@@ -156,7 +156,7 @@ def test_an_exclusion_that_names_nothing(simplified: Simplified) -> None:
     error = refuse(make_float(simplified), options, draw_samples())
     assert error.message == (
         "net: `exclude:` of its `quantize:` in models.yaml names 'Sofmax', "
-        "which is no node and no operator of the simplified model"
+        "which is neither a node nor an operator of the simplified model"
     )
     assert error.hint is not None
     assert error.hint.startswith("Did you mean Softmax? Its operators are Add, AveragePool, ")

@@ -1,4 +1,4 @@
-"""The simulation of 16 bits: it rounds where the compiler narrows, and the search keeps what overflows."""
+"""The simulation of short floats: it rounds where the compiler does, and the search keeps what overflows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 
 
 def _make_follower(operator: str) -> onnx.ModelProto:
-    """Return two convolutions, and the operator behind one or both."""
+    """Return two convolutions, and the operator after one or both."""
     operands = OPERANDS.get(operator, [])
     names = [tensor.name for tensor in operands]
     inputs = ["a", "b"] if operator in BINARY else [*names, "a", "b"] if operator == "Where" else ["a", *names]
@@ -107,6 +107,50 @@ def test_a_product_is_rounded_once(precision: Precision, step: float) -> None:
     assert step / 8 < error < 3 * step
     kept = RoundedModel(model, precision).build(frozenset({"first", "last"}))
     assert np.array_equal(run_onnx(kept.SerializeToString(), inputs, "net")["y"], exact)
+
+
+def _round_bits(values: Any) -> Any:
+    """Round float32 values to 10 bits of mantissa, halves away from zero, as `cvt.rna.tf32.f32` does."""
+    return ((values.view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def test_the_factors_of_products_have_the_bits_of_tf32() -> None:
+    """A matrix of ones passes a single factor on: the product shows its bits, and the result has all of them."""
+    random = np.random.RandomState(0)
+    values = (random.uniform(-2, 2, (64, 4)) * 2.0 ** random.randint(-60, 60, (64, 4))).astype(np.float32)
+    one, third = np.eye(4, dtype=np.float32), np.full((4, 4), 1 / 3, np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "one"], ["y"], "moved"),
+        helper.make_node("MatMul", ["one", "third"], ["z"], "constant"),
+        helper.make_node("Add", ["x", "x"], ["a"], "added"),
+    ]
+    data = helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 4])
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "ya"]
+    graph = helper.make_graph(nodes, "net", [data], outputs, [_constant("one", one), _constant("third", third)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    rounded = RoundedModel(model, "tf32")
+    got = run_onnx(rounded.build(frozenset()).SerializeToString(), {"x": values}, "net")
+    assert np.array_equal(got["y"], _round_bits(values))
+    assert not np.array_equal(got["y"], values)
+    assert np.array_equal(got["a"], values + values)
+    assert [group.nodes for group in rounded.groups] == [("moved",)]
+    assert rounded.list_keepable(("added", "moved")) == ("moved",)
+    kept = run_onnx(rounded.build(frozenset({"moved"})).SerializeToString(), {"x": values}, "net")
+    assert np.array_equal(kept["y"], values)
+
+
+def test_a_product_of_tf32_rounds_both_factors_and_no_result() -> None:
+    model, inputs = _make_follower("Identity"), {"x": np.full((1, 4, 8, 8), 1 / 3, np.float32)}
+    got = run_onnx(RoundedModel(model, "tf32").build(frozenset()).SerializeToString(), inputs, "net")["y"]
+    third, weight = (_round_bits(np.array([value], np.float32)) for value in (1 / 3, 0.3))
+    np.testing.assert_allclose(got, np.broadcast_to(4 * third * weight, got.shape), rtol=2**-22)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1e-45, 1e38, 3.4e38, np.inf])
+def test_extreme_factors_stay_finite_in_tf32(value: float) -> None:
+    model, inputs = _make_follower("Identity"), {"x": np.full((1, 4, 8, 8), value, np.float32)}
+    got = run_onnx(RoundedModel(model, "tf32").build(frozenset()).SerializeToString(), inputs, "net")["y"]
+    assert np.all(np.isfinite(got))
 
 
 def test_the_group_that_overflows_is_kept() -> None:

@@ -9,8 +9,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from tvmbuild.base.specs import Tolerance
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.decisions import name_change, watch_decisions
 from tvmbuild.preparing.reference import Reference, open_onnx
 from tvmbuild.preparing.rounding import measure_rounding
@@ -35,7 +37,7 @@ def make_model(nodes: Sequence[onnx.NodeProto], outputs: Mapping[str, int], weig
 def measure(model: bytes, inputs: Mapping[str, np.ndarray]) -> Reference:
     outputs = open_onnx(model, "net")(inputs)
     rounding = measure_rounding(model, inputs, outputs, "fp32", partial(open_onnx, what="net", optimized=True))
-    return Reference(inputs, outputs, rounding=rounding)
+    return Reference(inputs, outputs, rounding=rounding.moved)
 
 
 def make_weights(seed: int) -> dict[str, np.ndarray]:
@@ -219,6 +221,77 @@ def test_the_number_of_elements_may_change() -> None:
     assert reference.compare({"y": rows_found + 100}, Tolerance()).problem is not None
 
 
+def test_a_changed_run_may_fail() -> None:
+    """A detector's Reshape to `[n, -1]` fails in ONNX Runtime if rounding leaves no rows: every length may change."""
+    nodes = [
+        helper.make_node("Mul", ["x", "factor"], ["product"]),
+        helper.make_node("Floor", ["product"], ["whole"]),
+        helper.make_node("Sub", ["whole", "two"], ["rest"]),
+        helper.make_node("Relu", ["rest"], ["kept"]),
+        helper.make_node("NonZero", ["kept"], ["found"]),
+        helper.make_node("Transpose", ["found"], ["rows"]),
+        helper.make_node("Shape", ["rows"], ["count"], start=0, end=1),
+        helper.make_node("Concat", ["count", "open"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["rows", "shape"], ["y"]),
+    ]
+    weights: dict[str, np.ndarray] = {
+        "factor": np.asarray(3 / 1.1, np.float32),
+        "two": np.asarray(2, np.float32),
+        "open": np.array([-1], np.int64),
+    }
+    inputs = {"x": np.full((ROWS, WIDTH), -0.5, np.float32)}
+    inputs["x"][3, 5] = 1.1
+    reference = measure(make_model(nodes, {"y": TensorProto.INT64}, weights), inputs)
+    np.testing.assert_array_equal(reference.outputs["y"], [[3, 5]])
+    assert reference.rounding["y"].shape == ()
+    assert np.isinf(reference.rounding["y"])
+
+
+def make_loads(cause: Exception) -> Callable[[bytes], Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]]:
+    """Return a function that loads a model; only the first run of the model succeeds."""
+
+    def load(model: bytes) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+        run, runs = open_onnx(model, "net"), iter([True])
+
+        def fail(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            if next(runs, False):
+                return run(inputs)
+            raise TvmbuildError("the run failed") from cause
+
+        return fail
+
+    return load
+
+
+def test_every_changed_run_may_fail() -> None:
+    """Outputs of fixed shape are judged as if nothing had failed, and a note says that runs failed, and why."""
+    model, inputs = make_detector(make_weights(0)), make_tie(0)
+    outputs = open_onnx(model, "net")(inputs)
+    nodes = [*onnx.load_model_from_string(model).graph.node, helper.make_node("NonZero", ["best"], ["places"])]
+    longer = make_model(nodes, {"best": TensorProto.FLOAT, "places": TensorProto.INT64}, make_weights(0))
+    load = make_loads(Fail("Reshape"))
+    rounding = measure_rounding(model, inputs, outputs, "fp32", load)
+    assert rounding.moved == {}
+    assert rounding.notes == ("8 of 8 runs with changes as small as rounding failed: the run failed",)
+    rounding = measure_rounding(longer, inputs, open_onnx(longer, "net")(inputs), "fp32", load)
+    assert list(rounding.moved) == ["places"]
+    assert "so that any length is right for places: the run failed" in rounding.notes[0]
+
+
+def test_scalars_have_no_length_to_lose() -> None:
+    nodes = [helper.make_node("ReduceMax", ["x"], ["y"], keepdims=0)]
+    model, inputs = make_model(nodes, {"y": TensorProto.FLOAT}, {}), make_tie(0)
+    rounding = measure_rounding(model, inputs, open_onnx(model, "net")(inputs), "fp32", make_loads(Fail("Reshape")))
+    assert rounding.moved == {}
+
+
+def test_other_errors_of_a_changed_run_are_raised() -> None:
+    model, inputs = make_detector(make_weights(0)), make_tie(0)
+    outputs = open_onnx(model, "net")(inputs)
+    with pytest.raises(TvmbuildError, match="the run failed"):
+        measure_rounding(model, inputs, outputs, "fp32", make_loads(KeyError("x")))
+
+
 def test_a_model_in_float16_is_rounded_more() -> None:
     weights = {
         name: value.astype(np.float16) if value.dtype == np.float32 else value
@@ -231,7 +304,7 @@ def test_a_model_in_float16_is_rounded_more() -> None:
     assert watch_decisions(data).scores == {"scores": np.float16}
     outputs = open_onnx(data, "net")(inputs)
     rounding = measure_rounding(data, inputs, outputs, "fp16", partial(open_onnx, what="net", optimized=True))
-    reference = Reference(inputs, outputs, "fp16", rounding=rounding)
+    reference = Reference(inputs, outputs, "fp16", rounding=rounding.moved)
     tie = int(np.argmin(-np.diff(outputs["best"].astype(np.float64))))
     assert reference.compare(swap(outputs, tie, tie + 1), Tolerance()).problem is None
     assert reference.compare(swap(outputs, 0, KEPT - 1), Tolerance()).problem is not None

@@ -47,7 +47,7 @@ def test_times_of_an_emulated_board_are_dashes(tmp_path: Path) -> None:
     cell = next(cell for cell in collect_cells(tmp_path, steps) if cell.target == "pi4")
     assert (cell.status, cell.result, cell.emulated) == ("ok", None, EMULATED)
     row = next(line for line in shown(tmp_path, steps, 80).splitlines() if " pi4 " in line)
-    assert row.split() == ["net", "pi4", "ok", "10/10", "—", "—", "—", "3.0e-06", row.split()[-2], "KB"]
+    assert row.split() == ["net", "pi4", "ok", "10/10", "—", "—", "—", "3.0e-06", row.split()[-2], "kB"]
     write_report(tmp_path, steps)
     markdown, page = layout.report_markdown.read_text(), layout.report_html.read_text()
     assert "| net | pi4 | ok | 10/10 | — | — | — | 3.0e-06 |" in markdown

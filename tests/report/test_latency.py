@@ -3,13 +3,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from benchmark_results import make_entry, make_result, rival
+import pytest
+from benchmark_results import latency, make_entry, make_result, rival
 from made_matrix import make_timed
 from report_cells import cell_steps, only, shown, write_built, write_result
 
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.benchmarking.history import append_entry
+from tvmbuild.benchmarking.results import SizeResult
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.report.cell_page import draw_operators
 from tvmbuild.report.cells import collect_cells
@@ -37,6 +39,22 @@ def test_no_difference_is_marked(tmp_path: Path) -> None:
     assert "| ~1.01x |" in layout.report_markdown.read_text()
     assert "\\] | no difference |" in layout.report_markdown.read_text()
     assert ">no difference<" in layout.report_html.read_text()
+
+
+@pytest.mark.parametrize("baselines", [True, False])
+def test_every_size_is_listed(tmp_path: Path, *, baselines: bool) -> None:
+    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
+    write_built(layout, "net", "cpu")
+    rivals = (rival("onnxruntime", 1.0, 4.0),) if baselines else ()
+    sizes = tuple(SizeResult(f"T{length}", latency(length / 32), rivals, 0.0, 0.0) for length in (16, 32))
+    result = replace(make_result(), rivals=rivals, sizes=sizes)
+    write_json(layout.cell_file("net", "cpu", "result.json"), result.to_json())
+    write_report(tmp_path, steps)
+    theirs = "ONNX Runtime" if baselines else "-"
+    text, page = layout.report_markdown.read_text(), layout.report_html.read_text()
+    for name, ms in (("net@cpu", "2.000"), ("net@cpu at T16", "0.5000"), ("net@cpu at T32", "1.000")):
+        assert f"| {name} | {theirs} | {ms} \\[" in text
+        assert f'<th scope="row">{name}</th><td>{theirs}</td><td>{ms} [' in page
 
 
 def test_the_history_of_this_machine_is_shown(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from benchmark_results import make_result
-from report_cells import cell_steps, only, shown, write_built_for, write_result
+from report_cells import CELL_OPTIONS, cell_steps, only, shown, write_built_for, write_result
 
 from tvmbuild.base.attributes import AttributeValue, Precision
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Keep
+from tvmbuild.base.specs import Accuracy, Keep
 from tvmbuild.base.steps import AnyStep, KeepStep, Step
 from tvmbuild.benchmarking.agreement import Agreement
 from tvmbuild.benchmarking.validated import Validated
@@ -28,7 +28,7 @@ from tvmbuild.report.kept import describe_kept, list_kept
 from tvmbuild.report.precisions import COLUMNS, TITLE, list_pairs, list_precisions
 from tvmbuild.report.write import write_report
 
-SIZES = ("113 KB", "420 KB", "0.27x")
+SIZES = ("113 kB", "420 kB", "0.27x")
 AGREEMENT = Agreement(20, 19, 0.26, 19.8, 0.013, 0.0041, worst_top1="cat.png")
 FAR = {"message": "too far", "hint": None, "log": None, "ran": True, "kept": True}
 
@@ -128,6 +128,30 @@ def test_the_fastest_cell_that_keeps_its_thresholds_is_recommended(tmp_path: Pat
     assert "net: half is recommended" in told
 
 
+@pytest.mark.parametrize(
+    ("asked", "told", "best"),
+    [
+        (Accuracy("inputs", (), top1=0.9), ["top-1 differs for 5.0%", "top-1 differs for 0.0%"], "half"),
+        (Accuracy("inputs", (), of_largest=0.1), ["largest error 1.00%", "largest error 9.00%"], "vnni"),
+        (Accuracy("inputs", (), of_largest=0.1, rms=0.1), ["rms 3.00%", "rms 2.00%"], "half"),
+    ],
+)
+def test_cells_are_compared_by_the_figure_with_a_threshold(
+    tmp_path: Path, asked: Accuracy, told: list[str], best: str
+) -> None:
+    """The cell that loses less by this figure beats the other one of the same time and size."""
+    steps, layout = build(tmp_path, VNNI, HALF, vnni=1.0, half=1.0), Layout(tmp_path)
+    figures = {"vnni": (19, 0.01, 0.03), "half": (20, 0.09, 0.02)}
+    for name, (agreeing, of_largest, rms) in figures.items():
+        found = replace(AGREEMENT, agreeing=agreeing, of_largest=of_largest, rms=rms)
+        judged = replace(make_result(f"net@{name}", 1.0), accuracy=found)
+        write_json(layout.cell_file("net", name, "result.json"), judged.to_json())
+    of_cells = [replace(each, options=replace(CELL_OPTIONS, accuracy=asked)) for each in steps if "@" in each.subject]
+    (front,) = list_fronts([replace(cell, package_bytes=1000) for cell in collect_cells(tmp_path, of_cells)])
+    assert [point.loss.told for point in front.points] == told
+    assert [point.cell.target for point in front.unbeaten] == [best]
+
+
 def test_the_front_is_drawn_with_a_ring_around_the_recommended_cell(tmp_path: Path) -> None:
     steps, layout = build(tmp_path, V4, V3, VNNI, v4=2.0, v3=3.0, vnni=0.5), Layout(tmp_path)
     for name, ms, rms in (("v4", 2.0, 1e-7), ("v3", 3.0, 1e-7), ("vnni", 0.5, 0.02)):
@@ -156,7 +180,7 @@ def test_operators_in_floats_have_a_cost(tmp_path: Path) -> None:
     cells = collect_cells(tmp_path, steps)
     assert list_kept(cells) == [("net@half", "conv", "conv, relu", "70%", "10%", "0.100")]  # 0.9 of it saves 0.9 ms
     assert describe_kept(cells) == [
-        "net@half: conv (conv, relu): 10% of the operations, 70% of the harm, about 0.100 ms"
+        "net@half: conv (conv, relu): 10% of the saved time, 70% of the harm, about 0.100 ms"
     ]
     write_report(tmp_path, steps)
     assert f"<h2>{KEPT}</h2>" in layout.report_html.read_text()

@@ -17,10 +17,11 @@ from report_cells import cell_steps, only, shown, write_built, write_result
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.benchmarking.results import Absent
+from tvmbuild.package.memory import format_size
 from tvmbuild.report.cells import collect_cells
 from tvmbuild.report.facts import list_facts
 from tvmbuild.report.html_parts import VOID
-from tvmbuild.report.latency import format_bytes, format_ms
+from tvmbuild.report.latency import format_ms
 from tvmbuild.report.write import write_report
 
 EVIL = "<script>alert(1)</script> | `x` [bold]y[/bold]"
@@ -37,9 +38,9 @@ def test_why_nothing_was_searched(tmp_path: Path) -> None:
     steps = cell_steps("net", "cpu", no_device="this CPU lacks instructions of znver4")
     tuned = {"tasks": 3, "covered": 1, "uncovered": [{"key": "1", "name": "conv2d"}, {"key": "2", "name": "dense"}]}
     write_json(Layout(tmp_path).cell_file("net", "cpu", "tune.json"), tuned)
-    said = "net@cpu: 2 of 3 Tasks have no record; none is searched here: this CPU lacks instructions of znver4"
+    said = "net@cpu: 2 of 3 Tasks without a record; none is searched here: this CPU lacks instructions of znver4"
     assert said in shown(tmp_path, steps, 200)
-    assert "net@cpu: 2 of 3 Tasks have no record\n" in shown(tmp_path, cell_steps("net", "cpu"), 200)
+    assert "net@cpu: 2 of 3 Tasks without a record\n" in shown(tmp_path, cell_steps("net", "cpu"), 200)
 
 
 def test_no_cells(tmp_path: Path) -> None:
@@ -54,15 +55,20 @@ def test_a_measured_cell(tmp_path: Path) -> None:
     write_result(layout, "net", "cpu")
     write_json(layout.model_file("net", "simplify.json"), {"notes": ["not simplified: onnxsim crashed"]})
     cell = only(tmp_path, steps)
-    assert ("memory", "0.4 MB: weights 0.4 MB, code 0.0 MB, workspace unknown") in {
+    assert ("memory", "407 kB: weights 400 kB, code 7 kB, workspace unknown") in {
         (fact.name, fact.text) for fact in list_facts(cell)
     }
     assert cell.status == "ok"
+    path = layout.cell_file("net", "cpu", "result.json")
+    write_json(path, json.loads(path.read_text()) | {"call_memory_mb": 0.25})
+    assert ("measured in a call", "262 kB of workspace and scratch memory") in {
+        (fact.name, fact.text) for fact in list_facts(only(tmp_path, steps))
+    }
     assert cell.rival is not None
     assert cell.rival.ratio.value == 0.5
     write_report(tmp_path, steps)
     text = layout.report_markdown.read_text()
-    size = format_bytes(layout.package("net", "cpu").stat().st_size)
+    size = format_size(layout.package("net", "cpu").stat().st_size)
     assert f"| net | cpu | ok | 7/10 | 2.00 | 4.00 | 0.50x | 1.5e-06 | {size} | 90 MiB |" in text
     assert "<td>90 MiB with Python and TVM's runtime</td>" in layout.report_html.read_text()
     assert "- net@cpu: 3 of 10 Tasks: conv2d (2 times), dense" in text
@@ -79,7 +85,7 @@ def test_a_measured_cell(tmp_path: Path) -> None:
     assert "0.50x" in terminal
     assert "not measured: OpenVINO (net@cpu): OpenVINO is not installed" in terminal
     assert "MiB" not in terminal
-    assert "net@cpu: 3 of 10 Tasks have no record" in terminal
+    assert "net@cpu: 3 of 10 Tasks without a record" in terminal
 
 
 @pytest.mark.parametrize(
@@ -243,11 +249,14 @@ def test_files_that_would_not_change_are_left_alone(tmp_path: Path) -> None:
     assert layout.report_html.stat().st_mtime_ns != before[1]
 
 
-def test_a_thousand_cells_are_quick(tmp_path: Path) -> None:
-    steps = [step for i in range(200) for target in "abcde" for step in cell_steps(f"net{i}", target)]
-    start = time.perf_counter()
-    write_report(tmp_path, steps)
-    assert time.perf_counter() - start < 2
+def test_a_thousand_cells_cost_no_more_each_than_a_hundred(tmp_path: Path) -> None:
+    def spend(networks: int) -> float:
+        steps = [step for i in range(networks) for target in "abcde" for step in cell_steps(f"net{i}", target)]
+        start = time.process_time()
+        write_report(tmp_path, steps)
+        return (time.process_time() - start) / networks
+
+    assert min(spend(200) for _ in range(3)) < 4 * min(spend(20) for _ in range(3))
 
 
 def test_importing_the_report_imports_nothing_slow() -> None:
@@ -266,6 +275,6 @@ def test_milliseconds(value: float, text: str) -> None:
     assert format_ms(value) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(14387200, "14.4 MB"), (81920, "82 KB")])
+@pytest.mark.parametrize(("value", "text"), [(14387200, "14.4 MB"), (81920, "82 kB")])
 def test_sizes(value: int, text: str) -> None:
-    assert format_bytes(value) == text
+    assert format_size(value) == text

@@ -55,15 +55,19 @@ def test_the_legend_is_one_line_whose_command_can_be_copied() -> None:
 def test_slower_packages_for_an_older_cpu_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(model: str, mcpu: str, times_ms: tuple[float, float]) -> CellReport:
         cell = make_timed(model, mcpu, times_ms)
-        return replace(cell, built_for=PackageTarget(mcpu, "llvm", FrozenMap({"mcpu": mcpu})))
+        target = PackageTarget(mcpu, "llvm", FrozenMap({"mcpu": mcpu}))
+        return replace(cell, built_for=replace(target, flags=flags[mcpu]))
 
-    cells = [build("fast", "x86-64-v3", (2.0, 3.0)), build("new", "x86-64-v4", (3.0, 2.0))]
-    cells += [build(name, "x86-64-v3", (3.0, 2.0)) for name in ("slow", "slower")]
+    levels = {name: tuple(sorted(level)) for name, level in X86_LEVELS.items()}
+    flags = {"haswell": levels["x86-64-v3"], "x86-64-v4": levels["x86-64-v4"], "x86-64-v3": None}
+    cells = [build("fast", "haswell", (2.0, 3.0)), build("new", "x86-64-v4", (3.0, 2.0))]
+    cells += [build("old", "x86-64-v3", (3.0, 2.0))]
+    cells += [build(name, "haswell", (3.0, 2.0)) for name in ("slow", "slower")]
     assert cells[0].result is not None
     monkeypatch.setattr(unused, "cpu_name", lambda: cells[0].result.machine.cpu)
     monkeypatch.setattr(unused, "cpu_flags", lambda: X86_LEVELS["x86-64-v4"] | {"amx_tile"})
-    says = "ONNX Runtime used what this CPU has beyond x86-64-v3; a target with `mcpu: x86-64-v4` may use it, too"
-    assert list(unused.list_unused(cells)) == [f"x86-64-v3 (slow, slower): {says}"]
+    says = "ONNX Runtime used what this CPU has beyond haswell; a target with `mcpu: x86-64-v4` may use it, too"
+    assert list(unused.list_unused(cells)) == [f"haswell (slow, slower): {says}"]
     assert says in show(cells)
     monkeypatch.setattr(unused, "cpu_flags", lambda: X86_LEVELS["x86-64-v3"])
     assert list(unused.list_unused(cells)) == []

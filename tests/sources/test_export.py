@@ -207,6 +207,7 @@ BAD: dict[str, tuple[str, str, str]] = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", BAD)
 def test_what_goes_wrong_is_said_with_its_place(name: str, project: Path, write: Callable[..., Source]) -> None:
     text, message, hint = BAD[name]

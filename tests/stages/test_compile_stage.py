@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.files import sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.postprocess_specs import Classes, Text
 from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
 from tvmbuild.building.package import check_coverage
@@ -117,7 +119,7 @@ def test_a_schedule_of_another_format_is_refused(make_step: MakeStep) -> None:
 
 def test_a_scheduled_task_that_the_model_does_not_have_is_refused(make_step: MakeStep) -> None:
     step = make_step(schedule={"0" * 16: {"trace": {"decisions": [], "instructions": []}}})
-    with pytest.raises(TvmbuildError, match=r"1 records of schedule\.json were not applied: 0000000000000000"):
+    with pytest.raises(TvmbuildError, match=r"1 record of schedule\.json not applied: 0000000000000000"):
         compile_stage.run(step)
     assert not step.output("package").exists()
 
@@ -125,7 +127,7 @@ def test_a_scheduled_task_that_the_model_does_not_have_is_refused(make_step: Mak
 def test_a_record_that_was_not_applied_is_refused() -> None:
     coverage = Coverage(covered=FrozenMap({"a": "conv2d"}), uncovered=FrozenMap({"b": "matmul", "c": "add"}))
     check_coverage(coverage, Schedule(FrozenMap({"a": ""})), "net@x86-64-v3")
-    with pytest.raises(TvmbuildError, match=r"1 records .* not applied: matmul \(b\)") as caught:
+    with pytest.raises(TvmbuildError, match=r"1 record .* not applied: matmul \(b\)") as caught:
         check_coverage(coverage, Schedule(FrozenMap({"a": "", "b": ""})), "net@x86-64-v3")
     assert "doit forget tune:net@x86-64-v3" in (caught.value.hint or "")
 
@@ -136,6 +138,15 @@ def test_labels_that_are_no_text_are_refused(make_step: MakeStep) -> None:
     with pytest.raises(TvmbuildError, match=r"labels\.txt is not text in UTF-8") as caught:
         compile_stage.run(step)
     assert "labels:" in (caught.value.hint or "")
+
+
+def test_results_and_labels_that_do_not_fit_are_refused_before_code_is_generated(make_step: MakeStep) -> None:
+    options = CompileStep("net", "x86-64-v3", "llvm", X86, FrozenMap(), "no-such-linker", None, None)
+    for asked, message in ((Text(), "`text` needs an output"), (Classes(), "has 4 names, and the result `classes`")):
+        step = make_step(options=replace(options, postprocess=(asked,)))
+        step.input("labels").write_text("cat\ndog\nowl\nbee\n")
+        with pytest.raises(TvmbuildError, match=message):
+            compile_stage.run(step)
 
 
 def compile_in_fresh_processes(step: Step[CompileStep], folder: Path) -> bytes:
@@ -232,8 +243,10 @@ def test_a_package_beyond_the_targets_memory_is_refused_with_what_takes_it(make_
     assert info.workspace > 0
     step.output("package").unlink()
     with pytest.raises(
-        TvmbuildError, match=r"net@x86-64-v3 takes .* and the target allows 0.0 MB: .*workspace"
+        TvmbuildError, match=r"net@x86-64-v3 takes .*workspace.*, more than the allowed \d+ kB; "
     ) as caught:
         compile_stage.run(make_step(options=replace(options, memory=taken.total - 1000)))
     assert "code" in caught.value.message
+    largest = r"the largest arrays are .*(weights|workspace) float32\[.*\] of matmul\w* \(\d+ kB\)"
+    assert re.search(largest, caught.value.message)
     assert not step.output("package").exists()

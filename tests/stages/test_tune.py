@@ -16,8 +16,11 @@ from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.device_specs import LocalDevice, NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.postprocess_specs import Classes, Postprocess, Text
 from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
+from tvmbuild.base.wording import count
+from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.engine.outdated_schedule import Outdated, find_outdated
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.course import read_course
@@ -73,7 +76,8 @@ def test_missing_measures_once_and_never_takes_what_is_there(step: Step[TuneStep
 
     options = step.options
     raised = replace(step, options=replace(options, tune=replace(options.tune, trials_per_task=6)))
-    assert find_outdated(raised) == Outdated(f"1 of {info['tasks']} Tasks are not fully searched: matmul_add")
+    noun = "Task" if info["tasks"] == 1 else "Tasks"
+    assert find_outdated(raised) == Outdated(f"1 of {info['tasks']} {noun} not fully searched: matmul_add")
     leftover = record.with_name(f".{record.name}.killed.tmp")
     leftover.touch()
     tune.run(raised)
@@ -94,9 +98,8 @@ def test_what_newer_rules_would_do_is_measured_once(step: Step[TuneStep]) -> Non
     ((device_class, first_rules),) = before.rules.items()
     assert first_rules == step.options.rules
     newer = replace(step, options=replace(step.options, rules=first_rules + 1, timed_on=device_class))
-    assert find_outdated(newer) == Outdated(
-        f"1 of {len(json.loads(step.output('tasks').read_text())['tasks'])} Tasks were searched before a rule changed"
-    )
+    tasks = count(len(json.loads(step.output("tasks").read_text())["tasks"]), "Task")
+    assert find_outdated(newer) == Outdated(f"1 of {tasks} searched before a rule changed")
     tune.run(replace(newer, settings=Settings(tune="never")))
     assert read_task_file(path) == before
 
@@ -121,7 +124,7 @@ def test_without_records_never_covers_nothing_and_strict_refuses(step: Step[Tune
     assert info["covered"] == 0
     assert len(info["uncovered"]) == info["tasks"]  # type: ignore[arg-type]
     assert read(step, "schedule")["schedule"] == {}
-    with pytest.raises(TvmbuildError, match="Tasks have no record: ") as caught:
+    with pytest.raises(TvmbuildError, match=r"Tasks? ha(s|ve) no record: ") as caught:
         tune.run(replace(step, settings=Settings(tune="never", strict=True)))
     assert "strict=1" in (caught.value.hint or "")
 
@@ -179,7 +182,7 @@ def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
         tune.run(step)  # neither is lost
     assert path.read_text() == conflicted
     path.write_text("")
-    tune.run(step)  # a damaged file is measured anew
+    tune.run(step)  # a damaged file is measured again
     assert read(step, "info")["measured_now"] == 4
     assert read(step, "info")["quarantined"] == []
 
@@ -260,6 +263,28 @@ def test_an_interrupted_search_goes_on_and_times_its_best_again(
     assert course.measured == 4
     assert course.points
     assert find_outdated(step) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "names", "message"),
+    [
+        (Text(), 10, "`text` needs an output"),
+        (Classes(), 80, "has 80 names, and the result `classes` of digits has 10"),
+    ],
+)
+def test_a_result_that_does_not_fit_is_refused_before_the_search(
+    step: Step[TuneStep], asked: Postprocess, names: int, message: str
+) -> None:
+    """Simplify is up to date after a change of `postprocess`, and so checks nothing."""
+    from tvmbuild.stages import tune
+
+    (step.root / "names.txt").write_text("one\n" * names)
+    options = replace(step.options, postprocess=(asked,), labels="names.txt")
+    with pytest.raises(TvmbuildError, match=message):
+        tune.run(replace(step, options=options))
+    assert not step.output("schedule").exists()
+    assert not list(Layout(step.root).records("pc").glob("*.json"))
+    assert fingerprint(replace(step, options=options)) == fingerprint(step)  # so a changed threshold searches nothing
 
 
 @pytest.mark.nightly

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from cpp_programs import SOURCES, install_programs
 from made_once import make_once
 
@@ -76,3 +79,16 @@ def list_layouts() -> dict[str, Any]:
         else:
             fields["fields"].append([words[0], int(words[1]), int(words[2])])
     return layouts
+
+
+def write_inputs(folder: Path, inputs: Mapping[str, np.ndarray]) -> None:
+    """Write the inputs of call_by_ctypes.py."""
+    np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)
+
+
+def call_by_ctypes(job: str, *arguments: object) -> Any:
+    """Run a job of call_by_ctypes.py in a process without TVM's Python package; return what it prints."""
+    command = [sys.executable, str(C_SOURCES / "call_by_ctypes.py"), str(install_programs() / "lib/libtvmbuild.so.1")]
+    done = subprocess.run([*command, job, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -139,7 +139,7 @@ def show(mod: tvm.ir.IRModule) -> list[str]:
 
 
 def main() -> None:
-    """Write the section anew."""
+    """Write the section again."""
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(text.replace(read_section(), write_section()), encoding="utf-8")
 

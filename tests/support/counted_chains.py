@@ -1,4 +1,4 @@
-"""Chains of operators behind each operator that finds elements or boxes."""
+"""Chains of operators after each operator that finds elements or boxes."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ PRODUCERS: Mapping[str, Callable[[Graph, str], str]] = {
 
 
 def chain(producer: str, ways: list[str]) -> onnx.ModelProto:
-    """Return the model of ways behind a producer, with the last value and its sum as outputs."""
+    """Return the model of ways after a producer, with the last value and its sum as outputs."""
     graph = Graph()
     value = PRODUCERS[producer](graph, graph.take("data", [ROWS, COLUMNS]))
     for way in ways:
@@ -264,7 +264,7 @@ def chain(producer: str, ways: list[str]) -> onnx.ModelProto:
 
 
 def feeds(seed: int) -> list[Arrays]:
-    """Return inputs of which none, some, one or all rows are found."""
+    """Return inputs in which none, some, one or all rows are found."""
     random = np.random.RandomState(seed)
     made: list[Arrays] = []
     for found in (0, 5, 1, ROWS):

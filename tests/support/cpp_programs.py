@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +15,11 @@ import numpy as np
 import pytest
 from made_once import make_once
 
+import tvmbuild
 import tvmbuild.package
 from tvmbuild.cli import main
 from tvmbuild.package.ranking import rank_classes
+from tvmbuild.package.runtime.host import find_device
 from tvmbuild.package.runtime.session import Session
 
 SUPPORT = Path(__file__).parent
@@ -56,6 +59,43 @@ def install_programs() -> Path:
     return make_once("C++ programs", build_by_cmake) / "out"
 
 
+def program_of_sizes() -> Path:
+    """Return the program that runs a package at several sizes, built once."""
+    return make_once("C++ sizes", lambda folder: build_by_cmake(folder, source=SUPPORT / "cpp_sizes")) / "build/sizes"
+
+
+def use_pythons_vulkan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let C++ programs load the Vulkan runtime that Python loads; skip the test if that is TVM's."""
+    find_device("vulkan")
+    found = re.search(r"/\S*libtvmbuild_vulkan\.so", Path("/proc/self/maps").read_text())
+    if found is None:
+        pytest.skip("the Vulkan runtime is another than libtvmbuild_vulkan.so")
+    monkeypatch.setenv("TVMBUILD_VULKAN_LIBRARY", found[0])
+
+
+def run_as_python_does(package: Path, folder: Path, calls: Sequence[Mapping[str, np.ndarray]]) -> str:
+    """Run the package on the inputs of each call, whose size may be another one, in C++ and in Python.
+
+    Outputs, new ones and copies, must have the same bits. Return what the program printed.
+    """
+    words = []
+    with tvmbuild.load(package, 2) as session:
+        for number, inputs in enumerate(calls):
+            for place, info in enumerate(session.inputs):
+                (folder / f"{number}-{place}.in").write_bytes(inputs[info.name].tobytes())
+            words.append(",".join("x".join(map(str, inputs[info.name].shape)) for info in session.inputs))
+        wanted = [session.run(dict(inputs)) for inputs in calls]
+        names = [info.name for info in session.outputs]
+    done = run_program(program_of_sizes(), package, folder, *words)
+    assert done.returncode == 0, done.stderr
+    for number, outputs in enumerate(wanted):
+        for place, name in enumerate(names):
+            for end in ("out", "copy"):
+                got = np.fromfile(folder / f"{number}-{place}.{end}", np.float32).reshape(outputs[name].shape)
+                np.testing.assert_array_equal(got, outputs[name])
+    return done.stdout
+
+
 def build_by_zig(folder: Path, flags: tuple[list[str], list[str] | None], target: str | None = None) -> Path:
     """Build both programs with tvmbuild's own C++ compiler; return the folder with them and their objects.
 
@@ -81,10 +121,12 @@ def read_flags(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]
     return told[0], told[1]
 
 
-def run_program(program: Path | str, *arguments: object) -> subprocess.CompletedProcess[str]:
+def run_program(
+    program: Path | str, *arguments: object, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the program; a death by a signal always fails the test."""
     command = [str(program), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode in (0, 1, 2), f"exit code {done.returncode}: {done.stderr[-3000:]}"
     assert "Sanitizer" not in done.stderr, done.stderr[-3000:]
     assert "runtime error" not in done.stderr, done.stderr[-3000:]

@@ -1,6 +1,7 @@
 // A libcuda.so.1 without a card: memory is the CPU's, copies are done, and kernels are only written down.
 //
-//   SHIM_LOG      a file that gets a line for each launch, capture, loading and mistake, and one at the end
+//   SHIM_LOG      a file with a line for each launch, capture, loading, copy, wait, allocation and mistake,
+//                 and one at the end
 //   SHIM_DEVICES  "NVIDIA H100:90,Orin:87:integrated": the devices and their architectures; default: one H100
 //   SHIM_DRIVER   the CUDA version that the driver tells, 11040 for 11.4; default: 13000
 //   SHIM_HEAP     each device's memory in bytes; default: 256 MiB
@@ -178,6 +179,31 @@ void capture(CUstream stream, const char *text) {
   stream->last = &line->next;
 }
 
+// The streams with kernels for which nothing has waited.
+CUstream unfinished[64];
+int unfinished_streams, captures;
+
+void begin_work(CUstream stream) {
+  pthread_mutex_lock(&lock);
+  bool is_known = unfinished_streams == 64;
+  for (int index = 0; index < unfinished_streams; index++) is_known = is_known || unfinished[index] == stream;
+  if (!is_known) unfinished[unfinished_streams++] = stream;
+  pthread_mutex_unlock(&lock);
+}
+
+void finish_work(CUstream stream) {
+  pthread_mutex_lock(&lock);
+  for (int index = 0; index < unfinished_streams; index++)
+    if (unfinished[index] == stream) unfinished[index] = unfinished[--unfinished_streams];
+  pthread_mutex_unlock(&lock);
+}
+
+void finish_all_work() {
+  pthread_mutex_lock(&lock);
+  unfinished_streams = 0;
+  pthread_mutex_unlock(&lock);
+}
+
 bool is_capturing(CUstream stream) { return stream != nullptr && stream->is_capturing; }
 
 CUresult launch(CUfunction function, const unsigned *grid, const unsigned *block, unsigned shared, CUstream stream,
@@ -191,10 +217,12 @@ CUresult launch(CUfunction function, const unsigned *grid, const unsigned *block
       size_t length = strlen(text);
       snprintf(text + length, sizeof(text) - length, " %llx", *static_cast<unsigned long long *>(arguments[index]));
     }
-  if (is_capturing(stream))
+  if (is_capturing(stream)) {
     capture(stream, text);
-  else
+  } else {
     note("%s", text);
+    begin_work(stream);
+  }
   return CUDA_SUCCESS;
 }
 
@@ -256,6 +284,9 @@ SHIM cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice dev
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
       *value = 65536;
       break;
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+      *value = 1;
+      break;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
       *value = is_integrated;
       break;
@@ -288,6 +319,12 @@ SHIM cuCtxSetCurrent(CUcontext context) {
   current = context;
   return CUDA_SUCCESS;
 }
+SHIM cuCtxSynchronize() {
+  NEED_CONTEXT("cuCtxSynchronize");
+  note("wait for the card");
+  finish_all_work();
+  return captures > 0 ? mistake("a wait for the card ends a capture") : CUDA_SUCCESS;
+}
 static size_t used_memory(int device) {
   size_t used = 0;
   for (Allocation &each : allocations)
@@ -312,6 +349,7 @@ static CUresult allocate(char **memory, size_t size, bool is_host) {
       break;
     }
   pthread_mutex_unlock(&lock);
+  if (result == CUDA_SUCCESS) note("allocate %zu%s", size, is_host ? " on the host" : "");
   return result;
 }
 static CUresult release(char *memory, bool is_host) {
@@ -334,6 +372,7 @@ SHIM cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
 }
 SHIM cuMemFree_v2(CUdeviceptr address) {
   NEED_CONTEXT("cuMemFree_v2");
+  finish_all_work();
   return release(reinterpret_cast<char *>(address), false);
 }
 SHIM cuMemHostAlloc(void **memory, size_t size, unsigned) {
@@ -342,7 +381,24 @@ SHIM cuMemHostAlloc(void **memory, size_t size, unsigned) {
 }
 SHIM cuMemFreeHost(void *memory) {
   NEED_CONTEXT("cuMemFreeHost");
+  char name[256];
+  int arch;
+  bool is_integrated = false;
+  find_device(current->device, name, arch, is_integrated);
+  if (is_integrated && unfinished_streams > 0) note("mistake: memory of the host is released under a kernel");
   return release(static_cast<char *>(memory), true);
+}
+SHIM cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address) {
+  NEED_CONTEXT("cuPointerGetAttribute");
+  pthread_mutex_lock(&lock);
+  Allocation *found = find(address, 1);
+  pthread_mutex_unlock(&lock);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
+    *static_cast<CUdeviceptr *>(value) = address;
+  else
+    *static_cast<CUmemorytype *>(value) = found->is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  return CUDA_SUCCESS;
 }
 static CUresult copy(const char *name, char *to, const char *from, size_t size, CUdeviceptr checked, CUstream stream) {
   if (is_capturing(stream)) return mistake("a copy is captured");
@@ -378,12 +434,15 @@ SHIM cuStreamCreate(CUstream *stream, unsigned) {
 }
 SHIM cuStreamDestroy_v2(CUstream stream) {
   NEED_CONTEXT("cuStreamDestroy_v2");
+  if (stream->is_capturing) __atomic_sub_fetch(&captures, 1, __ATOMIC_SEQ_CST);
   delete stream;
   streams--;
   return CUDA_SUCCESS;
 }
 SHIM cuStreamSynchronize(CUstream stream) {
   NEED_CONTEXT("cuStreamSynchronize");
+  note("wait");
+  finish_work(stream);
   return is_capturing(stream) ? mistake("a wait is captured") : CUDA_SUCCESS;
 }
 SHIM cuStreamWaitEvent(CUstream, CUevent event, unsigned) {
@@ -395,6 +454,7 @@ SHIM cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
   NEED_CONTEXT("cuStreamBeginCapture_v2");
   if (stream == nullptr) return mistake("the default stream is captured");
   stream->is_capturing = true;
+  __atomic_add_fetch(&captures, 1, __ATOMIC_SEQ_CST);
   stream->first = nullptr;
   stream->last = &stream->first;
   return CUDA_SUCCESS;
@@ -402,6 +462,7 @@ SHIM cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
 SHIM cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   NEED_CONTEXT("cuStreamEndCapture");
   stream->is_capturing = false;
+  __atomic_sub_fetch(&captures, 1, __ATOMIC_SEQ_CST);
   *graph = new CUgraph_st{stream->first};
   graphs++;
   return CUDA_SUCCESS;
@@ -424,8 +485,9 @@ SHIM cuGraphUpload(CUgraphExec, CUstream) {
   NEED_CONTEXT("cuGraphUpload");
   return CUDA_SUCCESS;
 }
-SHIM cuGraphLaunch(CUgraphExec executable, CUstream) {
+SHIM cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   NEED_CONTEXT("cuGraphLaunch");
+  begin_work(stream);
   note("graph");
   for (Line *line = executable->first; line != nullptr; line = line->next) note("  %s", line->text);
   return CUDA_SUCCESS;
@@ -454,6 +516,10 @@ SHIM cuEventRecord(CUevent event, CUstream stream) {
   NEED_CONTEXT("cuEventRecord");
   event->is_recorded = true;
   return is_capturing(stream) ? mistake("an event is captured") : CUDA_SUCCESS;
+}
+SHIM cuEventSynchronize(CUevent event) {
+  NEED_CONTEXT("cuEventSynchronize");
+  return event->is_recorded ? CUDA_SUCCESS : mistake("an event that was never recorded");
 }
 SHIM cuEventElapsedTime(float *milliseconds, CUevent first, CUevent second) {
   NEED_CONTEXT("cuEventElapsedTime");

@@ -15,7 +15,7 @@ from tvmbuild.package.runtime.native_library import find_library
 
 PROJECT = Path(__file__).resolve().parents[2]
 DRIVER = "libcuda.so.1"
-_SOURCE = Path(__file__).with_suffix(".cpp")
+SOURCE = Path(__file__).with_suffix(".cpp")
 _FLAGS = ("-shared", "-fPIC", "-O1", "-std=c++17", "-fvisibility=hidden", "-fno-sanitize=undefined")
 
 
@@ -41,4 +41,4 @@ def _compile(folder: Path, *, is_old: bool) -> None:
     target = ("-target", zig_target(machine_of(platform.machine()), DEFAULT_GLIBC))
     flags = (*_FLAGS, *(("-DSHIM_OLD",) if is_old else ()))
     output = str(folder / DRIVER)
-    run_linker([*ZIG, "c++", *target, *flags, "-I", str(CUDA.folder), str(_SOURCE), "-o", output], folder)
+    run_linker([*ZIG, "c++", *target, *flags, "-I", str(CUDA.folder), str(SOURCE), "-o", output], folder)

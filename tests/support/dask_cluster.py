@@ -1,4 +1,4 @@
-"""A Dask scheduler and workers of `tvmbuild worker`, each a process of its own, on this machine."""
+"""A Dask scheduler and workers of `tvmbuild worker`, each its own process, on this machine."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def draw_shifted_windows(drawn: DrawnModel) -> None:
     shift = drawn.pick(0, window // 2)
     picture = drawn.reshape(x, 1, height, breadth, width)
     lost = drawn.pick(0, 0, 1) if min(height, breadth) > window else 0
-    if lost:  # a picture that is no multiple of the window is padded, and cut at the end
+    if lost:  # a picture that is not a multiple of the window is padded, and cut at the end
         picture = drawn.slice(picture, 1, 0, height - lost)
         picture = drawn.add("Pad", picture, drawn.constant([0, 0, 0, 0, 0, lost, 0, 0], "int64"))
     if shift:

@@ -44,8 +44,8 @@ class Fault:
     """Returns a context in which the compiler has the fault."""
     nodes: tuple[str, ...]
     """The nodes at fault: one of them must be named."""
-    mends: str | None = None
-    """The variant that mends it, if there is one."""
+    fixes: str | None = None
+    """The variant that fixes it, if there is one."""
     precision: Any = "fp32"
     schedule: Callable[[onnx.ModelProto, PackageTarget], Schedule] = lambda _model, _target: NO_RECORDS
 
@@ -113,7 +113,7 @@ def wrong_pass(module: ModuleType, phase: str, name: str, damage: Damage) -> Ite
 
 @contextmanager
 def extra_pass(module: ModuleType, phase: str, damage: Damage) -> Iterator[None]:
-    """Run a wrong pass of ours at the end of a phase."""
+    """Run our wrong pass at the end of a phase."""
     old: Phase = getattr(module, phase)
     with patch.object(module, phase, Phase(old.name, (*old.passes, Pass("Planted", damage)))):
         yield

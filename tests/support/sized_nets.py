@@ -35,6 +35,7 @@ class SizedProject:
     """A project with one model of varying shape."""
 
     root: Path
+    target: str = "v3"
 
     def write(self, models: str = MODEL) -> None:
         """Write models.yaml."""
@@ -42,7 +43,11 @@ class SizedProject:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run doit with words such as `compile`, without a search."""
-        command = [sys.executable, "-W", "ignore", "-m", "tvmbuild", *words, "tune=never"]
+        return self.command(*words, "tune=never")
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run one of tvmbuild's commands."""
+        command = [sys.executable, "-W", "ignore", "-m", "tvmbuild", *words]
         runtime = self.root / "runtime"  # not the project: a folder `tvmbuild` in it would hide the installed package
         runtime.mkdir(exist_ok=True)
         environment = dict(os.environ, XDG_RUNTIME_DIR=str(runtime), TVM_NUM_THREADS="2")
@@ -53,7 +58,7 @@ class SizedProject:
     @property
     def package(self) -> Path:
         """The package."""
-        return self.root / "build/cells/net@v3/net-v3.tar"
+        return self.root / f"build/cells/net@{self.target}/net-{self.target}.tar"
 
 
 def make_project(root: Path, models: str = MODEL, net: onnx.ModelProto | None = None) -> SizedProject:

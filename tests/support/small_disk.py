@@ -1,4 +1,4 @@
-"""A folder on a disk of its own, which may be small or not hold programs."""
+"""A folder on a separate disk, which may be small or not hold programs."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def build_as_written(mod: tvm.IRModule) -> Any:
 def run(function: Any, *arrays: np.ndarray) -> list[np.ndarray]:
     """Return the arrays after the call."""
     device = find_device("vulkan")
-    tensors = [tvm.runtime.tensor(np.ascontiguousarray(each), device) for each in arrays]
+    tensors = [tvm.runtime.tensor(np.asarray(each, order="C"), device) for each in arrays]
     function(*tensors)
     return [each.numpy() for each in tensors]
 

@@ -11,6 +11,7 @@ from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.nvrtc import list_archs, list_versions
 from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import ModelSpec, Project, TargetSpec
 from tvmbuild.base.steps import Settings
@@ -46,6 +47,24 @@ def test_jetpack_4_is_refused_with_a_reason() -> None:
     (mistake,) = target_kind("cuda").find_mistakes({"arch": "sm_72", "driver": "11.4", "glibc": "2.27"})
     assert mistake[0] == "glibc"
     assert mistake[1].startswith("JetPack 4, with glibc 2.27, runs no package")
+
+
+def test_an_architecture_that_the_compiler_does_not_know_is_refused_before_the_build() -> None:
+    here = Capabilities(nvrtc="11.8, 12.9", nvrtc_archs=FrozenMap({"11.8": "sm_72 sm_90", "12.9": "sm_90 sm_120"}))
+    explain = target_kind("cuda").explain_compiler
+    assert explain(FrozenMap({"arch": "sm_90a"}), here) is None
+    assert explain(FrozenMap({"arch": "sm_72"}), here) is None
+    assert (
+        explain(FrozenMap({"arch": "sm_999"}), here) == "NVRTC 12.9 compiles nothing for sm_999; it knows sm_90, sm_120"
+    )
+    assert explain(FrozenMap({"arch": "sm_999"}), replace(here, nvrtc_archs=FrozenMap())) is None
+
+
+@pytest.mark.compiler
+def test_every_nvrtc_here_tells_its_architectures() -> None:
+    found = list_archs()
+    assert list(found) == (list_versions() or "").split(", ")
+    assert all({"sm_80", "sm_87"} <= set(archs.split()) for archs in found.values())
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -28,7 +28,7 @@ def search(row: Row) -> Any:
         ([(10, 64, 10, False), (10, 64, 0, False)], 0),
         ([(10, 64, 10, False), (10, 64, 3, True)], 7),  # the rest of an ended search
         ([(10, 64, 15, False), (10, 64, 3, True)], 2),
-        ([(10, 64, 0, False), (10, 64, 12, False)], 8),  # the other has had two of ours, from the rest of a third
+        ([(10, 64, 0, False), (10, 64, 12, False)], 8),  # the other has had two of our trials, from the rest of a third
         ([(0, 64, 0, False), (10, 64, 0, False)], 0),
     ],
 )

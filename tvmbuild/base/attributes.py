@@ -23,5 +23,5 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
 
 `int8` is for models that are quantised, by their author or by ``quantize``.
 """
-NARROW: frozenset[Precision] = frozenset({"fp16", "bf16"})
-"""The precisions of 16 bits, in which single operators may stay in float32."""
+ROUNDED: frozenset[Precision] = frozenset({"tf32", "fp16", "bf16"})
+"""The precisions of shorter floats, in which single operators may stay in float32."""

@@ -55,6 +55,8 @@ class Capabilities:
     """The version of the CUDA compiler nvcc. None means that it is not installed."""
     nvrtc: str | None = None
     """The versions of NVRTC, from the oldest to the newest: `11.8, 12.9`. None means that none is installed."""
+    nvrtc_archs: FrozenMap[str, str] = FrozenMap()
+    """The version of each NVRTC that loads here → the architectures that it compiles for: `sm_50 sm_52`."""
     llvm: str | None = None
     machine: str = ""
     """The machine as `platform.machine()` names it: x86_64, aarch64 …"""

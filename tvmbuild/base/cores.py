@@ -79,7 +79,7 @@ def _list_groups(root: Path) -> Iterator[Path]:
             continue
         top = root / place.lstrip("/")
         path = inside[version]
-        # A container without a namespace of its own sees the whole path in /proc and its own group as the root.
+        # A container without its own namespace sees the whole path in /proc and its own group as the root.
         below = path[len(mounted) :] if mounted != "/" and f"{path}/".startswith(f"{mounted}/") else path
         if mounted != "/" and below == path:
             below = ""

@@ -69,6 +69,18 @@ ARM_FEATURES = {
     "sve2": "sve2",
     "sme": "sme",
 }
+ASKED_FOR = frozenset(
+    {"aes", "pclmul", "vaes", "vpclmulqdq", "sha", "sha2", "crc", "avx512vp2intersect"}
+    | {"amx-tile", "amx-int8", "amx-bf16", "amx-fp16"}
+)
+"""LLVM's names of the sets whose instructions it writes only where a program asks for them, which no network does.
+
+Many machines lack them: virtual ones hide AMX, and a Raspberry Pi 4 is a Cortex-A72 without `aes` and `sha2`.
+"""
+UNLISTED = frozenset({"avxifma", "avxvnniint8", "avxvnniint16", "avxneconvert"})
+"""LLVM's names of the sets that Linux does not list in /proc/cpuinfo, on CPUs that have them (Sierra Forest)."""
+FEATURES = {"x86_64": X86_FEATURES, "aarch64": ARM_FEATURES}
+"""The names of instruction sets by architecture. Of other ones no names are known."""
 KNOWN_FEATURES = frozenset(X86_FEATURES) | frozenset(ARM_FEATURES)
 
 _V2 = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})

@@ -1,6 +1,6 @@
 """Drivers of CUDA: the architectures that each knows, and the machine code and PTX that it loads.
 
-A driver loads the machine code that any compiler of its own major version, or of an earlier one, has written; NVIDIA
+A driver loads the machine code that any compiler of the same or an earlier major version has written; NVIDIA
 calls this minor version compatibility. PTX loads only if the driver is at least of the PTX's version.
 https://docs.nvidia.com/deploy/cuda-compatibility/
 """
@@ -19,7 +19,9 @@ DEFAULT: Version = (12, 0)
 """
 OLDEST: Version = (11, 4)
 """The oldest driver that tvmbuild's runtime uses: that of JetPack 5."""
-_LAST_MAJOR, _LAST_OF_11 = 13, 8
+_LAST_MAJOR = 13
+_LAST_MINOR = {11: 8, 12: 9}
+"""Major version of CUDA → its last minor version. That of 13 is not known yet."""
 _FIRST = {70: (9, 0), 72: (9, 2), 75: (10, 0), 80: (11, 0), 86: (11, 1), 87: (11, 4), 89: (11, 8), 90: (11, 8)} | {
     100: (12, 8),
     101: (12, 8),
@@ -30,6 +32,11 @@ _FIRST = {70: (9, 0), 72: (9, 2), 75: (10, 0), 80: (11, 0), 86: (11, 1), 87: (11
     110: (13, 0),
 }
 """Compute capability → the first CUDA that knows it."""
+_LAST = {72: OLDEST}
+"""Compute capability → the last CUDA of its boards' drivers: JetPack 5 is Xavier's last."""
+_TOO_OLD = {53, 62}
+"""The compute capabilities of Nano, TX1 and TX2, whose last JetPack is 4."""
+JETPACK_4 = "JetPack 4, with glibc 2.27, runs no package: TVM's libraries need 2.28, tvmbuild CUDA 11.4"
 _DROPPED = 75
 """The first compute capability that CUDA 13 compiles for."""
 _PTX = {11: 70, 12: 80, 13: 90}
@@ -59,13 +66,14 @@ def first_driver(arch: str) -> Version:
 
 
 def choose_driver(attributes: Mapping[str, Any]) -> Version:
-    """Return the oldest driver that must load a target's code: its `driver`, else `DEFAULT` or the first for its arch.
+    """Return the oldest driver that must load the code of a target with these attributes.
 
-    ``attributes`` are those of a CUDA target.
+    It is the target's `driver`, or else `DEFAULT`, or the nearest for its `arch`.
     """
     if "driver" in attributes:
         return read_version(str(attributes["driver"]))
-    return max(DEFAULT, first_driver(str(attributes.get("arch", ""))))
+    arch = str(attributes.get("arch", ""))
+    return min(max(DEFAULT, first_driver(arch)), _LAST.get(read_arch(arch), (_LAST_MAJOR, 99)))
 
 
 def ptx_version(driver: Version, arch: str) -> Version:
@@ -80,6 +88,8 @@ def ptx_version(driver: Version, arch: str) -> Version:
 def find_mistake(data: Mapping[str, Any]) -> tuple[str, str, str] | None:
     """Return the mistake in a CUDA target's `driver`, `arch` and `ptx`, or None: (key, fault, expected value)."""
     arch = str(data.get("arch", ""))
+    if read_arch(arch) in _TOO_OLD:
+        return "arch", f"{arch} boards have at most JetPack 4; {JETPACK_4}", "sm_72 (Xavier) or a later board's"
     if data.get("ptx") and arch[-1:] in {"a", "f"}:
         return "ptx", f"code for {arch} runs on no later card", f"arch: {arch[:-1]}, or no ptx"
     if "driver" not in data:
@@ -93,8 +103,8 @@ def _find_problem(arch: str, driver: Version) -> tuple[str, str] | None:
     first, name = first_driver(arch), show_version(driver)
     if driver < OLDEST:
         return f"no runtime uses a driver of CUDA {name}", '"11.4" or later'
-    if driver[0] > _LAST_MAJOR or (driver[0] == OLDEST[0] and driver[1] > _LAST_OF_11):
-        return f"tvmbuild knows no CUDA {name}", '"11.4" to "11.8", "12.0" or later'
+    if driver[0] > _LAST_MAJOR or driver[1] > _LAST_MINOR.get(driver[0], driver[1]):
+        return f"tvmbuild knows no CUDA {name}", '"11.4" to "11.8", "12.0" to "12.9", "13.0" or later'
     if driver < first:
         return f"a driver of CUDA {name} does not know {arch}", f'"{show_version(first)}" or later, or another arch'
     if driver[0] >= _LAST_MAJOR and 0 < read_arch(arch) < _DROPPED:

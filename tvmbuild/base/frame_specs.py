@@ -58,7 +58,7 @@ class Frame:
     encoding: Encoding
     interpolation: Interpolation = "antialias"
     stride: int | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """The distance of two rows in bytes. None means that there are no gaps between rows."""
+    """The distance of two rows in bytes. None means no gaps between rows."""
     crop: Crop | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """The part that is used. None means the whole frame."""
 

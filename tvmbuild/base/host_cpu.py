@@ -12,13 +12,19 @@ from tvmbuild.base.cores import find_quota, usable_cores
 
 CPUINFO = Path("/proc/cpuinfo")
 _FLAGS = ("flags", "Features")
+"""The keys on x86 and on ARM."""
+_X86 = ("x86_64", "i386")
 _NAMES = ("model name", "Model")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i686": "i386"}
 
 
 def cpu_flags() -> frozenset[str]:
-    """Return the kernel's names of this CPU's instruction sets, or an empty set if the system does not provide them."""
-    return frozenset(next((value for key, value in _entries(_read_text()) if key in _FLAGS), "").split())
+    """Return the kernel's names of this CPU's instruction sets, or an empty set if the system does not provide them.
+
+    Under an emulator, the file may be that of another machine, which lists its own under another key.
+    """
+    wanted = _FLAGS[machine_of(platform.machine()) not in _X86]
+    return frozenset(next((value for key, value in _entries(_read_text()) if key == wanted), "").split())
 
 
 def cpu_name() -> str:

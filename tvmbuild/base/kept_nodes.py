@@ -35,7 +35,7 @@ class KeptShare:
     known.
     """
     cost: float
-    """The group's share of the network's operations."""
+    """The group's share of the time that the reduced precision saves, estimated from operations and memory."""
 
 
 def read_shares(value: Mapping[str, Any]) -> tuple[KeptShare, ...]:

@@ -164,7 +164,7 @@ def ensure_home() -> None:
 
 
 def compile_dir() -> Path:
-    """Return the folder in which `tvmbuild compile` keeps its projects, each in a folder of its own."""
+    """Return the folder in which `tvmbuild compile` keeps its projects, each in its own folder."""
     return cache_dir() / "compile"
 
 

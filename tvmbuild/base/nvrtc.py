@@ -1,7 +1,8 @@
-"""Search for NVRTC, NVIDIA's compiler library, of several versions, without loading one."""
+"""Search for NVRTC, NVIDIA's compiler library, of several versions. Only `list_archs` loads them."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import re
@@ -54,6 +55,12 @@ def list_versions() -> str | None:
     return ", ".join(dict.fromkeys(show_version(each.version) for each in list_nvrtc())) or None
 
 
+def list_archs() -> dict[str, str]:
+    """Return version → architectures, `sm_50 sm_52`, of each NVRTC that loads and tells them."""
+    told = {show_version(each.version): _ask_for_archs(each.path) for each in list_nvrtc()}
+    return {version: " ".join(archs) for version, archs in told.items() if archs}
+
+
 def find_nvrtc(major: int) -> Nvrtc | None:
     """Return the newest installed NVRTC of a major version, or None if there is none."""
     return max((each for each in list_nvrtc() if each.version[0] == major), default=None)
@@ -64,6 +71,19 @@ def list_pip_folders() -> list[Path]:
     spec = importlib.util.find_spec("nvidia")
     places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     return [folder for place in places if place.is_dir() for folder in sorted(place.iterdir()) if folder.is_dir()]
+
+
+def _ask_for_archs(path: Path) -> list[str]:
+    """Return the architectures, or an empty list if the library does not load or fails."""
+    count = ctypes.c_int()
+    try:
+        library = ctypes.CDLL(str(path))
+        if library.nvrtcGetNumSupportedArchs(ctypes.byref(count)) != 0:
+            return []
+        numbers = (ctypes.c_int * count.value)()
+        return [f"sm_{number}" for number in numbers] if library.nvrtcGetSupportedArchs(numbers) == 0 else []
+    except (OSError, AttributeError):
+        return []
 
 
 def _list_folders() -> list[Path]:

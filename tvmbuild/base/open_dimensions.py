@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tvmbuild.base.size_specs import MAX_LETTERS
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.base.wording import name_some
 
@@ -24,24 +23,20 @@ PLACEHOLDERS = frozenset({"", "?", "-1", "None", "unknown"})
 """Names that exporters give to any open dimension: two dimensions with the same one may differ in size."""
 BATCH_TAKEN = "batch taken as "
 """The beginning of the note about an assumed batch size."""
-_BATCH = re.compile(r"n|b|bs|unk__\d+|(.*[_./ ])?batch([_ ]?(size|dim|axis|num))?", re.IGNORECASE)
+BATCH = re.compile(r"n|b|bs|unk__\d+|(.*[_./ ])?batch([_ ]?(size|dim|axis|num))?", re.IGNORECASE)
 _NO_BATCH = re.compile(r"seq|len|time|step|frame|sample|token|height|width|past|audio", re.IGNORECASE)
 """A part of a name that rules out the batch, even for the only open dimension, because size 1 would make no sense."""
+_NO_SIDE = re.compile(r"seq|len|time|step|token|past|audio|head", re.IGNORECASE)
+"""A part of a name that rules out a picture's height or width."""
 _SIZES = (
     (re.compile(r"past|cache", re.IGNORECASE), 16),
     (re.compile(r"sample|audio|wave", re.IGNORECASE), 16000),
     (re.compile(r"height|width|^[hw]$", re.IGNORECASE), 224),
 )
 _PICTURE, _USUAL = 224, 128
-_LETTERS = (
-    (re.compile(r"height", re.IGNORECASE), "H"),
-    (re.compile(r"width", re.IGNORECASE), "W"),
-    (re.compile(r"seq|len|time|step|frame|token|sample|audio", re.IGNORECASE), "T"),
-)
-_SPARE = ("N", "M", "K", "L", "P", "Q", "R", "S", "U", "V", "X", "Y", "Z", "A", "C", "D", "E", "F", "G", "I", "J", "O")
-_EXAMPLES = {"B": [1, 8], "T": [16, 32, 64, 128], "H": [320, 480], "W": [320, 640]}
-_OTHERS = [64, 128]
-"""Example sizes by letter, and those of other letters."""
+_RANK_OF_PICTURES = 4
+_CHANNELS = (1, 3, 4)
+_CALLED_CHANNELS = re.compile(r"c|.*channels?", re.IGNORECASE)
 _WORDS = re.compile(r"y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
 """Words that YAML 1.1 reads as true, false or null unless they are quoted."""
 
@@ -92,17 +87,34 @@ def settle(shapes: Shapes, specs: Sequence[InputSpec]) -> Settled:
 
 
 def is_batch(dims: Sequence[Dim], elsewhere: Collection[Dim] = ()) -> bool:
-    """Return whether the first dimension is open and is the batch, by its name or because it is the only open one.
+    """Return whether the first dimension is open and is the batch.
 
-    The second rule excludes a name that is also in ``elsewhere``, the later dimensions of all inputs, and a name with
-    another meaning, such as `seq`.
+    It is by its name, because it is the only open one, or because the others are those of a picture. The last two rules
+    exclude a name that is also in ``elsewhere``, the later dimensions of all inputs, and a name with another meaning,
+    such as `seq`.
     """
     if not dims or isinstance(dims[0], int):
         return False
-    if dims[0] is None or dims[0] in PLACEHOLDERS or _BATCH.fullmatch(dims[0]):
+    if dims[0] is None or dims[0] in PLACEHOLDERS or BATCH.fullmatch(dims[0]):
         return True
-    is_alone = all(isinstance(dim, int) for dim in dims[1:])
-    return is_alone and dims[0] not in elsewhere and not _NO_BATCH.search(dims[0])
+    is_known = all(isinstance(dim, int) for dim in dims[1:]) or find_picture_axes(dims) is not None
+    return is_known and dims[0] not in elsewhere and not _NO_BATCH.search(dims[0])
+
+
+def find_picture_axes(dims: Sequence[Dim]) -> tuple[int, int, int] | None:
+    """Return the axes of the channels, height and width of a batch of pictures, or None for another shape.
+
+    Its channels are 1, 3 or 4, or are called so, on the second axis or the last.
+    """
+    if len(dims) != _RANK_OF_PICTURES:
+        return None
+    for channels, height, width in ((1, 2, 3), (3, 1, 2)):
+        dim, sides = dims[channels], (dims[height], dims[width])
+        if any(isinstance(side, str) and _NO_SIDE.search(side) for side in sides):
+            continue
+        if dim in _CHANNELS or (isinstance(dim, str) and _CALLED_CHANNELS.fullmatch(dim)):
+            return channels, height, width
+    return None
 
 
 def list_open(shapes: Shapes) -> dict[str, list[int]]:
@@ -143,7 +155,7 @@ def ask_for(shapes: Shapes, model: str) -> Question:
             f"{model}: inputs have dynamic dimensions: {'; '.join(f'{name} {axes}' for name, axes in told.items())}"
         )
     asked = {name: shape for name, shape in filled.items() if shape}
-    yaml = ", ".join(f"{_quote(name)}: {{shape: {list(shape)}}}" for name, shape in asked.items())
+    yaml = ", ".join(f"{quote_name(name)}: {{shape: {list(shape)}}}" for name, shape in asked.items())
     words = " ".join(_tell(name, shape) for name, shape in asked.items())
     stands: dict[int, list[str]] = {}
     for name, axes in open_axes.items():
@@ -154,43 +166,6 @@ def ask_for(shapes: Shapes, model: str) -> Question:
     hint = f"fix them in models.yaml, under {model}: `inputs: {{{yaml}}}` (for `tvmbuild check`: `{words}`)"
     hint = f"{hint}; {'; '.join(shown)}"
     return Question(message, hint, filled, shown)
-
-
-def propose_sizes(shapes: Shapes) -> str | None:
-    """Return the lines of models.yaml for a package of several sizes, on one line.
-
-    Return None if no dimension is open, or if a size depends on others, for example `past + sequence`.
-    """
-    letters: dict[str | tuple[str, int], str] = {}
-    elsewhere = {dim for dims in shapes.values() for dim in dims[1:]}
-    lettered: dict[str, list[str]] = {}
-    for name, dims in shapes.items():
-        lettered[name] = []
-        for axis, dim in enumerate(dims):
-            if isinstance(dim, int):
-                lettered[name].append(str(dim))
-                continue
-            key = (name, axis) if dim is None or dim in PLACEHOLDERS else dim
-            if key not in letters:
-                is_first = axis == 0 and is_batch(dims, elsewhere)
-                letters[key] = _choose_letter("batch" if is_first else dim or "", letters.values())
-            lettered[name].append(letters[key])
-    used = sorted(set(letters.values()))
-    if not used or len(used) > MAX_LETTERS or any("+" in str(key) for key in letters):
-        return None
-    shown = ", ".join(f"{_quote(name)}: {{shape: [{', '.join(dims)}]}}" for name, dims in lettered.items() if dims)
-    pairs = {"H", "W"} <= set(used)
-    sizes = [f"{letter}: {_EXAMPLES.get(letter, _OTHERS)}" for letter in used if not (pairs and letter in "HW")]
-    sizes += ['"H,W": [[320, 320], [480, 640]]'] if pairs else []
-    return f"inputs: {{{shown}}}, sizes: {{{', '.join(sizes)}}}"
-
-
-def _choose_letter(name: str, taken: Collection[str]) -> str:
-    """Return a letter for the name of a dimension. All batches have one letter."""
-    if name == "batch":
-        return "B"
-    wanted = next((letter for pattern, letter in _LETTERS if pattern.search(name)), "N")
-    return next(each for each in (wanted, *_SPARE) if each not in taken)
 
 
 def _bind(shapes: Shapes, given: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -238,10 +213,9 @@ def _guess(dims: Sequence[Dim], axis: int) -> int:
             return _USUAL
     if is_batch(dims[axis:]) and axis == 0 and len(dims) > 1:
         return 1
-    if len(dims) == 4:
-        channels_last = isinstance(dims[3], int) and dims[3] <= 4
-        spatial = (1, 2) if channels_last else (2, 3)
-        return _PICTURE if axis in spatial else 3
+    if len(dims) == _RANK_OF_PICTURES:
+        channels, *_ = find_picture_axes(dims) or (1, 2, 3)
+        return {0: 1, channels: 3}.get(axis, _PICTURE)
     return _USUAL
 
 
@@ -258,7 +232,7 @@ def _call(name: str, axis: int, dim: Dim) -> str:
     return str(dim) if dim not in PLACEHOLDERS and dim is not None else f"dimension {axis} of {name}"
 
 
-def _quote(name: str) -> str:
-    """Return the name as a key of a YAML map in braces, quoted if it must be."""
+def quote_name(name: str) -> str:
+    """Return the name as a key or a value of a YAML map in braces, quoted if it must be."""
     is_plain = re.fullmatch(r"[A-Za-z_][\w./-]*", name, re.ASCII) and not _WORDS.fullmatch(name)
     return name if is_plain else json.dumps(name, ensure_ascii=False)

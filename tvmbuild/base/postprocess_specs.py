@@ -144,7 +144,7 @@ class Classes:
 class Masks(Boxes):
     """Objects with a box and a mask each: `postprocess: {masks: …}`.
 
-    The first output has the coefficients of each object's mask behind the scores, the second output the prototypes
+    The first output has the coefficients of each object's mask after the scores, the second output the prototypes
     [1, coefficients, height, width]. A mask is the sum of the prototypes times the coefficients, where it is positive.
     """
 
@@ -153,7 +153,7 @@ class Masks(Boxes):
 
 @dataclass(frozen=True)
 class Keypoints(Boxes):
-    """Objects with a box and named points each: `postprocess: {keypoints: …}`. The points are behind the scores."""
+    """Objects with a box and named points each: `postprocess: {keypoints: …}`. The points are after the scores."""
 
     points: int = 17
     """The number of points of an object."""

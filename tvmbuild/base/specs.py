@@ -87,7 +87,7 @@ is five steps of 8 bits: in a quantised network a tie that is rounded the other 
 
 @dataclass(frozen=True)
 class Metric:
-    """A function of the user's that computes one number from the outputs of all samples. More is better."""
+    """A user's function that computes one number from the outputs of all samples. A higher number is better."""
 
     script: str
     """The path of the Python file, relative to the project's root. ``truths`` is relative to it, too."""
@@ -138,7 +138,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Keep:
-    """The operators that stay in float32 where a target has a precision of 16 bits."""
+    """The operators that stay in float32 where a target has a precision of shorter floats."""
 
     words: tuple[str, ...] = ()
     """Globs of node names, and operator types."""

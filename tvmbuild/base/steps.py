@@ -55,6 +55,8 @@ class QuantizeStep:
     """The real inputs with which those of the calibration are compared, or None if the model names none. For a search
     for operators in floats also the thresholds that it must keep.
     """
+    sizes: Sizes | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    """The sizes of a model with a range: all have the scales of the largest one. None without a range."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,12 @@ class TuneStep:
     """The device class on which candidates are timed, or None if the plan does not know it."""
     needs_records: bool = field(default=True, metadata=NOT_FINGERPRINTED)
     """Whether `strict=1` requires a record of each Task. The target's kind determines it."""
+    preprocess: Preprocess | None = field(default=None, metadata=NOT_FINGERPRINTED)
+    """Preprocess, frames, postprocess and labels change no record: before a search, the stage checks that they fit."""
+    frames: tuple[Frame, ...] = field(default=(), metadata=NOT_FINGERPRINTED)
+    postprocess: tuple[Postprocess, ...] = field(default=(), metadata=NOT_FINGERPRINTED)
+    labels: str | None = field(default=None, metadata=NOT_FINGERPRINTED)
+    """The file with the names of the classes, relative to the project. A worker of a cluster may lack it."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def run_linker(command: list[str], folder: Path) -> None:
     """Run a compiler or linker in ``folder``. Raises TvmbuildError if it fails."""
     kept = zig_cache()
     if not _is_writable(kept):
-        report_progress(f"{kept} cannot be written: nothing is kept of what zig builds; XDG_CACHE_HOME names another")
+        report_progress(f"{kept} cannot be written: zig's outputs are not kept; XDG_CACHE_HOME names another")
         kept = folder / "zig-cache"
     cache = str(kept)
     environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}

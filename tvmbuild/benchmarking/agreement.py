@@ -104,9 +104,21 @@ def check_agreement(agreement: Agreement | None, accuracy: Accuracy | None) -> N
         told = [*short, *_explain_file(agreement, accuracy)]
         raise VerdictError(
             f"too far from the original model on real inputs: {'; '.join(told)}",
-            "look at that sample, also with `tvmbuild debug CELL --input NAME=SAMPLE`; if the figure is good enough "
+            f"{_advise(agreement, accuracy)}; if the figure is good enough "
             "for this model, change its `accuracy:` in models.yaml.",
         )
+
+
+def _advise(agreement: Agreement | None, accuracy: Accuracy | None) -> str:
+    of_file = None if agreement is None else agreement.of_file
+    if of_file is None or accuracy is None or not list_shortfalls(of_file, accuracy):
+        return "look at that sample, also with `tvmbuild debug CELL --input NAME=SAMPLE`"
+    if accuracy.original is not None:
+        return "quantise the float model here by `quantize:`, or have its exporter keep more operators in floats"
+    return (
+        "`tvmbuild explain quantize:MODEL` tells whether the calibration samples suffice, and which operators lose "
+        "most; `quantize: {keep: auto}` keeps in floats what must stay there"
+    )
 
 
 def _explain_file(agreement: Agreement | None, accuracy: Accuracy | None) -> Iterator[str]:

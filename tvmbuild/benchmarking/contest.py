@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,7 +64,7 @@ class Trial:
     @property
     def baselines(self) -> tuple[str, ...]:
         """Return the baselines that can be timed in turns with the package: only on this machine."""
-        return self.options.baselines if self.model is not None and self.device.takes_baselines else ()
+        return self.options.baselines if self.model is not None and self.device.is_this_machine else ()
 
     def at(self, size: str, model: Path | None, reference: Path) -> Trial:
         """Return the trial of another size of the package, with the files of this size."""
@@ -117,6 +118,7 @@ def _run_once(trial: Trial) -> Result:
         field.contenders |= {str(path): prepare_package(path, contest) for path in trial.packages}
         with device.hold(exclusive=False):
             ours = stack.enter_context(device.start(contest.load))
+            of_call = ours.call_memory() if device.tells_call_memory(info) else None
             comparison = check_numbers(trial, ours)
             agreement = trial.judge(ours.run) if trial.judge else None
             frames = prepare_frames(trial.describe_frames(info), ours, stack, folder)
@@ -142,6 +144,7 @@ def _run_once(trial: Trial) -> Result:
         max_abs_error=comparison.max_abs_error,
         max_rel_error=comparison.max_rel_error,
         peak_memory_mb=None if memory is None else round(memory, 1),
+        call_memory_mb=None if of_call is None else round(of_call / 2**20, 2),
         warnings=(*comparison.list_warnings(), *_list_warnings(field, measured), *profile.remarks),
         operators=profile.rows,
         accuracy=agreement,
@@ -243,13 +246,22 @@ def _reason(error: TvmbuildError) -> str:
     return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
-def make_package_trial(package: Path, others: tuple[Path, ...], folder: Path, threads: int | None = None) -> Trial:
+def make_package_trial(
+    package: Path,
+    others: tuple[Path, ...],
+    folder: Path,
+    *,
+    threads: int | None = None,
+    size: Mapping[str, int] | None = None,
+) -> Trial:
     """Return the trial of a package without a project. ``folder`` gets the inputs that are drawn for it.
 
     The package's own outputs are the reference that the others must reproduce. The default of ``threads`` is the number
-    that the package was tuned for, at most this machine's cores.
+    that the package was tuned for, at most this machine's cores; that of ``size`` is the largest.
     """
     info = read_package(package).info
+    if size is not None:
+        info = info.at_values(size)
     threads = threads or default_threads(info, available_cores())
     inputs, path = make_inputs(info.inputs, (), 0), folder / "reference.npz"
     write_reference(path, Reference(inputs, {}))

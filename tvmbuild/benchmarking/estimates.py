@@ -43,7 +43,7 @@ def read_estimate(data: Mapping[str, Any], value: str) -> Estimate:
     """Parse the output of `Estimate.to_json`. Raises KeyError, TypeError or ValueError if it is malformed."""
     read = Estimate(float(data[value]), float(data["low"]), float(data["high"]))
     if not 0 < read.low <= read.value <= read.high < math.inf:
-        raise ValueError(f"{read} is no estimate")
+        raise ValueError(f"{read} is not an estimate")
     return read
 
 
@@ -51,7 +51,7 @@ def read_latency(data: Mapping[str, Any]) -> Latency:
     """Parse the output of `Latency.to_json`. Raises KeyError, TypeError or ValueError if it is malformed."""
     numbers = float(data["p95"]), float(data["min"]), int(data["repeat"]), int(data["number"])
     if not all(map(math.isfinite, numbers)):
-        raise ValueError(f"{numbers} are no times")
+        raise ValueError(f"{numbers} are not times")
     return Latency(read_estimate(data, "median"), *numbers)
 
 

@@ -50,7 +50,7 @@ class Keeping:
         return choice
 
     def _take_known(self, search: KeepSearch) -> Choice | None:
-        """Return the choice in the file, judged anew. None: there is none, or it is not enough any more."""
+        """Return the choice in the file, judged again. None: there is none, or it is not enough any more."""
         found = read_kept(self.known)
         if found is None or not list_kept_nodes(found) <= search.nodes:
             return None
@@ -81,7 +81,7 @@ def _describe(found: Agreement, asked: Accuracy) -> str:
 
 
 def digest_step(step: Step[Any]) -> str:
-    """Return a short digest of what a search depends on: files, options, and the versions of tools.
+    """Return a short digest of a search's inputs: files, options, and the versions of tools.
 
     Files of smaller sizes do not count, because the search uses the largest one, nor do references, which differ by a
     rounding error between machines.

@@ -1,4 +1,4 @@
-"""The user's metric in a process of its own: ``python -m tvmbuild.benchmarking.metric_process FOLDER``.
+"""The user's metric in its own process: ``python -m tvmbuild.benchmarking.metric_process FOLDER``.
 
 FOLDER contains the request, under the name in `tvmbuild.sources.user_process`, and the outputs of sample 0 as `0.npz`.
 """

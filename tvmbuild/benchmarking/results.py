@@ -92,6 +92,9 @@ class Result:
     max_abs_error: float
     max_rel_error: float
     peak_memory_mb: float | None = None
+    """The peak of the process's memory in MiB, with Python and the runtime."""
+    call_memory_mb: float | None = None
+    """The memory in MiB that a call takes itself, for its workspace and scratch. None: it is not known."""
     warnings: tuple[str, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
     """The times of the operators in one run, the longest first. Empty if no profile was made."""
@@ -116,6 +119,7 @@ class Result:
             "max_abs_error": self.max_abs_error,
             "max_rel_error": self.max_rel_error,
             "peak_memory_mb": self.peak_memory_mb,
+            **({} if self.call_memory_mb is None else {"call_memory_mb": self.call_memory_mb}),
             "warnings": list(self.warnings),
             "operators": [row.to_json() for row in self.operators],
             **({} if self.accuracy is None else {"accuracy": self.accuracy.to_json()}),
@@ -187,7 +191,7 @@ def _read_emulated(data: Mapping[str, Any]) -> EmulatedResult:
 
 
 def _read(data: Mapping[str, Any]) -> Result:
-    memory = data["peak_memory_mb"]
+    memory, of_call = data["peak_memory_mb"], data.get("call_memory_mb")
     return Result(
         cell=str(data["cell"]),
         product=read_fields(Product, data["package"]),
@@ -201,6 +205,7 @@ def _read(data: Mapping[str, Any]) -> Result:
         max_abs_error=float(data["max_abs_error"]),
         max_rel_error=float(data["max_rel_error"]),
         peak_memory_mb=None if memory is None else float(memory),
+        call_memory_mb=None if of_call is None else float(of_call),
         warnings=tuple(str(warning) for warning in data["warnings"]),
         operators=tuple(read_fields(OperatorRow, row) for row in data["operators"]),
         accuracy=read_agreement(data["accuracy"]) if "accuracy" in data else None,

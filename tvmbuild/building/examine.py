@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import re
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tvmbuild.base.open_dimensions import Question, propose_sizes
+from tvmbuild.base.exported import read_exported
+from tvmbuild.base.open_dimensions import Question
+from tvmbuild.base.size_proposals import propose_sizes
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.memory import Memory
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class Examined:
     """The size of the model's constants (its weights) in bytes."""
     workspace: int = 0
     """The bytes that a run allocates: the static plan of the values between operators, and the outputs."""
+    memory: Memory | None = None
+    """An estimate of the package's memory. None if it was not asked for."""
     flops: int = 0
     """The number of floating-point operations of one run."""
     slow: tuple[str, ...] = ()
@@ -46,8 +54,10 @@ class Examined:
     notes: tuple[str, ...] = ()
     proposals: tuple[str, ...] = ()
     """Lines for models.yaml that say what the outputs may mean."""
-    sizes: str | None = None
-    """The lines for models.yaml that make one package of several sizes. None if no dimension is open."""
+    labels: tuple[str, ...] = ()
+    """The names of the classes that the exporter has written into the file."""
+    sizes: tuple[str, ...] = ()
+    """The lines for models.yaml that make one package of several sizes. Empty if no dimension is open."""
     stand_ins: tuple[str, ...] = ()
     """A text for each size that was assumed in place of a missing one, for example `128 stands for sequence`.
 
@@ -73,6 +83,8 @@ class Wish:
     """The folder in which the module is written after each pass that changes it. None if there is no dump."""
     passes: bool = False
     """Whether the result contains a table of the passes."""
+    memory: bool = False
+    """Whether the model is also scheduled, and the result contains an estimate of its memory."""
 
 
 def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:
@@ -83,14 +95,16 @@ def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:
     """
     from tvmbuild.preparing.model_file import read_model  # noqa: PLC0415 - all of it is the child's, and slow to import
     from tvmbuild.preparing.onnx_graph import graph_inputs  # noqa: PLC0415
-    from tvmbuild.preparing.open_inputs import OpenShapesError, read_shapes  # noqa: PLC0415
+    from tvmbuild.preparing.open_inputs import OpenShapesError, read_shapes, read_types  # noqa: PLC0415
 
     names: tuple[str, ...] = ()
-    sizes: str | None = None
+    sizes: tuple[str, ...] = ()
     try:
         proto = read_model(path, path.name)
         names = tuple(value.name for value in graph_inputs(proto))
-        sizes = None if any(each.shape for each in inputs) else propose_sizes(read_shapes(graph_inputs(proto)))
+        if not any(each.shape for each in inputs):
+            values = graph_inputs(proto)
+            sizes = propose_sizes(read_shapes(values), read_types(values))
         given = tuple(each for each in inputs if each.name in names)
         try:
             return replace(_look(copy.deepcopy(proto), given, path.name, wish), names=names, sizes=sizes)
@@ -113,9 +127,10 @@ def _look(proto: Any, given: tuple[InputSpec, ...], name: str, wish: Wish) -> Ex
 
     nodes, original = len(proto.graph.node), open_original(proto, given, name, 0)
     proto, tensors = original.proto, original.tensors
-    set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, given, 0), name))
+    values = run_onnx(proto.SerializeToString(), make_inputs(tensors, given, 0), name)
+    set_output_shapes(proto, values)
     simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
-    found = _lower(simplified or proto, name, wish)
+    found = _lower(simplified or proto, name, wish, values)
     notes = [*original.notes, *([f"not simplified: {trouble}"] if trouble else [])]
     shown = tuple(f"{each.name} {each.dtype}{list(each.shape)}" for each in tensors)
     return replace(found, opset=find_opset(proto), nodes=nodes, inputs=shown, notes=(*notes, *found.notes))
@@ -159,13 +174,15 @@ def say_without_project(error: TvmbuildError) -> TvmbuildError:
     elif "--value" in hint:
         hint = hint.replace("in models.yaml", "with --shape")
     elif "`source:`" in hint:
-        hint = "give a complete ONNX file"
+        hint = "Name a complete ONNX file."
     elif "models.yaml" in hint:
         hint = f"in a project, which `tvmbuild init` makes: {hint}"
     return TvmbuildError(error.message.replace("models.yaml", "--shape"), hint or None)
 
 
-def _lower(model: Any, name: str, wish: Wish) -> Examined:
+def _lower(model: Any, name: str, wish: Wish, values: Mapping[str, np.ndarray] | None = None) -> Examined:
+    """Return the facts about a lowered model. ``values`` are its outputs for random inputs, if it has run."""
+    from tvmbuild.building.memory_estimate import estimate_memory  # noqa: PLC0415
     from tvmbuild.building.scheduling import lower_to_tasks  # noqa: PLC0415
     from tvmbuild.compiler.bugs import collect_bugs  # noqa: PLC0415
     from tvmbuild.compiler.codegen.executable import check_lowered, plan_workspace  # noqa: PLC0415
@@ -176,10 +193,12 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
     from tvmbuild.compiler.machine.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops, describe_share  # noqa: PLC0415
     from tvmbuild.compiler.passes.lift_constants import lift_constants  # noqa: PLC0415
-    from tvmbuild.compiler.results.propose import propose_postprocess  # noqa: PLC0415
+    from tvmbuild.compiler.results.propose import Evidence, propose_postprocess  # noqa: PLC0415
     from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import find_probabilities  # noqa: PLC0415
 
     target = host_target(wish.cpu)
+    exported = read_exported({each.key: each.value for each in model.metadata_props})
     # Comparing the module after each pass takes as long as the passes do.
     recording: AbstractContextManager[list[Any]] = (
         record_passes(wish.dump) if wish.passes or wish.dump else nullcontext([])
@@ -189,6 +208,7 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
         check_lowered(lowered.mod)
         machine = describe_machine(target)
         plain = [task for task in tasks if sums_without_tiles(task.mod["main"], machine)]
+        memory = estimate_memory(lowered, tasks, target) if wish.memory else None
     flops = {task.key: (count_flops(task.mod["main"]) or 0) * task.weight for task in tasks}
     slow: Counter[str] = Counter()
     for task in plain:
@@ -197,12 +217,17 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
     lifted = lift_constants(lowered.mod)
     return Examined(
         tasks=len(tasks),
-        constants=sum(math.prod(each.shape) * each.dtype.bits // 8 for each in lifted.params),
+        constants=lifted.bytes,
         workspace=plan_workspace(lifted.mod, target),
+        memory=memory,
         flops=total,
         slow=tuple(f"{task} ({describe_share(part, total)})" for task, part in slow.most_common()),
-        notes=(*lowered.notes, *bugs),
-        proposals=propose_postprocess(Interface(name, lowered.inputs, lowered.outputs)),
+        notes=(*lowered.notes, *bugs, *([] if exported is None else exported.describe())),
+        proposals=propose_postprocess(
+            Interface(name, lowered.inputs, lowered.outputs),
+            Evidence(exported, find_probabilities(model), values or {}),
+        ),
+        labels=() if exported is None else exported.names,
         passes=tuple(format_table(ran)) if wish.passes else (),
     )
 
@@ -215,7 +240,7 @@ def main(request: str) -> None:
         InputSpec(name, tuple(shapes[name]) if name in shapes else None, value=values.get(name))
         for name in sorted({*shapes, *values})
     )
-    wish = Wish(asked["cpu"], Path(asked["dump"]) if asked["dump"] else None, asked["passes"])
+    wish = Wish(asked["cpu"], Path(asked["dump"]) if asked["dump"] else None, asked["passes"], asked["memory"])
     found = examine(Path(asked["path"]), wish, inputs)
     print(json.dumps(asdict(found)))
 

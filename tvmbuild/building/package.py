@@ -12,6 +12,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.postprocess_specs import Postprocess
 from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.base.progress import report_progress
+from tvmbuild.base.wording import count
 from tvmbuild.building.scheduling import Model, ScheduledModel, schedule_model
 from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.codegen.executable import compile_module, name_profiled
@@ -19,6 +20,7 @@ from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.dump import dump_where_asked
 from tvmbuild.compiler.entries import add_entries
 from tvmbuild.compiler.interface import EntryOptions, Interface
+from tvmbuild.compiler.machine.target import list_flags
 from tvmbuild.compiler.operators import describe_operators, list_plain_loops
 from tvmbuild.compiler.passes.lift_constants import lift_constants, params_bytes
 from tvmbuild.errors import TvmbuildError
@@ -73,7 +75,7 @@ def build_package(
     plain = list_plain_loops(scheduled.mod, operators)
     info = PackageInfo(
         model=name,
-        target=_state_driver(target),
+        target=replace(_state_driver(target), flags=list_flags(scheduled.target.host or scheduled.target)),
         inputs=scheduled.lowered.inputs,
         outputs=scheduled.lowered.outputs,
         params=params,
@@ -88,7 +90,9 @@ def build_package(
         notes=(*scheduled.lowered.notes, *scheduled.bugs, *(f"{SLOW}without records: {each}" for each in plain)),
         operators=operators,
         profiled=name_profiled(target.kind),
-        workspace=compiled.workspace,
+        workspace=compiled.memory.workspace,
+        scratch=compiled.memory.scratch,
+        largest=compiled.memory.largest,
     )
     return Package(info, library, params_bytes(lifted.params))
 
@@ -108,7 +112,7 @@ def check_coverage(coverage: Coverage, schedule: Schedule, cell: str) -> None:
     lost += sorted(scheduled - names.keys() - coverage.covered.keys())
     if lost:
         raise TvmbuildError(
-            f"{len(lost)} records of schedule.json were not applied: {', '.join(lost)}",
+            f"{count(len(lost), 'record')} of schedule.json not applied: {', '.join(lost)}",
             f"run `doit forget tune:{cell}`, then doit again",
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tvm
 
-from tvmbuild.base.attributes import NARROW
+from tvmbuild.base.attributes import ROUNDED
 from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.apply import Coverage, apply_records
 from tvmbuild.compiler.bugs import collect_bugs
@@ -44,7 +44,7 @@ def import_for(model: Model, target: PackageTarget, name: str | None = None) -> 
 
     ``name`` is the model's name in messages; by default it is the name of the file.
     """
-    keep = target.keep if target.precision in NARROW else ()
+    keep = target.keep if target.precision in ROUNDED else ()
     imported = import_onnx(model, name, for_gpu=target.on_gpu, keep=keep)
     return reduce_precision(imported, target.precision, target.kind, name)
 

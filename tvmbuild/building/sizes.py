@@ -64,7 +64,8 @@ def join_packages(packages: Sequence[tuple[Size, Package]], varying: Varying) ->
         outputs = FrozenMap((each.name, each.shape) for each in package.info.outputs)
         places = pool.add(package.params) if package.info.params == "lifted" else ()
         cost = expect_ns(package.info) if varying.sizes.range else 0
-        functions[size] = SizeFunction(size.values, library, places, outputs, cost)
+        operators = None if size == largest else package.info.operators
+        functions[size] = SizeFunction(size.values, library, places, outputs, cost, operators)
         alone = alone or pool.bytes
     sizes = varying.sizes
     found = SizeFunctions(

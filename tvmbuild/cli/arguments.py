@@ -75,6 +75,17 @@ def named_value(text: str) -> tuple[str, str]:
     return name, value
 
 
+def named_values(text: str) -> dict[str, int]:
+    """Parse T=64 or H=320,W=640 into the values of letters."""
+    values: dict[str, int] = {}
+    for part in text.split(","):
+        letter, _, value = part.strip().partition("=")
+        if not letter or not (value.isascii() and value.isdecimal()) or int(value) < 1 or letter in values:
+            raise argparse.ArgumentTypeError(f"{text!r} is not T=64 or H=320,W=640")
+        values[letter] = int(value)
+    return values
+
+
 class ActionParser(argparse.ArgumentParser):
     """A parser for one action of a command. It imports the action's ``module`` only when it is used.
 

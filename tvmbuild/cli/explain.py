@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tvmbuild.base.did_you_mean import find_nearest, suggest
+from tvmbuild.base.operator_losses import OperatorLoss, read_losses
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.base.wording import count
 from tvmbuild.cli.inspection import list_kernels
@@ -22,6 +24,10 @@ from tvmbuild.report.cells import collect_cells
 from tvmbuild.report.kept import describe_kept
 
 HELP = "say why a step would run: which input, option, tool or output changed, from what to what"
+_SHOWN = 10
+"""The number of a quantised model's operators that are listed without `--all`."""
+_TITLE = "operators by signal to noise in dB, the worst first (40 dB are an error of 1 %, each 6 dB less double it):"
+_COLUMNS = ("weights", "activations", "with all before", "operator")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a step, such as compile:mobilenet_v2@x86-64-v3; or `kernel`, with MODEL@TARGET and part of an "
         "operator's name: which record or rule made each kernel's schedule, and why other rules did not",
     )
+    parser.add_argument(
+        "--all", dest="every", action="store_true", help="with quantize:MODEL: the loss of all operators"
+    )
     parser.add_argument("variables", nargs="*", metavar="tune=…|strict=…", help="as for a run")
 
 
@@ -38,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     """Print why the step would run, or the origin of kernels' schedules. Return the exit code."""
     others, settings = split_words(args.variables)
     if args.step == "kernel":
+        if args.every:
+            raise TvmbuildError("--all lists the operators of a quantised model, not kernels", "leave --all out")
         return explain_kernels(load_plan(find_root(Path.cwd()), settings), others)
     if others:
         raise TvmbuildError(f"{others[0]!r} is a second step", "Name one step.")
@@ -46,7 +57,13 @@ def run(args: argparse.Namespace) -> int:
     if step is None:
         meant = suggest(find_nearest(args.step, (each.id for each in plan.steps)))
         raise TvmbuildError(f"no step is called {args.step!r}", f"{meant}`tvmbuild plan` shows all of them.")
-    print("\n".join([*_explain(plan_work(plan, [step]), step), *_list_kept(plan, step)]))
+    if args.every and step.stage != "quantize":
+        raise TvmbuildError(
+            f"--all lists the operators of a quantised model, and {step.id} quantises none",
+            "`tvmbuild explain quantize:MODEL --all`",
+        )
+    told = [*_explain(plan_work(plan, [step]), step), *_list_kept(plan, step), *_list_losses(step, every=args.every)]
+    print("\n".join(told))
     return 0
 
 
@@ -74,6 +91,42 @@ def _list_kept(plan: Plan, step: AnyStep) -> list[str]:
     cells = collect_cells(step.root, plan.steps)
     told = describe_kept([cell for cell in cells if step.subject in {cell.model, cell.name}])
     return ["operators in floats:", *(f"  {each}" for each in told)] if told else []
+
+
+def _list_losses(step: AnyStep, *, every: bool) -> list[str]:
+    """Return lines for doubts about the calibration, and for the operators that quantisation harms most, or for all.
+
+    There are none for other steps, and before the step has run.
+
+    The errors of weights and activations are those of their own rounding. The third column also has the errors of all
+    operators before.
+    """
+    if step.stage != "quantize":
+        return []
+    try:
+        info = json.loads(step.output("info").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    losses, doubts = read_losses(info), [str(each) for each in info.get("doubts", ())]
+    lines = ["doubts about the calibration:", *(f"  {each}" for each in doubts)] if doubts else []
+    if not losses:
+        return lines
+    shown = losses if every else losses[:_SHOWN]
+    left = len(losses) - len(shown)
+    more = [f"  and {left} more (--all)"] if left else []
+    return [*lines, _TITLE, *_format_table(shown), *more]
+
+
+def _format_table(losses: Sequence[OperatorLoss]) -> Iterator[str]:
+    widths = [len(each) for each in _COLUMNS[:-1]]
+    rows = [_COLUMNS, *(_describe_loss(each) for each in losses)]
+    for *numbers, name in rows:
+        yield "  " + "  ".join(text.rjust(width) for text, width in zip(numbers, widths, strict=True)) + f"  {name}"
+
+
+def _describe_loss(loss: OperatorLoss) -> tuple[str, ...]:
+    ratios = ("-" if each is None else f"{each:.1f}" for each in (loss.weight, loss.rounding, loss.whole))
+    return (*ratios, f"{loss.node} ({loss.operator})")
 
 
 def _list_tasks(price: CellPrice) -> list[str]:

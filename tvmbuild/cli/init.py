@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tvmbuild.base.files import publish, write_text
 from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML
+from tvmbuild.base.wording import count
 from tvmbuild.cli.compile.command import add_target_argument, name_target
 from tvmbuild.cli.compile.model_words import ModelWords, add_model_arguments, find_model, state_shapes
 from tvmbuild.cli.compile.project import models_text, targets_text
@@ -28,6 +29,7 @@ RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "dodo.t
 git would obey two of them, and the third is not a module of tvmbuild.
 """
 THIS_PC = "this-pc"
+MORE_TARGETS = "# More hardware: `tvmbuild target add NAME`; NAME is x86-64-v3 for any PC with AVX2, pi5, nuc, …\n"
 IGNORED = frozenset({".git", ".venv"})
 """The names of files that may be in a folder that counts as empty."""
 
@@ -69,7 +71,7 @@ def _init_template(folder: Path) -> int:
     with _written_to(folder):
         written = write_project(folder, find_target(None))
     records = [path for path in written if path.parts[0] == "records"]
-    told = f"wrote {folder / 'records'} ({len(records)} files: the model is tuned for x86-64-v3)"
+    told = f"wrote {folder / 'records'} ({count(len(records), 'file')}: the model is tuned for x86-64-v3)"
     _print_written(folder, [path for path in written if path not in records], told)
     return 0
 
@@ -114,9 +116,8 @@ def write_for(folder: Path, model: ModelWords, target: TargetWords) -> list[Path
     )
     for name, text in ((MODELS_YAML, models_text(model, folder)), (TARGETS_YAML, targets_text(target))):
         kind = name.partition(".")[0]
-        texts[name] = (
-            f"# yaml-language-server: $schema=schemas/{kind}.schema.json\n# All keys: `tvmbuild schema {kind}`.\n{text}"
-        )
+        head = f"# yaml-language-server: $schema=schemas/{kind}.schema.json\n# All keys: `tvmbuild schema {kind}`.\n"
+        texts[name] = head + (MORE_TARGETS if name == TARGETS_YAML else "") + text
     for name, text in texts.items():
         write_text(folder / name, text)
     return sorted(Path(name) for name in (*texts, *copies))

@@ -73,10 +73,10 @@ def _inspect(plan: Plan, cell: str, wish: Mapping[str, object]) -> Any:
     return found["found"]
 
 
-def prepare_folder(folder: Path) -> Path:
-    """Make the folder for a dump and return its absolute path. Raises TvmbuildError if it cannot be made."""
+def prepare_folder(folder: Path, remedy: str = "Correct --dump-ir.") -> Path:
+    """Make the folder and return its absolute path. Raises TvmbuildError with the remedy if it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TvmbuildError(f"cannot make the folder {folder}: {error.strerror}", "Correct --dump-ir.") from error
+        raise TvmbuildError(f"cannot make the folder {folder}: {error.strerror}", remedy) from error
     return folder.absolute()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from tvmbuild.base.cpu_features import FEATURES
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import Layout
 from tvmbuild.benchmarking.results import read_result
@@ -18,7 +19,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import Package, read_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.pack import write_pack
-from tvmbuild.package.runtime.host import required_features
+from tvmbuild.package.runtime.host import required_flags
 from tvmbuild.planning.project import find_root
 
 HELP = "put a model's packages for several targets into one file, from which `tvmbuild.load` chooses"
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     names = order_packages(packages, times)
     write_pack(args.output.absolute(), {name: packages[name] for name in names})
     size, alone = args.output.stat().st_size / 1e6, sum(path.stat().st_size for path in found.values()) / 1e6
-    print(f"wrote {args.output}: {size:.1f} MB; the {len(names)} packages alone have {alone:.1f} MB")
+    print(f"wrote {args.output}: {size:.1f} MB; as separate files: {alone:.1f} MB")
     for name in names:
         print(f"  {name}")
     return 0
@@ -56,7 +57,7 @@ def order_packages(packages: Mapping[str, Package], times_ms: Mapping[str, float
 
     Kinds of targets come in the order of their expected speed. Of one kind, a target that needs more comes before one
     that needs less, and equal ones are in the order of their measured times. Raises TvmbuildError if a target of
-    several for one architecture names a CPU: a machine cannot tell whether it is that CPU.
+    several for one architecture names a CPU and not its instruction sets: a machine cannot tell whether it has them.
     """
     targets = {name: package.info.target for name, package in packages.items()}
     _require_levels(targets)
@@ -64,18 +65,19 @@ def order_packages(packages: Mapping[str, Package], times_ms: Mapping[str, float
 
 
 def _rank(target: PackageTarget) -> tuple[int, int]:
-    return _KINDS.index(target.kind) if target.kind in _KINDS else len(_KINDS), -len(required_features(target.cpu))
+    return _KINDS.index(target.kind) if target.kind in _KINDS else len(_KINDS), -len(required_flags(target))
 
 
 def _require_levels(targets: dict[str, PackageTarget]) -> None:
     for name, target in targets.items():
         cpu, machine = str(target.cpu.get("mcpu", "")), _machine(target)
         alike = [other for other, each in targets.items() if other != name and _machine(each) == machine]
-        if alike and machine == "x86_64" and cpu and not cpu.startswith("x86-64") and target.kind == "llvm":
+        states = target.flags is not None or cpu in ("", "generic") or cpu.startswith("x86-64")
+        if alike and not states and target.kind == "llvm" and machine in FEATURES:
             raise TvmbuildError(
-                f"{name} is for {cpu}, and no machine can tell whether it runs such code, so {alike[0]} would not "
-                "be chosen where it is needed",
-                "take targets with the mcpu x86-64-v2, x86-64-v3 or x86-64-v4",
+                f"{name} is for {cpu} and does not state its instruction sets, so no machine can tell whether it runs "
+                f"such code, and {alike[0]} would not be chosen where it is needed",
+                "build it again",
             )
 
 

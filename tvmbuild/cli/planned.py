@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvmbuild.base.steps import AnyStep, TuneStep, has_options, list_sizes
+from tvmbuild.base.steps import AnyStep, CompileStep, TuneStep, has_options, list_sizes
 from tvmbuild.doit_adapter.state import open_state
 from tvmbuild.engine.status import Status, list_statuses
 from tvmbuild.package.memory import Memory, find_memory
@@ -32,6 +32,16 @@ class Planned:
             if info is not None:
                 found[status.step.subject] = find_memory(info)
         return found
+
+    @property
+    def memory_limits(self) -> dict[str, int]:
+        """Return cell → the most memory that its package may take, of the cells with a limit."""
+        steps = [status.step for status in self.statuses]
+        return {
+            each.subject: each.options.memory
+            for each in steps
+            if has_options(each, CompileStep) and each.options.memory
+        }
 
     @property
     def total(self) -> TotalPrice:

@@ -50,7 +50,7 @@ def connect(address: str) -> Iterator[Cluster]:
     """
     check_scheduler(address, "client")
     cpu = detect_capabilities().host_cpu
-    for logger in ("distributed", "distributed.client"):  # one message of ours replaces their warnings
+    for logger in ("distributed", "distributed.client"):  # our one message replaces their warnings
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     with dask.config.set(SETTINGS):
         try:

@@ -100,7 +100,7 @@ def _coverage(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> Coverage:
     covered: dict[str, str] = {}
     uncovered: dict[str, str] = {}
     for variable in called_functions(before):
-        # A function that was scheduled before (TVM's own code of some operators on GPUs) has no record of ours.
+        # A function that was scheduled before (TVM's own code of some operators on GPUs) has no record.
         recorded = is_scheduled(after[variable.name_hint]) and not is_scheduled(before[variable])
         chosen = covered if recorded else uncovered
         chosen.setdefault(task_key(normalised(before[variable])), display_name(variable.name_hint))

@@ -43,7 +43,7 @@ def suits(left: relax.Expr, right: relax.Expr) -> bool:
 
 
 def are_paired(left: relax.Expr, right: relax.Expr) -> bool:
-    """Return whether all matrices of ``left`` are multiplied by one matrix ``right``, or each by a matrix of its own.
+    """Return whether all matrices of ``left`` are multiplied by one matrix ``right``, or each by its own matrix.
 
     Return False if a shape is unknown.
     """

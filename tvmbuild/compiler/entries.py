@@ -22,7 +22,7 @@ from tvmbuild.compiler.kernels.results.canvas import Canvas, make_canvas, make_i
 from tvmbuild.compiler.kernels.results.select import GEOMETRY
 from tvmbuild.compiler.results.form import KernelCalls, Request
 from tvmbuild.compiler.results.outputs import find_input_size
-from tvmbuild.compiler.results.table import describe_results
+from tvmbuild.compiler.results.table import check_labels, describe_results
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.frames import POSTPROCESS, find_frame_geometry, frame_entry, prepare_entry
 from tvmbuild.package.metadata import ModelInputs
@@ -42,8 +42,8 @@ def add_entries(mod: tvm.ir.IRModule, interface: Interface, options: EntryOption
 
 
 def check_entries(interface: Interface, options: EntryOptions) -> None:
-    """Raise TvmbuildError if a model's inputs or outputs do not have the forms that the options name."""
-    describe_results(interface, options)
+    """Raise TvmbuildError if a model's inputs, outputs or labels do not have the forms that the options name."""
+    check_labels(interface, options)
     for frame in options.frames:
         _describe_frame(interface, options.preprocess, frame)
 

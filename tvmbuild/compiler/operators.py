@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,13 +11,10 @@ import tvm_ffi
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from tvmbuild.compiler.apply import Coverage
-from tvmbuild.compiler.ir.calls import PACKED_CALLS, called_functions, display_name
+from tvmbuild.compiler.ir.calls import PACKED_CALLS, called_functions, display_name, name_before_repacking
 from tvmbuild.compiler.ir.prim_funcs import LLVM_CALL, has_plain_loops
 from tvmbuild.compiler.tasks import normalised, task_key
-from tvmbuild.package.metadata import OperatorInfo
-
-_REPACKED = re.compile(r"(.+)_prepacked\d*")
-"""The name that SplitLayoutRewritePreproc gives to a function whose weights were repacked."""
+from tvmbuild.package.operator_info import OperatorInfo
 
 _ESTIMATED = "estimated_flops"
 _FEW = 0.01
@@ -41,8 +37,7 @@ def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage
     origins = {variable.name_hint: before[variable] for variable in called_functions(before)}
     found: dict[str, OperatorInfo] = {}
     for function in sorted({variable.name_hint for variable in called_functions(after)}):
-        repacked = _REPACKED.fullmatch(function)
-        name = function if function in origins or repacked is None else repacked[1]
+        name = function if function in origins else name_before_repacking(function)
         if name not in origins:
             continue
         key = task_key(normalised(origins[name]))

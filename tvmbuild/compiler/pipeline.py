@@ -21,8 +21,6 @@ from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.modules import map_prim_funcs
-from tvmbuild.compiler.ir.prim_funcs import allow_tf32
 from tvmbuild.compiler.kernels.attention.cpu.kernel import write_attention
 from tvmbuild.compiler.kernels.attention.gpu.function import write_attention as write_gpu_attention
 from tvmbuild.compiler.kernels.int8.dot_kernels import pin_initial_values
@@ -58,6 +56,7 @@ from tvmbuild.compiler.passes.canonicalize_var_names import canonicalize_var_nam
 from tvmbuild.compiler.passes.convert_each_layout import convert_each_layout
 from tvmbuild.compiler.passes.drop_empty_tensors import drop_empty_tensors
 from tvmbuild.compiler.passes.drop_padded_taps import drop_padded_taps
+from tvmbuild.compiler.passes.exact_products import annotate_exact_products, is_exact, mark_tf32
 from tvmbuild.compiler.passes.find_softmax import find_softmax
 from tvmbuild.compiler.passes.flatten_conv3d import flatten_conv3d
 from tvmbuild.compiler.passes.fold_constants import decompose_and_fold, fold_constants
@@ -126,11 +125,6 @@ def _check_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     if left:
         raise LayoutUnsupported(f"no NHWC code for {', '.join(left)}")
     return mod
-
-
-def _mark_tf32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Mark the functions as allowed to use TF32: the mark is part of a function's identity."""
-    return map_prim_funcs(mod, lambda function, _name: allow_tf32(function))
 
 
 OPERATORS = Phase(
@@ -270,6 +264,12 @@ TENSOR_IR = Phase(
         of_target("SplitConcatenations", split_concatenations),
         from_tvm(relax.backend.DispatchSampling),
         from_tvm(relax.backend.DispatchSortScan),
+        of_module(
+            "AnnotateExactProducts",
+            annotate_exact_products,
+            allows_tf32,
+            before={"LegalizeOps": "functions have no `out_dtype`"},
+        ),
         from_tvm(relax.transform.LegalizeOps),
         from_tvm(relax.transform.AnnotateTIROpPattern),
         from_tvm(relax.transform.FoldConstant),
@@ -297,7 +297,7 @@ RECORDS = Phase(
             on_cpu,
             after={"AttachAttrLayoutFreeBuffers": "it removes buffers from that pass's list"},
         ),
-        of_module("MarkTf32", _mark_tf32, allows_tf32),
+        of_module("MarkTf32", mark_tf32, allows_tf32),
     ),
 )
 """The last passes before records: they give functions the form that records know."""
@@ -398,6 +398,8 @@ def _default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layou
     """
     if not is_gpu(target):
         return "NHWC"
-    calls = operator_calls(imported.mod, "relax.nn.conv2d")
+    calls = (
+        call for call in operator_calls(imported.mod, "relax.nn.conv2d") if not imported.tf32 or not is_exact(call)
+    )
     types = {str(call.args[0].ty.dtype) for call in calls if min((static_shape(call.args[1]) or (0,))[:2]) >= SIDE}
     return "NHWC" if types & tensor_core_types(target, tf32=imported.tf32) else "NCHW"

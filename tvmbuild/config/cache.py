@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
+from tvmbuild.base.byte_sizes import read_size
 from tvmbuild.base.specs import CacheSpec
 from tvmbuild.config.document import Document
-
-SIZE = re.compile(r"[0-9]+(\.[0-9]+)? ?[MGT]B")
-"""The form of a size, such as `5 GB`. The schema has the same pattern."""
-_UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def make_cache(document: Document, root: Path) -> CacheSpec | None:
@@ -30,8 +26,3 @@ def make_cache(document: Document, root: Path) -> CacheSpec | None:
 def locate_cache(root: Path, text: str) -> Path:
     """Return the absolute path of a cache. A relative path starts at the project's root."""
     return root / os.path.expanduser(text)  # noqa: PTH111 - pathlib's raises for an unknown user
-
-
-def read_size(text: str) -> int:
-    """Return the number of bytes of a size that matches SIZE."""
-    return int(float(text[:-2]) * _UNITS[text[-2:]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tvmbuild.base.attributes import NARROW
+from tvmbuild.base.attributes import ROUNDED
 from tvmbuild.base.specs import Keep, ModelSpec, TargetSpec
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
@@ -42,10 +42,10 @@ def check_search(document: Document, path: KeyPath, own: dict[str, Any], key: tu
 
 
 def check_kept(document: Document, models: Iterable[ModelSpec], targets: Iterable[TargetSpec]) -> None:
-    """Report models with `keep` that no target of 16 bits uses, whether enabled or not."""
-    narrow = [target.name for target in targets if target.precision in NARROW]
+    """Report models with `keep` that no target of shorter floats uses, whether enabled or not."""
+    rounded = [target.name for target in targets if target.precision in ROUNDED]
     for model in models:
-        if model.keep is not None and not any(model.includes(name) for name in narrow):
-            what = "the model is built for no target with `precision: fp16` or `bf16`, so that all of it has float32"
+        if model.keep is not None and not any(model.includes(name) for name in rounded):
+            what = "no target of the model has `precision: fp16`, `bf16` or `tf32`, so that all of it has float32"
             expected = "such a target in targets.yaml; for int8 there is `quantize: {keep: auto}`"
             document.report_key(("models", model.name, "keep"), what, expected)

@@ -61,7 +61,7 @@ def _check_keys(document: Document, path: KeyPath, sizes: Mapping[str, Any], use
 
 
 def _check_ranges(document: Document, path: KeyPath, own: dict[str, Any], shapes: Mapping[str, Sequence[Axis]]) -> None:
-    """Report ranges that are empty, that are no batch, or that do not fit other keys of the model."""
+    """Report ranges that are empty, that are not of a batch, or that do not fit other keys of the model."""
     ranges = {key: value for key, value in (own.get("sizes") or {}).items() if not isinstance(value, list)}
     for place, (key, value) in enumerate(ranges.items()):
         at = (*path, "sizes", key)
@@ -73,8 +73,6 @@ def _check_ranges(document: Document, path: KeyPath, own: dict[str, Any], shapes
             )
         elif any(shape.count(key) > 1 for shape in shapes.values()):
             document.report_key(at, f"{key} is twice in a shape", "the batch, which is one axis of each input")
-        elif "quantize" in own:
-            document.report_key(at, "a range does not go with `quantize`", f"the sizes, for example {key}: [1, 4, 16]")
         else:
             _check_range(document, at, key, value)
 
@@ -130,7 +128,9 @@ def _check_pad(document: Document, path: KeyPath, own: dict[str, Any], shapes: M
     if not own.get("sizes"):
         document.report_key((*path, "pad"), "nothing is padded without `sizes`", "`sizes` too")
     varying = [name for name, shape in shapes.items() if any(isinstance(axis, str) for axis in shape)]
-    for name in pad:
+    for name, value in pad.items():
+        if float(value) != value:
+            document.report((*path, "pad", name), f"{value} would be rounded to {float(value):.0f}", "a smaller number")
         if own.get("sizes") and name not in varying:
             expected = f"an input with a letter in its shape: {', '.join(varying)}"
             document.report_key((*path, "pad", name), f"{name} has one shape", expected, find_nearest(name, varying))

@@ -25,7 +25,7 @@ def check_source(document: Document, root: Path, path: KeyPath, data: object, *,
     for name, file in data.get("files", {}).items():
         here = (*path, "files", name)
         if name in data.get("arguments", {}):
-            document.report_key(here, "the parameter is among `arguments` as well", "each parameter once")
+            document.report_key(here, "the parameter is also among `arguments`", "each parameter once")
         check_source(document, root, here, file, must_exist=must_exist)
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.base.attributes import Attributes, AttributeValue
+from tvmbuild.base.byte_sizes import read_size
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import BenchmarkOptions, TargetSpec, TuneOptions
-from tvmbuild.config.cache import read_size
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
@@ -59,7 +59,7 @@ def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
 def spread_precisions(name: str, data: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return name → data for the targets of one entry: with a list of precisions there is a target for each.
 
-    The first has the entry's name, the others have the precision behind it: `cpu`, `cpu-fp16`, `cpu-int8`.
+    The first has the entry's name, the others have the precision after it: `cpu`, `cpu-fp16`, `cpu-int8`.
     """
     precisions = data.get("precision", "fp32")
     if isinstance(precisions, str):
@@ -115,24 +115,31 @@ def _check_pinned(document: Document, path: KeyPath, data: dict[str, Any]) -> No
         return
     kind = TARGETS[name]
     if not kind.on_gpu:
-        _check_triple(document, path, data)
+        _check_triple(document, path, name, data)
         return
     if isinstance(data.get("host"), dict):
-        _check_triple(document, (*path, "host"), data["host"])
+        _check_triple(document, (*path, "host"), "host", data["host"])
     family = ", a family" if kind.families else ""
-    expected = f"every limit of the device{family}, or from_device: 0 and `tvmbuild target lock {path[-1]}`"
+    word = f"{name}:{data['arch']}" if "arch" in data else name
+    written = f"`tvmbuild target add {word}` writes them"
+    expected = f"every limit of the device{family}, or from_device: 0 and `tvmbuild target lock {path[-1]}`; {written}"
     answers = {"from_device", "family"}
-    misspelt = {find_nearest(key, (*kind.pinned, *answers)) for key in data if key not in attribute_names(name)}
+    misspelt = _guess_keys(name, data, (*kind.pinned, *answers))
     for key in kind.pinned if not answers & (data.keys() | misspelt) else ():
         if key not in data and key not in misspelt:
             document.report_key(path, f'the key "{key}" is missing', expected)
 
 
-def _check_triple(document: Document, path: KeyPath, data: dict[str, Any]) -> None:
-    misspelt = any(find_nearest(key, ["mtriple"]) for key in data)
-    if "mtriple" not in data and data.get("mcpu") != "native" and not misspelt:
+def _check_triple(document: Document, path: KeyPath, definition: str, data: dict[str, Any]) -> None:
+    if not {"mtriple"} & (data.keys() | _guess_keys(definition, data, ("mtriple",))) and data.get("mcpu") != "native":
         expected = "mtriple: LLVM's triple, such as x86_64-linux-gnu; or mcpu: native"
         document.report_key(path, 'the key "mtriple" is missing', expected)
+
+
+def _guess_keys(definition: str, data: dict[str, Any], wanted: tuple[str, ...]) -> set[str | None]:
+    """Return the wanted keys that unknown keys of ``data`` misspell; the schema reports the unknown keys."""
+    unknown = data.keys() - load_schema("targets")["$defs"][definition]["properties"].keys()
+    return {find_nearest(key, wanted) for key in unknown}
 
 
 def _check_precision(document: Document, path: KeyPath, target: TargetSpec) -> None:

@@ -1,1 +1,1 @@
-"""The search for the operator at which a package's numbers become wrong, and for the option that mends it."""
+"""The search for the operator at which a package's numbers become wrong, and for the option that fixes it."""

@@ -1,4 +1,4 @@
-"""The examination of a package: are its numbers wrong, where do they begin to be, and which option mends them."""
+"""The examination of a package: are its numbers wrong, where do they begin to be, and which option fixes them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from tvmbuild.base.progress import report_progress
 from tvmbuild.debugging.errors import ROUNDINGS, Rounding, compute_places, measure_rounding
 from tvmbuild.debugging.finding import Finding
-from tvmbuild.debugging.inquiry import Case, Inquiry, Wish, get_ratio, judge
-from tvmbuild.debugging.places import Places
+from tvmbuild.debugging.inquiry import Case, Inquiry, Wish, compute, get_ratio, judge
+from tvmbuild.debugging.places import Places, Values
 from tvmbuild.debugging.probe import Probe
 from tvmbuild.debugging.search import Questions, find_origin
 from tvmbuild.devices.conversation import DeviceLostError
@@ -23,42 +23,48 @@ def examine(case: Case, wish: Wish) -> Finding:
     Raises TvmbuildError if the original or the package cannot be run.
     """
     report_progress("running the package")
-    case, problem = _pose(case)
+    not_finite = case.reference.not_finite
+    case, got, problem = _pose(case)
     places = Places(case.model)
     rounding = _find_rounding(case)
     report_progress("running the original")
     values = compute_places(places, case.reference.inputs, case.cell)
     moved = measure_rounding(places, values, rounding, case.cell)
     probe = Probe(places, values, moved, case.bench, case.build)
-    whole = probe.measure_whole()
+    given, rebuilt = probe.compare(got), probe.measure_whole()
     asked = Questions(lambda count: probe.rate(probe.end_after(count)), places.list_read, _rate_alone(probe))
     origin = find_origin(asked, len(places.nodes), rounding.limit)
-    closeness = _describe(probe, whole)
+    is_right = problem is None and _find_worst(probe, given) <= rounding.limit
+    closeness = _describe(probe, given)
     finding = Finding(
         cell=case.cell,
         nodes=len(places.nodes),
         builds=0,
         problem=problem,
         closeness=closeness,
-        remark=_explain_nothing(case, closeness) if problem and origin is None else None,
+        remark=_explain_nothing(case, closeness) if origin is None and not is_right else None,
         suspect=Inquiry(case, probe, rounding, origin).report(wish) if origin else None,
+        is_right=is_right,
+        rebuilt=_describe(probe, rebuilt),
+        not_finite=not_finite,
     )
-    if problem is None and origin is None and case.package is not None:
+    if is_right and origin is None and case.package is not None:
         finding = _add_frames(finding, case, case.package)
     if wish.every:
         finding = _add_places(finding, probe, rounding)
     return replace(finding, builds=probe.builds)
 
 
-def _pose(case: Case) -> tuple[Case, str | None]:
-    """Return the case with the inputs for which the package is wrong, and the gate's words about its outputs."""
-    specials = case.reference.specials
-    problem = judge(case)
+def _pose(case: Case) -> tuple[Case, Values, str | None]:
+    """Return the case with the inputs for which the package is wrong, its outputs, and the gate's words about them."""
+    got, specials = compute(case), case.reference.specials
+    problem = judge(case, got)
     if problem is not None or specials is None:
-        return case, problem
+        return case, got, problem
     special = replace(case, reference=specials, tolerance=case.reference.allow(case.tolerance))
-    problem = judge(special)
-    return (case, None) if problem is None else (special, problem)
+    found = compute(special)
+    problem = judge(special, found)
+    return (case, got, None) if problem is None else (special, found, problem)
 
 
 def _find_rounding(case: Case) -> Rounding:
@@ -81,15 +87,21 @@ def _describe(probe: Probe, errors: dict[str, float]) -> str:
     )
 
 
+def _find_worst(probe: Probe, errors: dict[str, float]) -> float:
+    """Return the largest error over the one of rounding."""
+    return max((probe.describe(name, error).ratio for name, error in errors.items()), default=0.0)
+
+
 def _explain_nothing(case: Case, closeness: str) -> str:
     """Return why the gate fails although no place is wrong."""
-    if case.package is not None and judge(replace(case, package=None)) is None:
+    again = replace(case, package=None)
+    if case.package is not None and judge(again, compute(again)) is None:
         return "built again, the package is right: another version built it, or the device is not reliable"
     return f"the tolerance is narrower than the precision: {closeness}"
 
 
 def _add_frames(finding: Finding, case: Case, package: Path) -> Finding:
-    """Return the finding with the comparison of what a package of a right network makes of frames."""
+    """Add the comparison of the package's frames and results to the finding of a right network."""
     report_progress("comparing frames and results")
     try:
         told = case.bench.check_frames(package, case.reference.inputs, case.cell)

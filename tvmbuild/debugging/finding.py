@@ -35,7 +35,7 @@ class Request:
     target: PackageTarget
     tolerance: Tolerance
     folder: Path
-    """The folder for the smallest model that fails, and for the table of places."""
+    """The folder for the smallest model that fails, and for the table of places, as an absolute path."""
     device: DeviceSpec | None = None
     """The device that runs packages, or None if this CPU computes them in place of the target."""
     threads: int = 1
@@ -93,7 +93,7 @@ class Tried:
     variant: str
     ratio: float | None
     """None if it cannot be built."""
-    mends: bool
+    fixes: bool
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Suspect:
     layout: str
     precision: str
     tried: tuple[Tried, ...]
-    mended: str | None
+    remedy: str | None
     """The variant with which the whole package passes the gate."""
     reduced: int
     """The number of nodes of the smallest model that fails."""
@@ -140,6 +140,12 @@ class Finding:
     frames: str | None = None
     """The comparison of the package's frames and results in words. None: it has neither, or the network is wrong."""
     frames_are_wrong: bool = False
+    is_right: bool = False
+    """Whether the gate passes and the package's error is no larger than rounding explains."""
+    rebuilt: str = ""
+    """The largest error of the package that this version builds, in words."""
+    not_finite: str | None = None
+    """The inputs that hold NaN or infinity, in words. None if all numbers are finite, or if the gate chose them."""
 
     def to_json(self) -> dict[str, object]:
         """Return the finding as a JSON value. ``from_json`` is the inverse."""

@@ -1,4 +1,4 @@
-"""The questions about a wrong place that was found: its kernel, the smallest model that fails, and what mends it."""
+"""The questions about a wrong place that was found: its kernel, the smallest model that fails, and what fixes it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 
 from tvmbuild.base.files import write_bytes
@@ -14,7 +15,7 @@ from tvmbuild.base.specs import Tolerance
 from tvmbuild.debugging.builds import Bench, Build, list_passes
 from tvmbuild.debugging.errors import Rounding
 from tvmbuild.debugging.finding import REDUCED, PlaceError, Suspect, TaskFacts, Tried
-from tvmbuild.debugging.places import Part
+from tvmbuild.debugging.places import Part, Values
 from tvmbuild.debugging.probe import Probe
 from tvmbuild.debugging.search import OWN, Origin
 from tvmbuild.debugging.variants import Context, Variant, list_variants
@@ -49,13 +50,16 @@ class Wish:
     """Whether the smallest model that fails is written to ``folder``."""
 
 
-def judge(case: Case) -> str | None:
-    """Return the gate's words about the outputs for the reference's inputs; None if they are right."""
+def compute(case: Case) -> dict[str, np.ndarray]:
+    """Return the package's outputs for the reference's inputs."""
     inputs = case.reference.inputs
     if case.package is not None:
-        got = case.bench.run(case.package, inputs)
-    else:
-        got = case.bench.compute(case.build, bytes(case.model.SerializeToString()), inputs).outputs
+        return case.bench.run(case.package, inputs)
+    return case.bench.compute(case.build, bytes(case.model.SerializeToString()), inputs).outputs
+
+
+def judge(case: Case, got: Values) -> str | None:
+    """Return the gate's words about outputs for the reference's inputs; None if they are right."""
     return case.reference.compare(got, case.tolerance).problem
 
 
@@ -74,7 +78,7 @@ class Inquiry:
     origin: Origin
 
     def report(self, wish: Wish) -> Suspect:
-        """Return the facts about the place, and the variants that mend it."""
+        """Return the facts about the place, and the variants that fix it."""
         probe, last = self.probe, self.origin.last
         report_progress("finding the kernel")
         tasks, fused = probe.list_fused(last)
@@ -99,7 +103,7 @@ class Inquiry:
             layout=probe.layout,
             precision=build.target.precision,
             tried=tried,
-            mended=self._find_mended(variants, tried),
+            remedy=self._find_remedy(variants, tried),
             reduced=len(part.nodes),
         )
 
@@ -149,14 +153,15 @@ class Inquiry:
         ratio = self._rate(part, variant.build, variant.bench)
         return Tried(variant.name, ratio, ratio is not None and ratio <= self.rounding.limit)
 
-    def _find_mended(self, variants: list[Variant], tried: tuple[Tried, ...]) -> str | None:
-        """Return the first mending variant with which the whole package passes the gate; None if there is none."""
+    def _find_remedy(self, variants: list[Variant], tried: tuple[Tried, ...]) -> str | None:
+        """Return the first fixing variant with which the whole package passes the gate; None if there is none."""
         for variant, found in zip(variants, tried, strict=True):
-            if found.mends:
+            if found.fixes:
                 report_progress(f"the whole {variant.name}")
                 bench = variant.bench or self.case.bench
+                whole = replace(self.case, package=None, build=variant.build, bench=bench)
                 try:
-                    if judge(replace(self.case, package=None, build=variant.build, bench=bench)) is None:
+                    if judge(whole, compute(whole)) is None:
                         return variant.name
                 except TvmbuildError:
                     continue

@@ -58,7 +58,7 @@ class Places:
 
     @cached_property
     def _last_reads(self) -> Mapping[str, int]:
-        """Return the number of the last node that reads each place; outputs of the model are read behind all nodes."""
+        """Return the number of the last node that reads each place; outputs of the model are read after all nodes."""
         reads = {name: number for number, node in enumerate(self.nodes) for name in list_read(node)}
         return reads | dict.fromkeys(self.outputs, len(self.nodes))
 

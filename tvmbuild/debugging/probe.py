@@ -63,6 +63,14 @@ class Probe:
         errors = self._ends[count] = self._measure(self.cut(count), self.build, self.bench)
         return errors
 
+    def compare(self, got: Values) -> dict[str, float]:
+        """Return the errors of a package's outputs."""
+        return {
+            name: measure_error(got[name], self.values[name])
+            for name in self.places.outputs
+            if name in self.rounding and name in got
+        }
+
     def try_part(self, part: Part, build: Build, bench: Bench | None = None) -> dict[str, float] | None:
         """Return the errors at the outputs of a part; None if it cannot be built or run.
 

@@ -65,7 +65,7 @@ def find_origin(ask: Questions, nodes: int, limit: float) -> Origin | None:
 
 
 def _read(ask: Questions, low: int, high: int) -> float:
-    """Return the largest ratio among the places of the longest right model that the node behind a wrong one reads."""
+    """Return the largest ratio among the places of the longest right model that the node after a wrong one reads."""
     before = ask.end_after(low) or {} if low else {}
     return _worst({name: before.get(name, 0.0) for name in ask.list_read(high - 1)})
 

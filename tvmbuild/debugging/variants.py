@@ -1,11 +1,11 @@
-"""The variants of a build that may mend wrong numbers. Each changes one option."""
+"""The variants of a build that may fix wrong numbers. Each changes one option."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tvmbuild.base.attributes import NARROW
+from tvmbuild.base.attributes import ROUNDED
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.debugging.builds import Bench, Build, leave_out, make_host_target
@@ -80,7 +80,7 @@ def _in_nchw(context: Context) -> Iterator[Variant]:
 
 def _in_float32_there(context: Context) -> Iterator[Variant]:
     target = context.build.target
-    if target.precision in NARROW:
+    if target.precision in ROUNDED:
         keep = tuple(dict.fromkeys((*target.keep, *context.nodes)))
         yield Variant(IN_FLOAT32_THERE, replace(context.build, target=replace(target, keep=keep)))
 

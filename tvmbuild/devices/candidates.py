@@ -70,7 +70,7 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
         use_own_pool(Path(library), Share(num_threads()))
 
     def sample(number: int, repeat: int) -> list[float]:
-        # With min_repeat_ms TVM would search the number of calls anew for each sample.
+        # With min_repeat_ms TVM would search the number of calls again for each sample.
         evaluator = module.time_evaluator(module.entry_name, device, number=number, repeat=repeat)
         return [float(value) for value in evaluator(*tensors).results]
 

@@ -40,7 +40,7 @@ class Conversation:
         self.pid = process.pid
 
     def read(self, limit_s: float) -> dict[str, object]:
-        """Return the next answer. Each sign of life of the process starts the time limit ``limit_s`` anew.
+        """Return the next answer. Each sign of life of the process restarts the time limit ``limit_s``.
 
         Raises TvmbuildError if the process answers with an error, dies, or exceeds the limit; DeviceLostError if its
         answer is that the device was lost.

@@ -40,9 +40,16 @@ class Device:
     """Returns the reason why the device cannot run a package's functions for frames, or None if it can."""
 
     @property
-    def takes_baselines(self) -> bool:
-        """Return whether other runtimes can be timed in turns with a package: only on this machine itself."""
+    def is_this_machine(self) -> bool:
+        """Return whether the packages run on this machine itself.
+
+        Only there, other runtimes can be timed in turns with a package.
+        """
         return self.here and not self.emulated
+
+    def tells_call_memory(self, info: PackageInfo) -> bool:
+        """Return whether the memory of a package's calls can be measured: on this machine's CPU."""
+        return self.is_this_machine and not info.target.on_gpu
 
     @contextmanager
     def hold(self, *, exclusive: bool) -> Iterator[None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tvmbuild.devices.system_files import read_number
+
 CPUS = Path("/sys/devices/system/cpu")
 
 
@@ -23,20 +25,12 @@ class HeatWatch:
         """Return the fastest core's clock rate over the highest that it has, or None if the system does not say."""
         shares = []
         for now in self._folder.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
-            current, highest = _read(now), _read(now.with_name("cpuinfo_max_freq"))
+            current, highest = read_number(now), read_number(now.with_name("cpuinfo_max_freq"))
             if current and highest:
                 shares.append(current / highest)
         return round(max(shares), 3) if shares else None
 
     def _count(self) -> int | None:
-        counts = [_read(path) for path in self._folder.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
+        counts = [read_number(path) for path in self._folder.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
         known = [each for each in counts if each is not None]
         return sum(known) if known else None
-
-
-def _read(path: Path) -> int | None:
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None

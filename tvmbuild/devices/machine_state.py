@@ -43,11 +43,3 @@ class MachineState:
 def read_machine(data: Mapping[str, Any]) -> MachineState:
     """Build a MachineState from the JSON value of its `asdict`."""
     return MachineState(**data)
-
-
-def find_peak_mb(status: str) -> float | None:
-    """Return the peak resident memory in MiB from the text of /proc/PID/status, or None if the text lacks it."""
-    for line in status.splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return None

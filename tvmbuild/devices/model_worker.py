@@ -86,6 +86,11 @@ class Worker:
         value = self.ask({"do": "memory"})["peak_mb"]
         return None if value is None else float(str(value))
 
+    def call_memory(self) -> int | None:
+        """Return the bytes of `measure_call`, or None if the system does not tell. The process has made no call yet."""
+        value = self.ask({"do": "call_memory"}, calls=1)["bytes"]
+        return None if value is None else int(str(value))
+
     def watch(self) -> None:
         """Begin to count the work of other programs on the machine that runs the process."""
         self.ask({"do": "watch"})

@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tvmbuild.base.processes import die_with_parent
-from tvmbuild.devices.machine_state import find_peak_mb
+from tvmbuild.devices.process_memory import measure_call, peak_memory_mb
 from tvmbuild.devices.serve_frames import COMMANDS as FRAME_COMMANDS
 from tvmbuild.devices.serve_frames import FrameCommands
 from tvmbuild.devices.watch import Watch
@@ -93,21 +93,12 @@ RUNTIMES: dict[str, Loader] = {
 class _Holder:
     runner: Runner
     watch: Watch | None = None
+    peak_mb: float = 0
+    """The peak of memory before `measure_call` let it begin again."""
     frames: FrameCommands = field(init=False)
 
     def __post_init__(self) -> None:
         self.frames = FrameCommands(self.runner)
-
-
-def peak_memory_mb() -> float | None:
-    """Return the peak resident memory of this process in MiB, or None if the system does not provide it.
-
-    ru_maxrss cannot be used: it survives exec, so a child process starts with its parent's value.
-    """
-    try:
-        return find_peak_mb(Path("/proc/self/status").read_text())
-    except OSError:
-        return None
 
 
 def serve(arguments: list[str], runtimes: Mapping[str, Loader] = RUNTIMES) -> None:
@@ -199,8 +190,14 @@ def _read_watch(holder: _Holder, _command: Command, _beat: Beat) -> dict[str, ob
     return asdict(holder.watch.read())
 
 
-def _memory(_holder: _Holder, _command: Command, _beat: Beat) -> dict[str, object]:
-    return {"peak_mb": peak_memory_mb()}
+def _memory(holder: _Holder, _command: Command, _beat: Beat) -> dict[str, object]:
+    peak_mb = peak_memory_mb()
+    return {"peak_mb": None if peak_mb is None else max(peak_mb, holder.peak_mb)}
+
+
+def _call_memory(holder: _Holder, _command: Command, _beat: Beat) -> dict[str, object]:
+    holder.peak_mb = peak_memory_mb() or 0
+    return {"bytes": measure_call(holder.runner.call)}
 
 
 COMMANDS: dict[str, Callable[[_Holder, Command, Beat], dict[str, object]]] = {
@@ -212,6 +209,7 @@ COMMANDS: dict[str, Callable[[_Holder, Command, Beat], dict[str, object]]] = {
     "watch": _start_watch,
     "machine": _read_watch,
     "memory": _memory,
+    "call_memory": _call_memory,
 }
 """The commands of a worker, by the value of the command's key `do`, without those about frames."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild import load
 from tvmbuild.devices.result_fields import list_fields
 from tvmbuild.devices.tvm_frames import TvmFrames
 from tvmbuild.errors import TvmbuildError
@@ -25,7 +26,7 @@ class TvmRunner:
     """
 
     def __init__(self, package: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
-        self._session = Session(package, threads)
+        self._session = load(package, threads)
         if num_threads() != threads:
             raise TvmbuildError(
                 f"TVM's runtime uses {num_threads()} threads, {threads} were asked for",

@@ -18,7 +18,7 @@ from tvmbuild.engine.failure import write_failure
 from tvmbuild.errors import TvmbuildError
 
 CACHE = "cache"
-"""The key, in a task's metadata, of what the step cache did."""
+"""The key of a task's metadata under which the step cache's action is stored."""
 
 
 def run_step(step: AnyStep, executor: Executor, task: Task) -> TaskFailed | None:

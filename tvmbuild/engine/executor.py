@@ -44,7 +44,7 @@ class Here:
         return ()
 
     def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:  # noqa: ARG002 - as above
-        """Run the step in a process of its own. Raises the errors of `run_process`."""
+        """Run the step in its own process. Raises the errors of `run_process`."""
         run_process(step)
 
 

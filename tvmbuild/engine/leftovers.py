@@ -1,4 +1,4 @@
-"""Temporary folders of stages, and the removal of what a killed doit left: these folders, and partial downloads."""
+"""Temporary folders of stages, and the removal of a killed doit's leftovers: these folders, and partial downloads."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import Step, TuneStep, list_sizes
+from tvmbuild.base.wording import count
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.choices import Choices, Graph, read_choices, read_graph
 from tvmbuild.records.quarantine import find_damage
@@ -112,9 +113,9 @@ def _explain_search(step: Step[TuneStep], tasks: Sequence[TaskId], files: Mappin
         return "a search was interrupted: its measurements are to be taken in, its best to be timed again"
     missing = [task.name for task in list_missing(files, tasks, options.tune)]
     if missing:
-        return f"{len(missing)} of {len(tasks)} Tasks are not fully searched: {', '.join(missing[:3])}"
+        return f"{len(missing)} of {count(len(tasks), 'Task')} not fully searched: {', '.join(missing[:3])}"
     lagging = list_lagging(files, tasks, options.tune, Rules(options.rules, options.timed_on))
-    return f"{len(lagging)} of {len(tasks)} Tasks were searched before a rule changed" if lagging else None
+    return f"{len(lagging)} of {count(len(tasks), 'Task')} searched before a rule changed" if lagging else None
 
 
 def _read_algorithms(schedule: str) -> FrozenMap[str, str] | None:

@@ -22,7 +22,7 @@ from tvmbuild.base.progress import follow_output
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.engine.display import show_progress
 from tvmbuild.engine.leftovers import temporary_folder
-from tvmbuild.errors import TvmbuildError, VerdictError
+from tvmbuild.errors import TvmbuildError, VerdictError, end_sentence
 
 TAIL_LINES = 12
 _SAYS_MORE = "The log says more."
@@ -229,17 +229,12 @@ def _open_log(path: Path) -> Iterator[IO[str] | None]:
             log.close()
 
 
-def _end(hint: str) -> str:
-    """Return the hint, with a full stop if it has no punctuation at its end."""
-    return hint if hint.endswith((".", "!", "?")) else f"{hint}."
-
-
 def _explain(step: AnyStep, ending: _Ending) -> TvmbuildError:
     log = f"Log: {Layout(step.root).log(step.id)}"
     if ending.report:
         report = json.loads(ending.report)
         hint, kind = report["hint"], VerdictError if report["kept"] else TvmbuildError
-        return kind(report["message"], f"{_end(hint)} {log}" if hint else f"{_SAYS_MORE} {log}")
+        return kind(report["message"], f"{end_sentence(hint)} {log}" if hint else f"{_SAYS_MORE} {log}")
     if ending.status == -signal.SIGKILL:
         return TvmbuildError(
             "its process was killed (SIGKILL), most likely because memory ran out",
@@ -250,6 +245,4 @@ def _explain(step: AnyStep, ending: _Ending) -> TvmbuildError:
         return TvmbuildError(
             f"its process crashed ({signal.Signals(-ending.status).name})\n{last}", f"{_SAYS_MORE} {log}"
         )
-    return TvmbuildError(
-        f"a bug in tvmbuild, or in a library that it uses; the last lines:\n{last}", f"{_SAYS_MORE} {log}"
-    )
+    return TvmbuildError(f"a bug in tvmbuild, or in a library that it uses:\n{last}", f"{_SAYS_MORE} {log}")

@@ -10,6 +10,7 @@ from typing import Literal
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep, Step, TuneStep, has_options
+from tvmbuild.base.wording import count
 from tvmbuild.engine.failure import explain_failure
 from tvmbuild.engine.file_digests import Digest, FileDigests
 from tvmbuild.engine.fingerprint import fingerprint
@@ -68,7 +69,7 @@ def _check_records(step: Step[TuneStep]) -> Iterator[str]:
     elif step.refuses_uncovered:
         uncovered = json.loads(step.output("info").read_text())["uncovered"]
         if uncovered:
-            yield f"strict=1: {len(uncovered)} Tasks have no record"
+            yield f"strict=1: {count(len(uncovered), 'Task')} without a record"
 
 
 def _compare_fingerprints(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

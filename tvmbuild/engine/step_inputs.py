@@ -55,7 +55,7 @@ def _find_script(step: AnyStep) -> Path | None:
 
 
 def list_local_imports(script: Path) -> list[Path]:
-    """Return the files in or below the script's folder that it imports, directly or through one another, sorted.
+    """Return the files in or below the script's folder that it imports, directly or through each other, sorted.
 
     Only `import` statements count. A file that is not valid Python imports nothing. Running it will give the error.
     """

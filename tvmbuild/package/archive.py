@@ -125,7 +125,7 @@ def check_package(path: Path, contents: Mapping[str, memoryview], *, with_params
     try:
         info = PackageInfo.from_json(json.loads(bytes(contents[METADATA])))
     except (ValueError, RecursionError) as error:
-        raise explain_damage(path, f"{METADATA} is no JSON: {error}") from error
+        raise explain_damage(path, f"{METADATA} is not JSON: {error}") from error
     except TvmbuildError as error:
         raise explain_damage(path, error.message) from error
     if {entry.name for entry in info.files} != set(contents) - {METADATA}:

@@ -1,4 +1,4 @@
-"""Outputs whose length depends on data: ``main`` returns them padded, and behind all outputs their lengths."""
+"""Outputs whose length depends on data: ``main`` returns them padded, and after all outputs their lengths."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tvmbuild.package.metadata import TensorInfo
 
 
 def has_counts(outputs: Sequence[TensorInfo]) -> bool:
-    """Return whether the length of an output depends on data, so that ``main`` returns the lengths behind them."""
+    """Return whether the length of an output depends on data, so that ``main`` returns the lengths after them."""
     return any(each.counts for each in outputs)
 
 
 def count_lengths(outputs: Sequence[TensorInfo]) -> int:
-    """Return the number of lengths behind the outputs, or 0 if there are none."""
+    """Return the number of lengths after the outputs, or 0 if there are none."""
     return max((count.place + 1 for each in outputs for count in each.counts), default=0)
 
 
@@ -28,7 +28,7 @@ def cut_outputs(outputs: Sequence[TensorInfo], arrays: Sequence[np.ndarray]) -> 
 
 
 def fill_outputs(outputs: Sequence[TensorInfo], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return outputs that were cut in their whole shapes, with zeros in the place of what was cut off."""
+    """Return outputs that were cut in their whole shapes, with zeros in place of the elements that were cut off."""
     filled = dict(arrays)
     for info in outputs:
         array = arrays.get(info.name)

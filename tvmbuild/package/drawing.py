@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from tvmbuild.package.result_arrays import OUTSIDE
-from tvmbuild.package.results import Box, Class, Map, Point, Result, Text, Vector
+from tvmbuild.package.results import Box, Class, Map, Point, Result, Text
 
 COLORS = ("#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080", "#9a6324", "#800000")
 """The colours of boxes; the number of a class chooses one."""
@@ -105,11 +105,6 @@ class _Pen:
         width = self._canvas.textbbox((0, 0), text, self._font)[2]
         self._canvas.rectangle((left, top, left + width, top + self.height), fill=color)
         self._canvas.text((left, top), text, "white", self._font)
-
-
-def can_draw(result: Result) -> bool:
-    """Return whether a result has a place in a picture."""
-    return not isinstance(result, Vector)
 
 
 def _is_finite(box: Box) -> bool:

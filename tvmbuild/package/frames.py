@@ -64,7 +64,7 @@ def find_frame(frames: Sequence[Frame], shape: tuple[int, ...], encoding: str | 
             f"{model} takes no frames", "add `frame` to its `preprocess` in models.yaml and build it again"
         )
     if fitting:
-        raise TvmbuildError(f"several frames of {model} are {list(shape)}: {known}", "name one with `encoding=`")
+        raise TvmbuildError(f"several frames of {model} are {list(shape)}: {known}", "name one by its `encoding`")
     asked = f"{encoding} {list(shape)}" if encoding else f"{list(shape)}"
     raise TvmbuildError(
         f"{model} takes no frame {asked}; it takes {known}", "add it to `frame` in models.yaml and build it again"

@@ -31,6 +31,8 @@ Fill = Literal["random", "ones", "zeros"]
 PICTURES = (".png", ".jpg", ".jpeg")
 _REFERENCE = "input:"
 """The prefix of the inputs' names in a reference.npz, which also holds outputs."""
+_GUESS = "pickled (object) data"
+"""NumPy's guess about a file of any other kind, which it offers to load unsafely."""
 
 
 def check_inputs(info: TakesInputs, inputs: Mapping[str, np.ndarray]) -> None:
@@ -120,6 +122,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 def _explain(path: Path, form: str, remedy: str, error: Exception) -> TvmbuildError:
     kind = file_kinds.recognise_wrapping(path)
     reason, remedy = (f"it is {kind.name}", kind.remedy) if kind else (preprocess.first_line(error), remedy)
+    if _GUESS in reason:
+        reason = "it is no file of NumPy's"
     return TvmbuildError(f"{path} cannot be read as {form}: {reason}", remedy)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
 from tvmbuild.base.attributes import Attributes, Precision, freeze_attributes
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.allocations import LargeArray, Scratch, read_largest, read_scratch
 from tvmbuild.package.metadata_check import check_metadata
+from tvmbuild.package.operator_info import OperatorInfo, join_operators, read_operators
 
 if TYPE_CHECKING:
     from tvmbuild.base import frame_specs, postprocess_specs, preprocess_specs
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from tvmbuild.base.postprocess_specs import Postprocess
     from tvmbuild.base.preprocess_specs import Preprocess
     from tvmbuild.package import size_functions
-    from tvmbuild.package.size_functions import SizeFunction, SizeFunctions
+    from tvmbuild.package.size_functions import Calls, SizeFunction, SizeFunctions
 else:  # most packages need none of them, and a session starts in half the time
     frame_specs = import_lazily("tvmbuild.base.frame_specs")
     postprocess_specs = import_lazily("tvmbuild.base.postprocess_specs")
@@ -40,7 +42,7 @@ class Count:
 
     axis: int
     place: int
-    """The place of the length in the vector of lengths, int64, that ``main`` returns behind the outputs."""
+    """The place of the length in the vector of lengths, int64, that ``main`` returns after the outputs."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ class PackageTarget:
     """The precision of the package's computations. mod.json contains it only if it is not fp32."""
     keep: tuple[str, ...] = ()
     """The ONNX nodes that stay in float32 in a precision of 16 bits. mod.json contains them only if there are any."""
+    flags: tuple[str, ...] | None = None
+    """The instruction sets that the CPU's code needs, as /proc/cpuinfo spells them. None in older packages."""
 
     @property
     def on_gpu(self) -> bool:
@@ -122,6 +126,10 @@ class PackageTarget:
             value["keep"] = list(self.keep)
         else:
             del value["keep"]
+        if self.flags is None:
+            del value["flags"]
+        else:
+            value["flags"] = list(self.flags)
         return value
 
     @classmethod
@@ -135,6 +143,7 @@ class PackageTarget:
             value["glibc"],
             _read_precision(value),
             tuple(map(str, value.get("keep", ()))),
+            None if value.get("flags") is None else tuple(value["flags"]),
         )
 
 
@@ -148,24 +157,6 @@ class PackageCoverage:
     """The number of Tasks with a record."""
     uncovered: tuple[str, ...] = ()
     """The names of the Tasks without a record."""
-
-
-@dataclass(frozen=True)
-class OperatorInfo:
-    """The description of a function that ``main`` calls: one fused operator of the model."""
-
-    function: str
-    """The function's name in the library."""
-    name: str
-    """The operator's name in reports."""
-    key: str
-    """The key of the function's Task."""
-    flops: int | None
-    """The number of additions, multiplications and similar operations of one call. None if they cannot be counted."""
-    bytes: int | None
-    """The least number of bytes that one call reads and writes. None if it cannot be counted."""
-    covered: bool
-    """Whether the Task has a record."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +211,10 @@ class PackageInfo:
     """The function that a profiler calls instead of ``entry``, because TVM reports calls only inside of bytecode."""
     workspace: int | None = None
     """The bytes that the first call allocates and later ones use again, outputs included. None in older packages."""
+    scratch: Scratch | None = None
+    """The bytes that kernels allocate themselves. None in older packages."""
+    largest: tuple[LargeArray, ...] = ()
+    """The largest arrays of the package, the largest first."""
 
     def at_size(self, function: SizeFunction) -> PackageInfo:
         """Return the description of one size of the package alone."""
@@ -228,18 +223,35 @@ class PackageInfo:
             return self
         inputs = tuple(replace(each, shape=sizes.shape(each.name, function) or each.shape) for each in self.inputs)
         outputs = tuple(replace(each, shape=function.outputs[each.name]) for each in self.outputs)
-        return replace(self, inputs=inputs, outputs=outputs, sizes=None)
+        operators = self.operators if function.library == size_functions.MAIN else function.operators
+        return replace(self, inputs=inputs, outputs=outputs, operators=operators, sizes=None)
 
     def at_inputs(self, shapes: Mapping[str, Sequence[int]]) -> PackageInfo:
         """Return the description of a package for inputs of these shapes alone.
 
         Raises TvmbuildError, which lists the sizes, if this package does not take them.
         """
+        return self if self.sizes is None else self._at_calls(self.sizes, self.sizes.plan(shapes, self.model))
+
+    def at_values(self, values: Mapping[str, int]) -> PackageInfo:
+        """Return the description of a package for inputs of this size alone, given as letter → value.
+
+        Raises TvmbuildError, which lists the sizes, if this package does not take it.
+        """
+        sizes = self.require_sizes()
+        return self._at_calls(sizes, sizes.plan_size(values, self.model))
+
+    def require_sizes(self) -> SizeFunctions:
+        """Return the functions of all sizes. Raises TvmbuildError if the package has one shape."""
         if self.sizes is None:
-            return self
-        calls = self.sizes.plan(shapes, self.model)
-        outputs = FrozenMap(sorted(self.sizes.shape_outputs(calls).items()))
-        return self.at_size(replace(calls.parts[0].function, values=calls.size.values, outputs=outputs))
+            raise TvmbuildError(f"{self.model} has one shape, and no sizes to choose from", "leave the size out")
+        return self.sizes
+
+    def _at_calls(self, sizes: SizeFunctions, calls: Calls) -> PackageInfo:
+        outputs = FrozenMap(sorted(sizes.shape_outputs(calls).items()))
+        made = self.at_size(replace(calls.parts[0].function, values=calls.size.values, outputs=outputs))
+        used = dict.fromkeys(part.function for part in calls.parts)
+        return replace(made, operators=join_operators([self.at_size(each).operators for each in used]))
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON value of mod.json. ``from_json`` is the inverse."""
@@ -252,8 +264,11 @@ class PackageInfo:
         else:
             value["sizes"] = self.sizes.to_json()
         value.update({side: [each.to_json() for each in getattr(self, side)] for side in ("inputs", "outputs")})
-        if self.workspace is None:
-            del value["workspace"]
+        for name in ("workspace", "scratch"):
+            if value[name] is None:
+                del value[name]
+        if not self.largest:
+            del value["largest"]
         if not self.frames:
             del value["frames"]
         if not self.postprocess:
@@ -302,11 +317,13 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         digests=FrozenMap(sorted(value["digests"].items())),
         tools=FrozenMap(sorted(value["tools"].items())),
         notes=tuple(value["notes"]),
-        operators=_operators(value.get("operators")),
+        operators=read_operators(value.get("operators")),
         files=tuple(FileEntry(name, entry["sha256"], entry["size"]) for name, entry in value["files"].items()),
         entry=str(value["entry"]),
         profiled=str(value.get("profiled") or value["entry"]),
         workspace=value.get("workspace"),
+        scratch=read_scratch(value.get("scratch")),
+        largest=read_largest(value.get("largest")),
     )
 
 
@@ -334,11 +351,6 @@ def _tensors(values: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
 
 def _counts(values: list[dict[str, int]] | None) -> tuple[Count, ...]:
     return tuple(Count(each["axis"], each["place"]) for each in values or ())
-
-
-def _operators(values: list[dict[str, Any]] | None) -> tuple[OperatorInfo, ...] | None:
-    names = [each.name for each in fields(OperatorInfo)]
-    return None if values is None else tuple(OperatorInfo(**{name: v[name] for name in names}) for v in values)
 
 
 def _frozen(value: Any) -> Any:

@@ -30,7 +30,7 @@ else:
 MAX_TENSOR_BYTES = 1 << 40
 _MAX_COST = 1 << 52
 MAX_LENGTHS = 1 << 16
-"""The largest number of lengths that a package may return behind its outputs."""
+"""The largest number of lengths that a package may return after its outputs."""
 _DTYPES = {
     "bool": 1,
     "int8": 1,
@@ -135,6 +135,7 @@ _SIZES: dict[str, Check] = {
                 "params": each(natural),
                 "outputs": values(each(natural)),
                 "cost": optional(between(1, _MAX_COST)),
+                "operators": optional(each(map_of(_OPERATOR))),
             }
         )
     ),
@@ -147,6 +148,10 @@ _PARTS: dict[str, Check] = {
     "entry": text,
     "profiled": optional(text),
     "workspace": optional(natural),
+    "scratch": optional(map_of({"caller": natural, "worker": natural})),
+    "largest": optional(
+        each(map_of({"part": text, "operator": text, "shape": each(natural), "dtype": text, "bytes": natural}))
+    ),
     "layout": text,
     "params": text,
     "target": map_of(
@@ -156,6 +161,7 @@ _PARTS: dict[str, Check] = {
             "attributes": values(_attribute),
             "host": values(_attribute),
             "glibc": optional(text),
+            "flags": optional(each(text)),
         }
     ),
     "inputs": each(_tensor),

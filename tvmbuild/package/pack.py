@@ -28,6 +28,7 @@ from tvmbuild.package.archive import (
 )
 from tvmbuild.package.json_checks import check_map, each, map_of, natural, text
 from tvmbuild.package.mapped_file import MappedFile
+from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.weights import align_weights, join_weights
 
 if TYPE_CHECKING:
@@ -130,6 +131,25 @@ def _require_one_model(packages: Mapping[str, Package]) -> None:
             raise TvmbuildError(
                 f"{first} and {name} have different inputs or outputs", "build them from the same model"
             )
+        if _list_sizes(other.info) != _list_sizes(one.info):
+            raise TvmbuildError(
+                f"{first} and {name} take different sizes", "build them with the same `sizes` and `pad` in models.yaml"
+            )
+
+
+def _list_sizes(info: PackageInfo) -> list[object]:
+    """Return the sizes that a package takes, whatever its code and weights."""
+    sizes = info.sizes
+    if sizes is None:
+        return []
+    return [
+        sizes.inputs,
+        sizes.outputs,
+        sizes.padded,
+        sizes.pad,
+        sizes.range,
+        [each.values for each in sizes.functions],
+    ]
 
 
 _PARTS = {

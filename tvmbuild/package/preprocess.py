@@ -101,7 +101,14 @@ def _import_pillow() -> Any:
 
 
 def open_picture(picture: Picture) -> Image.Image:
-    """Return a picture as an image of Pillow. Raises TvmbuildError if it cannot be read as one."""
+    """Return a picture as an image of Pillow. Raises TvmbuildError if it cannot be read as one, or has no pixels."""
+    image = _open_picture(picture)
+    if 0 in image.size:
+        raise TvmbuildError(f"the picture is empty: {image.height} by {image.width} pixels", "give one with pixels")
+    return image
+
+
+def _open_picture(picture: Picture) -> Image.Image:
     pillow = _import_pillow()
     if isinstance(picture, pillow.Image):
         return _narrow(picture)

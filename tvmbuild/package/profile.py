@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from tvmbuild.package.metadata import OperatorInfo
+from tvmbuild.package.operator_info import OperatorInfo
 
 VM_PREFIX = "vm."
 VM_FUNCTION = "vm.builtin"

@@ -91,6 +91,13 @@ def make_thresholds(
         if adjusted is None:
             who = f"a result {' and '.join(f'`{kind_of(each)}`' for each in asked)}" if asked else "a model's output"
             raise TvmbuildError(f"{who} has no threshold `{name}`", f"leave `{name}` out")
+        value = np.asarray(given)
+        if value.ndim or value.dtype.kind not in "fiu":
+            raise TvmbuildError(f"the threshold `{name}` is {given!r}, and must be a number", "correct it")
+        if name == "score" and np.isnan(given):
+            raise TvmbuildError("the threshold `score` is NaN, and must be a number", "correct it")
+        if name == "overlap" and not 0 <= given <= 1:
+            raise TvmbuildError(f"the threshold `overlap` is {given:g}, and must be from 0 to 1", "correct it")
         made[next(number for number, each in enumerate(asked) if each is adjusted)][place] = given
     return dict(zip(name_results(asked), made, strict=True))
 
@@ -122,7 +129,7 @@ def find_labels(info: PackageInfo, asked: Postprocess) -> Labels:
 
 
 def _count_arrays(asked: Postprocess) -> int:
-    """Return the number of arrays of a result: masks have a map behind their boxes."""
+    """Return the number of arrays of a result: masks have a map after their boxes."""
     return 2 if isinstance(asked, Masks) else 1
 
 
@@ -140,16 +147,19 @@ _PLACE = 2
 def _read_boxes(asked: Boxes, placed: Placed, labels: Labels) -> list[Result]:
     drawn = placed.find_map(1) if isinstance(asked, Masks) else None
     results: list[Result] = []
-    for place, row in enumerate(_read_rows(placed.arrays[0])):
+    rows = _read_rows(placed.arrays[0])
+    corners = placed.arrays[0][1 : 1 + len(rows)]
+    sizes = (corners[:, 2:4] - corners[:, :2]).tolist()  # in float32, as in C++
+    for place, row in enumerate(rows):
         left, top, right, bottom, score, number = row[:_COLUMNS]
         step = asked.values if isinstance(asked, Keypoints) else 1
         begins = range(_COLUMNS, len(row), step)
         points = tuple(
             Point(row[at], row[at + 1], row[at + 2] if step > _PLACE else 1.0, index) for index, at in enumerate(begins)
         )
-        sides = (left, top, right - left, bottom - top)
         mask = None if drawn is None else _cut_mask(drawn, place + 1, (left, top, right, bottom), placed.margin)
-        results.append(Box(*sides, score, int(number), name_class(labels, int(number)), points, mask))
+        width, height = sizes[place]
+        results.append(Box(left, top, width, height, score, int(number), name_class(labels, int(number)), points, mask))
     return results
 
 
@@ -179,7 +189,7 @@ def _read_text(asked: Text, placed: Placed, labels: Labels) -> list[Result]:
     behind = 1 if asked.blank == "first" else 0
     names = [name_class(labels, symbol - behind) for symbol in symbols]
     text = "".join(f"<{symbol}>" if name is None else name for symbol, name in zip(symbols, names, strict=True))
-    score = sum(each for _, each in rows) / len(rows) if rows else 0.0
+    score = float(np.float32(sum(each for _, each in rows) / len(rows))) if rows else 0.0
     return [TextFound(text, score, symbols)]
 
 

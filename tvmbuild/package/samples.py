@@ -32,7 +32,7 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class _Pictures:
-    """Samples from files of pictures. Each iteration reads the files anew, because together they may exceed memory."""
+    """Samples from files of pictures. Each iteration reads the files again, because together they may exceed memory."""
 
     given: Calibration
     paths: Sequence[Path]
@@ -56,9 +56,17 @@ def open_samples(given: Calibration, paths: Sequence[Path], model: TakesInputs) 
 
 
 def crop_samples(samples: Samples, model: TakesInputs) -> Samples:
-    """Return samples for a smaller size of a model: of each array the part from its beginning that the input takes."""
-    parts = {each.name: tuple(map(slice, each.shape)) for each in model.inputs}
-    return [{name: np.ascontiguousarray(value[parts[name]]) for name, value in sample.items()} for sample in samples]
+    """Return samples for another size of a model: of each array the part from its beginning that the input takes.
+
+    An axis that is longer than the sample's repeats it.
+    """
+    return [{each.name: _take(sample[each.name], each.shape) for each in model.inputs} for sample in samples]
+
+
+def _take(value: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    for axis, length in enumerate(shape):
+        value = value.take(np.arange(length), axis, mode="wrap")
+    return np.ascontiguousarray(value)
 
 
 def list_samples(
@@ -102,7 +110,7 @@ def _cut(arrays: Arrays, model: TakesInputs, path: Path) -> Iterator[dict[str, n
             raise TvmbuildError(
                 f"{path}: {tensor.name} is {array.dtype} {list(array.shape)}, no samples of "
                 f"{tensor.dtype} {list(tensor.shape)}",
-                "put the samples one behind the other along the first dimension (numpy.concatenate)",
+                "put the samples one after the other along the first dimension (numpy.concatenate)",
             )
         counts.add(len(array) // rows[0])
     if len(counts) > 1:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.size_specs import MAX_SIZES, Axis, Range, Size, fill_shape
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.operator_info import OperatorInfo, read_operators
 from tvmbuild.package.parts import split
 
 MAIN = "mod.so"
@@ -41,6 +43,8 @@ class SizeFunction:
     """The shape of each output."""
     cost: int = 0
     """The expected time of a call in ns, by which the parts of a range are chosen. 0 without a range."""
+    operators: tuple[OperatorInfo, ...] | None = None
+    """The functions that its ``main`` calls. None for the largest size, which has the package's, and if unknown."""
 
     @property
     def size(self) -> Size:
@@ -53,9 +57,14 @@ class Part:
     """One call of a function: for the rows of a range from ``start`` on, or for all inputs."""
 
     function: SizeFunction
+    values: FrozenMap[str, int]
+    """The values of the letters in this part, before it is padded to those of the function."""
     start: int = 0
-    count: int | None = None
-    """The number of rows. None: all of the inputs, because there is no range."""
+
+    @cached_property
+    def is_padded(self) -> bool:
+        """Whether the part is smaller than its function."""
+        return self.values != self.function.values
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,13 @@ class Calls:
     size: Size
     """The size of the inputs themselves."""
     parts: tuple[Part, ...]
+
+    def describe(self) -> str:
+        """Return the size in words, and the function or the number of parts that compute it."""
+        if len(self.parts) > 1:
+            return f"{show(self.size)} in {len(self.parts)} parts"
+        built = self.parts[0].function.size
+        return show(self.size) if built == self.size else f"{show(self.size)} padded to {show(built)}"
 
 
 @dataclass(frozen=True)
@@ -93,15 +109,26 @@ class SizeFunctions:
         for name in self.inputs:
             if name in shapes:
                 self._read(name, shapes[name], values, model)
-        size = Size(FrozenMap((letter, values[letter]) for letter in self.functions[-1].values))
+        return self.plan_size(values, model)
+
+    def plan_size(self, values: Mapping[str, int], model: str) -> Calls:
+        """Return the calls for inputs of a size, which has a value for each letter.
+
+        Raises TvmbuildError, which lists the sizes, if a letter is missing or unknown, or if no function takes them.
+        """
+        letters = self.functions[-1].values
+        if values.keys() != letters.keys():
+            wrong = " ".join(f"{letter}={value}" for letter, value in values.items())
+            raise TvmbuildError(f"{model} takes no {wrong}: a size has {' and '.join(letters)}", self.describe())
+        size = Size(FrozenMap((letter, values[letter]) for letter in letters))
         free = () if self.range is None else (self.range.letter,)
         for function in self.functions:
             if all(each in free or self._takes(function, each, value) for each, value in size.values.items()):
                 if self.range is None:
-                    return Calls(size, (Part(function),))
+                    return Calls(size, (Part(function, size.values),))
                 if self.range.first <= size.values[self.range.letter] <= self.range.last:
                     return Calls(size, self._split(function, self.range.letter, size))
-        raise TvmbuildError(f"{model} takes no {_show(size)}", self.describe())
+        raise TvmbuildError(f"{model} takes no {show(size)}", self.describe())
 
     def _split(self, like: SizeFunction, letter: str, size: Size) -> tuple[Part, ...]:
         """Return the calls for the rows of a range, of functions whose other letters have the values of one function.
@@ -118,7 +145,7 @@ class SizeFunctions:
         parts, start = list[Part](), 0
         for length in lengths:
             count = min(length, size.values[letter] - start)
-            parts.append(Part(fitting[length], start, count))
+            parts.append(Part(fitting[length], FrozenMap({**size.values, letter: count}), start))
             start += count
         return tuple(parts)
 
@@ -144,7 +171,7 @@ class SizeFunctions:
 
     def describe(self) -> str:
         """Return the sizes in words."""
-        listed = ", ".join(_show(each.size) for each in self.functions)
+        listed = ", ".join(show(each.size) for each in self.functions)
         whole = self.range
         letters = [each for each in self.padded if whole is None or each != whole.letter]
         smaller = f"; smaller {' and '.join(letters)} are padded" if letters else ""
@@ -182,6 +209,7 @@ class SizeFunctions:
                     "params": list(each.params),
                     "outputs": {name: list(shape) for name, shape in each.outputs.items()},
                     **({"cost": each.cost} if whole else {}),
+                    **({} if each.operators is None else {"operators": [asdict(one) for one in each.operators]}),
                 }
                 for each in self.functions
             ],
@@ -198,6 +226,7 @@ class SizeFunctions:
                 tuple(each["params"]),
                 _freeze_shapes(each["outputs"]),
                 each.get("cost", 0),
+                read_operators(each.get("operators")),
             )
             for each in value["functions"]
         )
@@ -210,7 +239,7 @@ class SizeFunctions:
         return found
 
     def find_fault(self) -> str | None:
-        """Return why these are no functions of a package, or None."""
+        """Return why these are not the functions of a package, or None if they are."""
         if not 0 < len(self.functions) <= MAX_SIZES or not self.inputs:
             return "sizes have no functions, or too many"
         letters = set(self.functions[-1].values)
@@ -258,5 +287,6 @@ def _holds(lengths: Sequence[int], shape: Sequence[Axis], values: Mapping[str, i
     return len(lengths) == len(shape) and all(isinstance(axis, int) or values[axis] <= length for length, axis in pairs)
 
 
-def _show(size: Size) -> str:
+def show(size: Size) -> str:
+    """Return a size for messages, for example ``H=320 W=640``."""
     return " ".join(f"{letter}={value}" for letter, value in size.values.items())

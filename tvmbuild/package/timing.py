@@ -60,7 +60,7 @@ def count_samples(sample_ms: float) -> int:
 
 
 def summarize(samples: Sequence[float], number: int) -> Latency:
-    """Return the statistics of samples in ms, each of which is the mean of ``number`` calls."""
+    """Return the statistics of samples in ms. A sample is the mean of ``number`` calls."""
     spread = statistics.stdev(samples) if len(samples) > 1 else 0.0
     middle, mean = statistics.median(samples), statistics.fmean(samples)
     return Latency(middle, mean, min(samples), max(samples), spread, len(samples), number)

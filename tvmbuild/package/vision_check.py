@@ -64,7 +64,7 @@ def check_postprocess(value: Any, where: str) -> None:
             check_fields(data, f"{where}.{kind}", _RESULTS[kind], _OPTIONAL)
             continue
         if kind not in REPEATED or not data:
-            raise ValueError(f"{where}.{kind} is no result")
+            raise ValueError(f"{where}.{kind} is not a result")
         for position, result in enumerate(data):
             check_fields(result, f"{where}.{kind}[{position}]", _RESULTS[kind], _OPTIONAL)
 

@@ -92,7 +92,7 @@ def _join(names: Sequence[str], blocks: Iterable[bytes]) -> bytes:
 def _read(data: bytes | memoryview) -> list[Weight]:
     magic, _, count = struct.unpack_from("<QQQ", data, 0)
     if magic != _LIST_MAGIC:
-        raise ValueError("it is no file of weights")
+        raise ValueError("it is not a file of weights")
     position, names = 3 * _NUMBER.size, []
     if count > len(data):
         raise ValueError("it is cut short")

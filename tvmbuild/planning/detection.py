@@ -31,6 +31,11 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.native_build import RUNTIMES, place_prebuilt
 
 FORMAT = 3
+_RUNTIME_SETTINGS = (
+    *("TVMBUILD_CUDA", "TVMBUILD_CUDA_WITHOUT"),
+    *("TVMBUILD_VULKAN", "TVMBUILD_VULKAN_WITHOUT", "TVMBUILD_VULKAN_DEVICE"),
+)
+"""The environment variables by which a runtime refuses devices."""
 
 
 def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:
@@ -110,7 +115,7 @@ def _probe_key() -> str:
         *(f"{name}={os.environ.get(name)}" for name in ("TVM_LIBRARY_PATH", "LD_LIBRARY_PATH", "CUDA_HOME")),
         *(str(Path(device).exists()) for device in ("/dev/nvidia0", "/dev/dri")),
         *list_vulkan_files(),
-        *(f"{name}={os.environ.get(name)}" for name in ("TVMBUILD_CUDA", "TVMBUILD_VULKAN", "TVMBUILD_VULKAN_DEVICE")),
+        *(f"{name}={os.environ.get(name)}" for name in _RUNTIME_SETTINGS),
         _distribution_identity("ziglang"),
         *(str(place_prebuilt(each, machine_of(platform.machine())).is_file()) for each in RUNTIMES),
         *sorted(str(entry) for entry in importlib.metadata.entry_points(group="tvm.backends")),

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tvmbuild.base.byte_sizes import SIZE, read_size
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.layout import MODELS_YAML
 from tvmbuild.base.specs import CacheSpec, Project
 from tvmbuild.base.steps import Settings
 from tvmbuild.config import load_project
-from tvmbuild.config.cache import SIZE, locate_cache, read_size
+from tvmbuild.config.cache import locate_cache
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.detection import detect_capabilities
 from tvmbuild.planning.plan import Plan, make_plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvmbuild.base.attributes import NARROW
+from tvmbuild.base.attributes import ROUNDED
 from tvmbuild.base.specs import ModelSpec, TargetSpec
 
 
@@ -27,11 +27,11 @@ class Subject:
 
     @property
     def keeps(self) -> bool:
-        """Whether operators of the cell are to stay in float32 in its precision of 16 bits."""
-        return self.target is not None and self.target.precision in NARROW and self.model.keep is not None
+        """Whether operators of the cell are to stay in float32 in its precision of shorter floats."""
+        return self.target is not None and self.target.precision in ROUNDED and self.model.keep is not None
 
     def require_target(self) -> TargetSpec:
         """Return the cell's target. Raises ValueError if the subject is a model alone."""
         if self.target is None:
-            raise ValueError(f"{self.name} is no cell")
+            raise ValueError(f"{self.name} is not a cell")
         return self.target

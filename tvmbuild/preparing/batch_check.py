@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import onnx
 
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.batch import Arrays, Batch, find_axis
 from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.onnx_graph import with_outputs
 from tvmbuild.preparing.rebatch import find_dependent, rebatch
 from tvmbuild.preparing.reference import open_onnx
 
@@ -102,10 +102,7 @@ class _Trial:
 
 def _cut(proto: Any, count: int, names: list[str]) -> bytes:
     """Return the model of the first ``count`` nodes, with those tensors as its outputs."""
-    cut = onnx.ModelProto()
-    cut.CopyFrom(proto)
+    cut = with_outputs(proto, names)
     del cut.graph.node[count:]
-    del cut.graph.output[:]
-    cut.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     data: bytes = cut.SerializeToString()
     return data

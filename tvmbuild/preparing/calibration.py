@@ -11,15 +11,17 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import helper
 
 from tvmbuild.base.pace import Pace
 from tvmbuild.base.wording import count
+from tvmbuild.preparing.onnx_graph import with_outputs
 from tvmbuild.preparing.reference import open_onnx
 
 MOST_SAMPLES = 64
 """The number of samples of each kind that are looked at."""
+FEW = 20
+"""The number of samples that is asked for if there are fewer."""
 FAR = 0.1
 """The share of a range by which a sample must widen it to count."""
 UNSETTLED = 0.25
@@ -55,12 +57,13 @@ def measure_ranges(
     original: Any, names: Sequence[str], samples: Iterable[Mapping[str, np.ndarray]], what: str
 ) -> Ranges:
     """Return the ranges of the activations ``names`` of an ONNX ModelProto; ``what`` names the samples in progress."""
-    marked = onnx.ModelProto.FromString(original.SerializeToString())
-    del marked.graph.output[:]
-    for index, name in enumerate(names):
-        for operator, side in (("ReduceMin", "low"), ("ReduceMax", "high")):
-            marked.graph.node.append(helper.make_node(operator, [name], [f"{side} {index}"], keepdims=0))
-            marked.graph.output.append(onnx.ValueInfoProto(name=f"{side} {index}"))
+    ends = [
+        helper.make_node(operator, [name], [f"{side} {index}"], keepdims=0)
+        for index, name in enumerate(names)
+        for operator, side in (("ReduceMin", "low"), ("ReduceMax", "high"))
+    ]
+    marked = with_outputs(original, [node.output[0] for node in ends])
+    marked.graph.node.extend(ends)
     run, rows, pace = (
         open_onnx(marked.SerializeToString(), "the float model", optimized=True),
         [],
@@ -90,16 +93,17 @@ def _explain_few(ranges: Ranges) -> Iterator[str]:
     if distinct < total:
         yield f"{count(total - distinct, 'calibration sample')} of {total} equal others"
     if distinct == 1:
-        yield "one calibration sample tells nothing about ranges: give at least 20"
+        yield f"one calibration sample tells nothing about ranges: give at least {FEW}"
         return
     low, high = np.sort(ranges.low, 0), -np.sort(-ranges.high, 0)
     width = _get_width(ranges)
     widened = (low[1] - low[0] + high[0] - high[1]) / width
     share = float(np.mean(widened > FAR))
     if share > UNSETTLED:
+        advice = f"at least {FEW}" if total < FEW else "more of them, with other values"
         yield (
             f"{count(total, 'calibration sample')} {'is' if total == 1 else 'are'} too few: a single one widens "
-            f"{share:.0%} of the ranges by more than {FAR:.0%}; give at least 20"
+            f"{share:.0%} of the ranges by more than {FAR:.0%}; give {advice}"
         )
 
 

@@ -179,6 +179,8 @@ def _compare_one(name: str, got: np.ndarray, want: np.ndarray, limits: Limits) -
     index = ", ".join(str(int(i)) for i in worst)
     problem = (
         f"output {name} is wrong in {count} of {want.size} elements, most at [{index}]: got {got[worst]:.7g}, "
-        f"want {want[worst]:.7g}, off by {error[worst]:.3g} where {allowed[worst]:.3g} is allowed"
+        f"want {want[worst]:.7g}"
     )
+    if finite[worst]:
+        problem += f", off by {error[worst]:.3g} where {allowed[worst]:.3g} is allowed"
     return (*largest, problem)

@@ -25,16 +25,19 @@ class _Inputs:
     weights: int
     zero: int
     other_zero: int | None
+    may_lack_zero: bool = True
+    """Whether the zero point may be absent, in which case a scalar takes its place."""
 
 
 _OPERATORS = {
-    "QLinearConv": _Inputs(3, 5, 2),
-    "QLinearMatMul": _Inputs(3, 5, 2),
-    "QGemm": _Inputs(3, 5, 2),
-    "ConvInteger": _Inputs(1, 3, 2),
-    "MatMulInteger": _Inputs(1, 3, 2),
-    "MatMulIntegerToFloat": _Inputs(1, 5, 4),
-    "DynamicQuantizeMatMul": _Inputs(1, 3, None),
+    "QLinearConv": (_Inputs(3, 5, 2),),
+    "QLinearMatMul": (_Inputs(3, 5, 2),),
+    "QGemm": (_Inputs(3, 5, 2),),
+    "ConvInteger": (_Inputs(1, 3, 2),),
+    "MatMulInteger": (_Inputs(1, 3, 2),),
+    "MatMulIntegerToFloat": (_Inputs(1, 5, 4),),
+    "DynamicQuantizeMatMul": (_Inputs(1, 3, None),),
+    "DynamicQuantizeLSTM": (_Inputs(1, 9, None, may_lack_zero=False), _Inputs(2, 11, None, may_lack_zero=False)),
 }
 
 
@@ -68,15 +71,17 @@ class _Writer:
 
     def add(self, node: onnx.NodeProto) -> None:
         """Write the node, in uint8 if its sums might saturate."""
-        inputs = _OPERATORS.get(node.op_type)
-        if inputs is not None and self._saturates(node, inputs):
-            names = [self._move(_name(node, place)) for place in (inputs.weights, inputs.zero)]
-            node.input.extend([""] * (inputs.zero + 1 - len(node.input)))
-            node.input[inputs.weights], node.input[inputs.zero] = names
+        for inputs in _OPERATORS.get(node.op_type, ()):
+            if self._saturates(node, inputs):
+                names = [self._move(_name(node, place)) for place in (inputs.weights, inputs.zero)]
+                node.input.extend([""] * (inputs.zero + 1 - len(node.input)))
+                node.input[inputs.weights], node.input[inputs.zero] = names
         self.nodes.append(node)
 
     def _saturates(self, node: onnx.NodeProto, inputs: _Inputs) -> bool:
         other = self._types.get(_name(node, inputs.other_zero), onnx.TensorProto.UINT8)
+        if not inputs.may_lack_zero and not _name(node, inputs.zero):
+            return False
         weights, zero = (self._types.get(_name(node, place)) for place in (inputs.weights, inputs.zero))
         return other == onnx.TensorProto.UINT8 and onnx.TensorProto.INT8 in {weights, zero}
 

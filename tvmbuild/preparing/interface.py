@@ -8,7 +8,7 @@ from tvmbuild.preparing.onnx_graph import MAX_BYTES, graph_inputs
 
 
 def explain_changed_interface(original: Any, changed: Any, tool: str) -> str | None:
-    """Return why the tool's model cannot replace the original, judged by names and size alone; None if it can."""
+    """Return why the tool's model cannot replace the original (names, operators, size), or None if it can."""
     if changed.ByteSize() > MAX_BYTES:
         return "it would exceed 2 GB"
     for what, got, want in (

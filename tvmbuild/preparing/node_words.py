@@ -31,7 +31,7 @@ def find_nodes(proto: Any, words: Sequence[str], name: str, key: str) -> tuple[s
             near = find_nearest(word, {*types, *(node.name for node in nodes)})
             raise TvmbuildError(
                 f"{name}: {key} in models.yaml names {word!r}, "
-                "which is no node and no operator of the simplified model",
+                "which is neither a node nor an operator of the simplified model",
                 f"{suggest(near)}Its operators are {', '.join(sorted(types))}; nodes have the names of the ONNX file.",
             )
         chosen |= dict.fromkeys(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ _ROUNDING = ("QuantizeLinear", "DynamicQuantize", "QLinear", "QGemm")
 """The prefixes of operators whose results are rounded to 8 bits."""
 _CONSTANTS_ALONE = 4
 """The version of ONNX's format from which a constant need not be listed as an input."""
+
+_KEEPING = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"})
+"""The operators whose outputs have the values of their first inputs."""
 
 
 def load_model(path: Path, model: str) -> Any:
@@ -59,7 +62,7 @@ def _explain_size(path: Path, model: str) -> TvmbuildError:
 def _explain_file(path: Path, model: str, otherwise: str) -> TvmbuildError:
     kind = recognise(path)
     if kind is None:
-        return TvmbuildError(f"{model}: {path} {otherwise}", "check `source:`")
+        return TvmbuildError(f"{model}: {path} {otherwise}", "Name a complete ONNX file, in a project by `source:`.")
     return TvmbuildError(f"{model}: {path} is not an ONNX file: it is {kind.name}", kind.remedy)
 
 
@@ -124,7 +127,7 @@ def set_output_shapes(proto: Any, outputs: dict[str, np.ndarray]) -> None:
 
 
 def find_varying(proto: Any) -> set[str]:
-    """Return the values behind operators that find elements or boxes: their lengths may depend on data."""
+    """Return the values after operators that find elements or boxes: their lengths may depend on data."""
     functions = {each.name for each in proto.functions if any(node.op_type in PRODUCERS for node in each.node)}
     varying: set[str] = set()
     for node in proto.graph.node:
@@ -132,6 +135,38 @@ def find_varying(proto: Any) -> set[str]:
         if any(each.op_type in PRODUCERS | functions for each in inner) or not varying.isdisjoint(list_read(node)):
             varying.update(filter(None, node.output))
     return varying
+
+
+def with_outputs(proto: Any, names: Iterable[str]) -> Any:
+    """Return a copy of the model with these tensors as its outputs, of any type and shape."""
+    marked = onnx.ModelProto.FromString(proto.SerializeToString())
+    del marked.graph.output[:]
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return marked
+
+
+def find_probabilities(proto: Any) -> set[str]:
+    """Return the names of the graph's outputs that a Softmax makes, also if they are reshaped after it."""
+    makers = {name: node for node in proto.graph.node for name in node.output}
+    return {value.name for value in proto.graph.output if comes_of(value.name, makers, "Softmax", _KEEPING)}
+
+
+def comes_of(name: str, makers: Mapping[str, Any], kind: str, passing: Collection[str]) -> bool:
+    """Return whether an operator of this ``kind`` makes the value, or one that reaches it through ``passing`` ones.
+
+    ``makers`` has the node that makes each value. All inputs of an operator in between are followed.
+    """
+    left, seen = [name], {name}
+    while left:
+        maker = makers.get(left.pop())
+        if maker is None:
+            continue
+        if maker.op_type == kind:
+            return True
+        if maker.op_type in passing:
+            left += [each for each in maker.input if each not in seen]
+            seen.update(maker.input)
+    return False
 
 
 def _check_names(wanted: dict[str, InputSpec], names: list[str], model: str) -> None:
@@ -201,7 +236,7 @@ def _make_constant(proto: Any, value: Any, spec: InputSpec, model: str) -> None:
         raise TvmbuildError(f"{where} has lists of different lengths, or no numbers", "correct it")
     is_float = np.issubdtype(constant.dtype, np.floating)
     if not (np.isfinite(constant).all() if is_float else np.array_equal(constant.astype(given.dtype), given)):
-        raise TvmbuildError(f"{where} is {spec.value}, which is no {constant.dtype}", "correct it")
+        raise TvmbuildError(f"{where} is {spec.value}, which does not fit {constant.dtype}", "correct it")
     shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
     if given.ndim == 0 and all(size > 0 for size in shape):
         constant = np.full(shape, constant)

@@ -44,6 +44,11 @@ def read_shapes(values: Sequence[Any]) -> dict[str, tuple[Dim, ...]]:
     return {value.name: _read_dims(value) for value in values if value.type.tensor_type.HasField("shape")}
 
 
+def read_types(values: Sequence[Any]) -> dict[str, str]:
+    """Return ONNX's name of each input's type in small letters, for example `int64`."""
+    return {each.name: onnx.TensorProto.DataType.Name(each.type.tensor_type.elem_type).lower() for each in values}
+
+
 def check_static(values: Sequence[Any], model: str) -> None:
     """Raise TvmbuildError for an input without a shape or elements, OpenShapesError for all open inputs together."""
     for value in values:

@@ -41,14 +41,17 @@ class Original:
         way = [self.batch.apart] if self.batch else []
         return make_references(data, feeds, find_precision(self.proto), what, *way)
 
-    def measure_rounding(self, reference: Reference) -> Reference:
-        """Return the reference with the movement of its outputs under rounding errors, unless it is quantised."""
+    def measure_rounding(self, reference: Reference) -> tuple[Reference, tuple[str, ...]]:
+        """Return the reference with the movement of its outputs under rounding errors, and notes about it.
+
+        A quantised reference is returned as it is.
+        """
         if reference.precision not in SHAKES:
-            return reference
+            return reference, ()
         data, what = _serialize(self.proto, self.name), f"{self.name} with changed inputs"
         load = partial(open_onnx, what=what, optimized=True)
         rounding = measure_rounding(data, reference.inputs, reference.outputs, reference.precision, load)
-        return replace(reference, rounding=rounding)
+        return replace(reference, rounding=rounding.moved), rounding.notes
 
     def check(self, reference: Reference, tolerance: Tolerance) -> None:
         """Raise TvmbuildError, naming the node, if the graph of a batch gives other numbers than each sample alone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -14,6 +14,7 @@ import onnx
 import onnx.version_converter
 from onnx.shape_inference import InferenceError
 
+from tvmbuild.base.operator_losses import OperatorLoss
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.specs import Tolerance
@@ -30,8 +31,11 @@ from tvmbuild.preparing.keep.control import Control
 from tvmbuild.preparing.keep.errors import Arrays
 from tvmbuild.preparing.keep.groups import MOVERS, PRODUCTS
 from tvmbuild.preparing.keep.reduced import QuantisedModel, Reduced
+from tvmbuild.preparing.keep.restore import restore
+from tvmbuild.preparing.losses import measure_losses
 from tvmbuild.preparing.node_words import find_nodes
 from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
+from tvmbuild.preparing.quantised_constants import take_constants
 from tvmbuild.preparing.quantisers.counted import CountedSamples
 from tvmbuild.preparing.quantisers.quantiser import Work
 from tvmbuild.preparing.quantisers.table import QUANTISERS
@@ -70,6 +74,8 @@ class Quantised:
 
     choice: Choice | None = None
     """The operators in floats that a search found, or None if there was no search."""
+    losses: tuple[OperatorLoss, ...] = ()
+    """The errors at each operator with quantised operands."""
     doubts: tuple[str, ...] = ()
     """The reasons to doubt the samples that calibrated the quantisation."""
 
@@ -103,6 +109,7 @@ class Quantised:
             "in_floats": list(self.in_floats),
             "error": self.error,
             "doubts": list(self.doubts),
+            "losses": [asdict(each) for each in self.losses],
             **({} if self.choice is None else {"kept": self.choice.to_json()}),
             "notes": list(self.notes),
         }
@@ -134,8 +141,10 @@ class Guard:
     """A search for operators that stay in floats."""
     control: Control | None = None
     """The accuracy that the library itself is to keep."""
-    doubts: bool = True
-    """Whether the samples of the calibration are looked at. Those of the largest size stand for all sizes."""
+    like: Any = None
+    """The quantised ModelProto of another size whose constants the model takes, or None if it has its own."""
+    is_of_largest: bool = True
+    """Whether the model has its largest size. Its samples and errors stand for those of all sizes."""
 
 
 def quantise(
@@ -165,8 +174,9 @@ def quantise(
     original = onnx.ModelProto.FromString(modern.SerializeToString())  # a library may change its model
     started, counted = time.monotonic(), CountedSamples(samples, options.method)
     quantised = _call_library(Work(modern, counted, excluded, guard.control), options.method, name)
-    doubts = _find_doubts(quantised, original, samples, guard.samples) if guard.doubts else ()
+    doubts = _find_doubts(quantised, original, samples, guard.samples) if guard.is_of_largest else ()
     make_unsigned(quantised)
+    quantised = restore(quantised, original, _list_half_rounded(quantised))
     choice = None
     if guard.control is not None:
         choice = guard.control.describe(quantised, original, started)
@@ -180,10 +190,17 @@ def quantise(
                 f"{name} is accurate enough only with all of its operators in floats; quantised: {choice.before.told}",
                 "leave its int8 targets out: `targets: {exclude: […]}`, or allow a larger loss in its `accuracy:`.",
             )
+    if guard.like is not None:
+        take_constants(quantised, guard.like, name)
     set_output_shapes(quantised, dict(reference.outputs))
     _check(quantised, proto, options.method, name)
     report_progress("running the quantised model")
-    return replace(_describe(quantised, model, samples, options.method), choice=choice, doubts=doubts)
+    made = replace(_describe(quantised, model, samples, options.method), choice=choice, doubts=doubts)
+    if not guard.is_of_largest:
+        return made
+    report_progress("measuring each operator's error")
+    shown = list(islice(samples if guard.samples is None else guard.samples, COMPARED))
+    return replace(made, losses=measure_losses(quantised, original, shown))
 
 
 def _require_enough(choice: Choice, name: str) -> None:
@@ -270,6 +287,14 @@ def _list_float_products(proto: Any) -> tuple[tuple[str, ...], int]:
     products = [node for node in proto.graph.node if node.op_type in PRODUCTS]
     floats = [node.name for node in products if not all(_is_of_integers(name, makers) for name in node.input[:2])]
     return tuple(floats), len(products)
+
+
+def _list_half_rounded(proto: Any) -> list[str]:
+    """Return the names of the products with one rounded operand: they compute in floats, and rounding only harms."""
+    makers = {name: node for node in proto.graph.node for name in node.output}
+    products = [node for node in proto.graph.node if node.op_type in PRODUCTS]
+    integers = [[_is_of_integers(name, makers) for name in node.input[:2]] for node in products]
+    return [node.name for node, each in zip(products, integers, strict=True) if any(each) and not all(each)]
 
 
 def _is_of_integers(name: str, makers: Mapping[str, Any]) -> bool:

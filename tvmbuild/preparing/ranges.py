@@ -9,7 +9,7 @@ import onnx
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.size_specs import Axis, Range, Size
+from tvmbuild.base.size_specs import Axis, Range, Size, Sizes
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.padding import take_rows
@@ -26,31 +26,42 @@ def check_range(
     """Raise TvmbuildError, which names the node, unless the model computes each row of a batch alone.
 
     ``graphs`` are the simplified models of the sizes with functions and of the trials, ``references`` the original's
-    outputs for them. The proof is by the graphs of all batches from 2 on: each computes its rows alone, and all compute
-    the same of a row. That a batch of 1 does so, too, is shown by the original, which gives for each trial the joined
-    outputs of its parts.
+    outputs for them. The proof is that of `prove_graphs`. That a batch of 1 computes its row alone, too, is shown by
+    the original, which gives for each trial the joined outputs of its parts.
     """
-    report_progress(f"proving that rows along {whole.letter} are independent")
     shapes = find_axes(list_shapes(references))
-    try:
-        for group in _group(whole, graphs):
-            proven = [_prove(model, whole, size, graphs[size]) for size in group]
-            compare_all(proven)
-            _check_outputs(whole, proven[0], shapes)
-    except Dependent as reason:
-        raise _refuse(model, whole, f"rows may influence each other in {reason}") from None
+    prove_graphs(model.name, model.sizes, graphs, shapes)
     report_progress(f"comparing parts along {whole.letter} with the whole")
     for size in model.sizes.trials:
         problem = _compare_parts(model, size, references[size], shapes, whole.letter)
         if problem is not None:
-            raise _refuse(model, whole, f"parts of {size.name} give other results than the whole: {problem}")
+            raise _refuse(model.name, model.sizes, f"parts of {size.name} give other results than the whole: {problem}")
 
 
-def _refuse(model: SizedModel, whole: Range, problem: str) -> TvmbuildError:
-    built = sorted({each.values[whole.letter] for each in model.sizes.choices})
+def prove_graphs(name: str, sizes: Sizes, graphs: Mapping[Size, bytes], shapes: Mapping[str, Sequence[Axis]]) -> None:
+    """Raise TvmbuildError, which names the node, unless the graphs of all batches from 2 on compute each row alone.
+
+    All of them must compute the same of a row. ``shapes`` are the outputs' in letters, ``name`` is the model's.
+    """
+    whole = sizes.range
+    if whole is None:
+        raise ValueError(f"{name} has no range")
+    report_progress(f"proving that rows along {whole.letter} are independent")
+    try:
+        for group in _group(whole, graphs):
+            proven = [_prove(sizes, whole, size, graphs[size]) for size in group]
+            compare_all(proven)
+            _check_outputs(whole, proven[0], shapes)
+    except Dependent as reason:
+        raise _refuse(name, sizes, f"rows may influence each other in {reason}") from None
+
+
+def _refuse(name: str, sizes: Sizes, problem: str) -> TvmbuildError:
+    letter = sizes.range.letter if sizes.range else ""
+    built = sorted({each.values[letter] for each in sizes.choices})
     return TvmbuildError(
-        f"{model.name}: {whole.letter} cannot be a range: {problem}",
-        f"list the batches in models.yaml: `sizes: {{{whole.letter}: {built}}}`",
+        f"{name}: {letter} cannot be a range: {problem}",
+        f"list the batches in models.yaml: `sizes: {{{letter}: {built}}}`",
     )
 
 
@@ -64,8 +75,8 @@ def _group(whole: Range, graphs: Mapping[Size, bytes]) -> list[list[Size]]:
     return list(groups.values())
 
 
-def _prove(model: SizedModel, whole: Range, size: Size, graph: bytes) -> Proven:
-    axes = {name: shape.index(whole.letter) for name, shape in model.sizes.inputs.items() if whole.letter in shape}
+def _prove(sizes: Sizes, whole: Range, size: Size, graph: bytes) -> Proven:
+    axes = {name: shape.index(whole.letter) for name, shape in sizes.inputs.items() if whole.letter in shape}
     return prove_rows(onnx.load_model_from_string(graph), axes, size.values[whole.letter], size.name)
 
 

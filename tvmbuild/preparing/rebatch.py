@@ -1,7 +1,7 @@
 """The change of a graph for one sample into one for a batch: it removes the exporter's constants for the batch of 1.
 
 Only provable cases are changed: where ONNX's shape inference finds a first dimension of 1 before and after an operator,
-its samples lie one behind the other on both sides. Everything else is left as it is, and batch_check.py names the node
+its samples lie one after the other on both sides. Everything else is left as it is, and batch_check.py names the node
 that does not work.
 """
 

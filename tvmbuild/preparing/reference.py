@@ -65,9 +65,19 @@ class Reference:
     rounding: Mapping[str, np.ndarray] = field(default_factory=dict)
     """The movement of each element under rounding errors, for outputs that move beyond the default tolerance."""
 
+    @property
+    def not_finite(self) -> str | None:
+        """The inputs that hold NaN or infinity, in words. None if all numbers are finite."""
+        counts = [(name, np.count_nonzero(~np.isfinite(value)), value.size) for name, value in self.inputs.items()]
+        told = [f"{count} of {size} elements of the input {name}" for name, count, size in counts if count]
+        return f"NaN or infinity in {', '.join(told)}" if told else None
+
     def compare(self, got: Arrays, tolerance: Tolerance) -> Comparison:
-        """Compare other numbers for the same inputs with the outputs."""
-        return compare(got, self.outputs, self.allow(tolerance), self.rounding)
+        """Compare other numbers for the same inputs with the outputs. A fault names inputs that are not finite."""
+        comparison = compare(got, self.outputs, self.allow(tolerance), self.rounding)
+        if comparison.problem is None or self.not_finite is None:
+            return comparison
+        return replace(comparison, problem=f"{self.not_finite}, and {comparison.problem}")
 
     def allow(self, tolerance: Tolerance) -> Tolerance:
         """Return the tolerance for other numbers, at least ``tolerance``."""
@@ -82,6 +92,8 @@ def explain_difference(comparison: Comparison, reference: Reference, cell: str) 
     moved = max((float(each.max()) for each in reference.rounding.values()), default=0.0)
     rounds = f"; rounding errors alone change the outputs by up to {moved:.3g}" if moved else ""
     errors = f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative"
+    if not comparison.max_abs_error:
+        errors = "no finite error was found (NaN, infinities, or other rows)"
     return (
         f"{errors}{rounds}; `tvmbuild debug {cell}` names the operator; if the model is made for other inputs than "
         "random numbers in [-1, 1), state their `range:` in models.yaml, and if this error is good enough for the "

@@ -11,6 +11,7 @@ import numpy as np
 
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import InputSpec, SimplifyOptions, Tolerance
+from tvmbuild.compiler.importing.reading import name_nodes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.preparing.compare import Comparison
@@ -73,21 +74,32 @@ class _Outcome:
 
 
 def simplify(
-    path: Path, inputs: Sequence[InputSpec] = (), options: SimplifyOptions = DEFAULTS, name: str | None = None
+    path: Path,
+    inputs: Sequence[InputSpec] = (),
+    options: SimplifyOptions = DEFAULTS,
+    name: str | None = None,
+    *,
+    of_several_sizes: bool = False,
 ) -> Simplified:
     """Fix the model's shapes, run it under ONNX Runtime, simplify it and prove that its numbers stayed.
 
-    TvmbuildError for a file that is not a whole model, for inputs that do not fit, and for a model that ONNX Runtime
-    cannot run; messages call the model ``name``, by default its file's name.
+    If the model is one ``of_several_sizes``, nodes without a name get one first, so that operators have the same names
+    at all sizes, although some disappear from smaller ones. TvmbuildError for a file that is not a whole model, for
+    inputs that do not fit, and for a model that ONNX Runtime cannot run; messages call the model ``name``, by default
+    its file's name.
     """
     said = name or path.name
     loaded = read_model(path, said)
     source_nodes = len(loaded.graph.node)
+    if of_several_sizes:
+        name_nodes(loaded)
     original = open_original(loaded, inputs, said, options.seed)
     report_progress("running the original model")
     references = original.compute(_draw(original.tensors, inputs, options.seed))
     report_progress("measuring what rounding changes")
-    references = [original.measure_rounding(each) for each in references]
+    measured = [original.measure_rounding(each) for each in references]
+    references = [reference for reference, _ in measured]
+    failures = dict.fromkeys(note for _, notes in measured for note in notes)
     proto = original.proto
     if asks_for_specials(proto):
         references += original.compute([insert_specials(references[0].inputs, options.seed)])
@@ -102,7 +114,7 @@ def simplify(
         opset={entry.domain or "ai.onnx": entry.version for entry in proto.opset_import},
         nodes=(source_nodes, outcome.nodes),
         is_simplified=outcome.simplified,
-        notes=(*original.notes, *outcome.notes),
+        notes=(*original.notes, *failures, *outcome.notes),
         gate=outcome.gate,
     )
 

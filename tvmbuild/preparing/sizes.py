@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.base.size_specs import Axis, Size, Sizes
 from tvmbuild.base.specs import InputSpec, SimplifyOptions, Tolerance, fix_inputs_at
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.package.padding import cut, pad_inputs
 from tvmbuild.preparing.model_file import read_model
 from tvmbuild.preparing.original import open_original
@@ -99,6 +101,36 @@ def find_padding(model: SizedModel, references: Mapping[Size, Reference]) -> Pad
         if problem is not None:
             raise _refuse(model, " and ".join(padded), problem)
     return Padding(tuple(padded), find_axes(runs), tuple(notes))
+
+
+def check_pad(sizes: Sizes, inputs: Sequence[TensorInfo], model: str) -> None:
+    """Raise TvmbuildError if an input's type does not have the number that pads it.
+
+    A floating-point type rounds, so it has every number that it does not round to infinity.
+    """
+    for each in inputs:
+        if each.name not in sizes.pad:
+            continue
+        value = sizes.pad[each.name]
+        expected = _expect_pad(value, np.dtype(each.dtype))
+        if expected is not None:
+            told = repr(value).removesuffix(".0")
+            raise TvmbuildError(
+                f"{model}: `pad` fills {each.name} up with {told}, which {each.dtype} does not have",
+                f"correct `pad: {{{each.name}: …}}` in models.yaml, under {model}: {expected}",
+            )
+
+
+def _expect_pad(value: float, dtype: np.dtype[Any]) -> str | None:
+    """Return the numbers that a type has in words, or None if the value is one of them."""
+    if dtype.kind == "b":
+        return None if value in (0, 1) else "0 or 1"
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        is_one = value.is_integer() and int(limits.min) <= int(value) <= int(limits.max)
+        return None if is_one else f"a whole number from {limits.min} to {limits.max}"
+    with np.errstate(over="ignore"):
+        return None if np.isfinite(np.array(value).astype(dtype)) else f"a number that fits {dtype.name}"
 
 
 Runs = dict[Size, dict[str, tuple[int, ...]]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvmbuild.base.layout import MODELS_YAML
+from tvmbuild.base.wording import count
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.merge import merge_files
 from tvmbuild.records.store import KEY, read_task_file, write_task_file
@@ -88,7 +89,7 @@ def plan_merge(into: Path, other: Path, *, target: str | None = None, skip_other
             changes.append(Change(path, ours, merged))
     if others and not skip_others:
         raise TvmbuildError(
-            f"{len(others)} of {len(pairs)} files were made for other target attributes:\n  "
+            f"{len(others)} of {count(len(pairs), 'file')} made for other target attributes:\n  "
             + "\n  ".join(others.values()),
             "times for different attributes are not compared; --skip-others goes on without these files",
         )

@@ -48,7 +48,7 @@ def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
 def merge_branches(ancestor: TaskFile | None, ours: TaskFile, theirs: TaskFile) -> TaskFile:
     """Return the merge of the files of two git branches. ``ancestor`` is None if both branches added the file.
 
-    If only one branch made the records anew for other target attributes, its file is returned as it is. Otherwise the
+    If only one branch made the records again for other target attributes, its file is returned as it is. Otherwise the
     files are merged as by `merge_files`, with the same errors.
     """
     if ancestor is not None and ours.key == theirs.key == ancestor.key and ours.code != theirs.code:

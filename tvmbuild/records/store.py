@@ -81,7 +81,7 @@ def _read(path: Path) -> TaskFile:
         )
         raise
     if not isinstance(data["format"], int) or data["format"] < FORMAT:
-        raise ValueError("format is no number of a format")
+        raise ValueError("format is not a number of a format")
     if data["format"] > FORMAT:
         raise TvmbuildError(
             f"{path}: record format {data['format']}, this tvmbuild reads {FORMAT}",
@@ -155,7 +155,7 @@ def check_text(data: dict[str, Any], name: str) -> str:
     """Return the field ``name`` of ``data``. Raises KeyError if it is absent, TypeError if it is not text."""
     value = data[name]
     if not isinstance(value, str):
-        raise TypeError(f"{name} is no text")
+        raise TypeError(f"{name} is not a text")
     return value
 
 
@@ -165,7 +165,7 @@ def check_target(target: Any) -> None:
     The error is a KeyError, TypeError or AttributeError.
     """
     if not isinstance(target["kind"], str):
-        raise TypeError("the target's kind is no text")
+        raise TypeError("the target's kind is not a text")
     for part in ("attributes", "host"):
         for value in target[part].values():
             entries = value if isinstance(value, list) else [value]

@@ -17,7 +17,7 @@ def check_trace(trace: object) -> None:
         raise ValueError("a trace is not an object of instructions and decisions")
     instructions, decisions = trace["instructions"], trace["decisions"]
     if [type(instructions), type(decisions)] != [list, list]:
-        raise ValueError("a trace's instructions or decisions are no list")
+        raise ValueError("a trace's instructions or decisions are not a list")
     for number, instruction in enumerate(instructions):
         if not _is_instruction(instruction):
             raise ValueError(f"instruction {number} of a trace is not [name, inputs, attributes, outputs]")

@@ -21,7 +21,8 @@ from tvmbuild.report.facts import (
 )
 from tvmbuild.report.frame_chart import draw_frames
 from tvmbuild.report.html_parts import NOTHING, Html, cell_id, join, make_table, mark_code, tag, wrap_name
-from tvmbuild.report.latency import describe_history, describe_operators_sum
+from tvmbuild.report.latency import COLUMNS as LATENCY_COLUMNS
+from tvmbuild.report.latency import describe_history, describe_operators_sum, list_latencies
 from tvmbuild.report.limits import Limits
 from tvmbuild.report.roofline import describe_roof, draw_roofline, list_points
 from tvmbuild.report.tuning_page import draw_tuning
@@ -81,7 +82,8 @@ def _list_ends(fact: Fact) -> dict[str, str]:
 def _draw_latency(cell: CellReport) -> Html:
     if cell.result is None:
         return NOTHING
-    return join([tag("h3", "Latency"), draw_latencies(cell.result)])
+    sizes = make_table("Latency at each size", LATENCY_COLUMNS, list_latencies([cell]), words=2)
+    return join([tag("h3", "Latency"), draw_latencies(cell.result), sizes if cell.result.sizes else NOTHING])
 
 
 def _draw_history(cell: CellReport, limits: Limits) -> Html:

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from tvmbuild.base.kept_nodes import KeptShare, read_shares
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import AnyStep
+from tvmbuild.base.specs import Accuracy
+from tvmbuild.base.steps import AnyStep, BenchmarkStep, ValidateStep, has_options
 from tvmbuild.benchmarking.agreement import Agreement
 from tvmbuild.benchmarking.history import Entry, read_history
 from tvmbuild.benchmarking.regressions import explain_difference
@@ -66,6 +67,8 @@ class CellReport:
     """The benchmarks that are comparable with the last one, the newest last."""
     validated: Validated | None = None
     """The comparison of the package's numbers if no device ran it."""
+    asked: Accuracy | None = None
+    """The accuracy that models.yaml asks for."""
     takes_frames: bool = False
     """Whether the package takes frames or makes results."""
     package_bytes: int | None = None
@@ -187,6 +190,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
         result=result,
         emulated=emulated,
         validated=validated,
+        asked=_find_asked(steps, ids),
         takes_frames=info is not None and bool(info.frames or info.postprocess),
         built_for=info.target if info else None,
         package_bytes=package.stat().st_size if info else None,
@@ -195,6 +199,15 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
         notes=(*prepared_notes, *(_list_notes(info) if info else ())),
         quarantined=tuple(f"{row['name']} ({row['key']}): {row['reason']}" for row in tune.get("quarantined", ())),
     )
+
+
+def _find_asked(steps: Mapping[str, AnyStep], ids: Mapping[str, str]) -> Accuracy | None:
+    """Return the accuracy that the step which compares real inputs asks for."""
+    for stage in ("benchmark", "validate"):
+        step = steps.get(ids[stage])
+        if step is not None and (has_options(step, BenchmarkStep) or has_options(step, ValidateStep)):
+            return step.options.accuracy
+    return None
 
 
 def _is_current(failure: Failure | None, step: str) -> bool:

@@ -14,7 +14,7 @@ from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.package.memory import format_size
 from tvmbuild.report.cells import CellReport
-from tvmbuild.report.latency import NAMES, describe_state, format_bytes, format_ratio, format_spread
+from tvmbuild.report.latency import NAMES, describe_state, format_ratio, format_spread
 
 LATENCY = "median latency, ms"
 FRAME_LATENCY = "frame → result, ms"
@@ -46,6 +46,17 @@ def list_facts(cell: CellReport) -> list[Fact]:
     return [Fact("state", cell.status if cell.reason is None else f"{cell.status}: {cell.reason}"), *_list_known(cell)]
 
 
+def _list_memory(cell: CellReport) -> Iterator[Fact]:
+    result = cell.result
+    if cell.memory is not None:
+        yield Fact("memory", f"{format_size(cell.memory.total)}: {cell.memory.describe()}")
+    if result and result.call_memory_mb is not None:
+        taken = format_size(round(result.call_memory_mb * 2**20))
+        yield Fact("measured in a call", f"{taken} of workspace and scratch memory")
+    if result and result.peak_memory_mb is not None:
+        yield Fact("peak memory", f"{result.peak_memory_mb:.0f} MiB with Python and TVM's runtime")
+
+
 def _list_known(cell: CellReport) -> Iterator[Fact]:
     result, checked = cell.result, cell.checked
     if result:
@@ -67,11 +78,8 @@ def _list_known(cell: CellReport) -> Iterator[Fact]:
         yield Fact("largest error", "not known: no device ran the package")
     agreement = cell.accuracy
     yield Fact("accuracy on real inputs", agreement.describe() if agreement else "not known: none were compared")
-    yield Fact("package size", "none built" if cell.package_bytes is None else format_bytes(cell.package_bytes))
-    if cell.memory is not None:
-        yield Fact("memory", f"{format_size(cell.memory.total)}: {cell.memory.describe()}")
-    if result and result.peak_memory_mb is not None:
-        yield Fact("peak memory", f"{result.peak_memory_mb:.0f} MiB with Python and TVM's runtime")
+    yield Fact("package size", "none built" if cell.package_bytes is None else format_size(cell.package_bytes))
+    yield from _list_memory(cell)
     if cell.built_for:
         yield Fact("precision", cell.built_for.precision)
     if checked:

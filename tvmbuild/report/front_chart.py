@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tvmbuild.package.memory import format_size
 from tvmbuild.report.fronts import Front, Point
 from tvmbuild.report.html_parts import NOTHING, Html, tag
-from tvmbuild.report.latency import format_bytes, format_ms
+from tvmbuild.report.latency import format_ms
 from tvmbuild.report.plot import Frame, fit_linear
 
 SMALLEST, LARGEST = 4.0, 14.0
@@ -21,10 +22,10 @@ def draw_front(front: Front) -> Html:
     points = sorted(front.points, key=lambda each: each.ms)
     frame = Frame(
         fit_linear([0.0, *(each.ms for each in points)], "ms"),
-        fit_linear([0.0, *(100 * each.loss for each in points)], f"{front.measure}, less is better"),
+        fit_linear([0.0, *(100 * each.loss.value for each in points)], f"{front.measure}, less is better"),
     )
     largest = max(each.size for each in points)
-    best = [(each.ms, 100 * each.loss) for each in points if each in front.unbeaten]
+    best = [(each.ms, 100 * each.loss.value) for each in points if each in front.unbeaten]
     line = frame.draw_steps(best, "rounding") if len(best) > 1 else NOTHING
     dots = [part for each in points for part in _draw_dot(front, frame, each, largest)]
     told = "; ".join(each.describe() for each in points)
@@ -34,7 +35,7 @@ def draw_front(front: Front) -> Html:
 
 
 def _draw_dot(front: Front, frame: Frame, point: Point, largest: int) -> list[Html]:
-    x, y = frame.left(point.ms), frame.top(100 * point.loss)
+    x, y = frame.left(point.ms), frame.top(100 * point.loss.value)
     radius = max(SMALLEST, LARGEST * (point.size / largest) ** 0.5)
     class_ = "dot" if point in front.unbeaten else "dot pale"
     title = tag("title", point.describe())
@@ -48,5 +49,5 @@ def _explain(front: Front) -> str:
     best = front.best
     if best is None:
         return f"{front.model}: no precision keeps the thresholds."
-    told = f"{format_ms(best.ms)} ms, {format_bytes(best.size)}"
+    told = f"{format_ms(best.ms)} ms, {format_size(best.size)}"
     return f"{front.model}: the ring marks the recommended cell, {best.cell.target} ({told}). A dot's area is the size."

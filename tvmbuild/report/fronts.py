@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tvmbuild.base.specs import Accuracy
+from tvmbuild.benchmarking.agreement import Agreement
+from tvmbuild.package.memory import format_size
 from tvmbuild.report.cells import CellReport
-from tvmbuild.report.latency import format_bytes, format_ms
+from tvmbuild.report.latency import format_ms
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of accuracy by the figure for which the user has set a threshold."""
+
+    value: float
+    told: str
+    """The loss in words."""
+    measure: str
+    """The figure and the unit of 100 times the value."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +30,7 @@ class Point:
     cell: CellReport
     ms: float
     size: int
-    loss: float
-    """The fall of the user's metric if there is one, otherwise the rms of the outputs' errors."""
+    loss: Loss
 
     @property
     def precision(self) -> str:
@@ -26,15 +39,13 @@ class Point:
 
     def beats(self, other: Point) -> bool:
         """Return whether the cell is better in one figure and no worse in the others."""
-        ours, theirs = (self.ms, self.size, self.loss), (other.ms, other.size, other.loss)
+        ours, theirs = (self.ms, self.size, self.loss.value), (other.ms, other.size, other.loss.value)
         return ours != theirs and all(mine <= its for mine, its in zip(ours, theirs, strict=True))
 
     def describe(self) -> str:
         """Return the target with the three figures."""
-        agreement = self.cell.accuracy
-        drop = None if agreement is None else agreement.drop
-        loss = f"rms {self.loss:.2%}" if drop is None else f"metric {drop:.4g} lower"
-        return f"{self.cell.target} ({self.precision}, {format_ms(self.ms)} ms, {loss}, {format_bytes(self.size)})"
+        figures = f"{format_ms(self.ms)} ms, {self.loss.told}, {format_size(self.size)}"
+        return f"{self.cell.target} ({self.precision}, {figures})"
 
 
 @dataclass(frozen=True)
@@ -50,9 +61,8 @@ class Front:
 
     @property
     def measure(self) -> str:
-        """The measure of accuracy: the rms of errors, or the loss of the user's metric."""
-        agreement = self.points[0].cell.accuracy
-        return "rms, %" if agreement is None or agreement.drop is None else "loss of the metric, points"
+        """The figure of accuracy by which the cells are compared, with its unit."""
+        return self.points[0].loss.measure
 
     def describe(self) -> str:
         """Return the fastest cell that keeps its thresholds, and all cells that no other beats, in one line."""
@@ -87,8 +97,20 @@ def _measure(cell: CellReport) -> Point | None:
     result, agreement = cell.result, cell.accuracy
     if result is None or agreement is None or cell.package_bytes is None:
         return None
-    loss = agreement.rms if agreement.drop is None else agreement.drop
+    loss = _find_loss(agreement, cell.asked)
     return None if loss is None else Point(cell, result.latency.median.value, cell.package_bytes, loss)
+
+
+def _find_loss(found: Agreement, asked: Accuracy | None) -> Loss | None:
+    """Return the loss by the user's metric, or else by the first figure with a threshold, or else by rms."""
+    if found.drop is not None:
+        return Loss(found.drop, f"metric {found.drop:.4g} lower", "loss of the metric, points")
+    if asked is not None and asked.top1 is not None:
+        return Loss(1.0 - found.top1, f"top-1 differs for {1.0 - found.top1:.1%}", "samples with another top-1, %")
+    by_largest = asked is not None and asked.rms is None and asked.of_largest is not None
+    if by_largest and found.of_largest is not None:
+        return Loss(found.of_largest, f"largest error {found.of_largest:.2%}", "largest error, %")
+    return None if found.rms is None else Loss(found.rms, f"rms {found.rms:.2%}", "rms, %")
 
 
 def _name_machine(point: Point) -> tuple[str, int]:

@@ -10,11 +10,11 @@ from tvmbuild.report.latency import format_ms
 from tvmbuild.report.precisions import UNKNOWN, list_pairs
 
 TITLE = "Operators in floats, and their cost"
-COLUMNS = ("cell", "group", "operators", "harm", "operations", "about ms")
+COLUMNS = ("cell", "group", "operators", "harm", "saving", "about ms")
 MEANING = (
-    "Harm is the group's share of the squared errors that each group alone causes in the reduced precision. The cost "
-    "in time is an estimate: the reduced operations save the difference from the fp32 cell, and those of the group "
-    "would save as much each."
+    "Harm is the group's share of the squared errors that each group alone causes in the reduced precision. Saving "
+    "is an estimate from operations and memory: the group's share of the time that the precision would save if nothing "
+    "stayed in floats."
 )
 
 
@@ -47,6 +47,6 @@ def describe_kept(cells: Sequence[CellReport]) -> list[str]:
         told = dict(zip(COLUMNS, row, strict=True))
         ms = "" if told["about ms"] == UNKNOWN else f", about {told['about ms']} ms"
         harm = "" if told["harm"] == UNKNOWN else f", {told['harm']} of the harm"
-        share = f"{told['operations']} of the operations{harm}{ms}"
+        share = f"{told['saving']} of the saved time{harm}{ms}"
         lines.append(f"{told['cell']}: {told['group']} ({told['operators']}): {share}")
     return lines

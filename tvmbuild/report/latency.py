@@ -36,11 +36,6 @@ def format_ms(value: float) -> str:
     return _with_digits(value, 3)
 
 
-def format_bytes(value: int) -> str:
-    """Return a number of bytes as a size in KB or MB."""
-    return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.0f} KB"
-
-
 def format_spread(estimate: Estimate) -> str:
     """Return the value and its interval, with a digit more than the value alone: ``4.012 [3.987, 4.051]``."""
     return f"{_with_digits(estimate.value, 4)} [{format_interval(estimate)}]"
@@ -74,20 +69,28 @@ def name_baseline(cells: Sequence[CellReport]) -> str:
 
 
 def list_latencies(cells: Sequence[CellReport]) -> list[tuple[str, ...]]:
-    """Return one row for each cell and baseline, with the texts of COLUMNS."""
+    """Return the rows, with the texts of COLUMNS: one for each cell, or size of it, and baseline.
+
+    A size without baselines has one row.
+    """
+    return [
+        row for cell in cells for name, latency, rivals in list_sizes(cell) for row in _compare(name, latency, rivals)
+    ]
+
+
+def _compare(name: str, latency: Latency, rivals: Sequence[Rival]) -> list[tuple[str, ...]]:
+    ours = format_spread(latency.median)
     return [
         (
             name,
             NAMES.get(rival.name, rival.name),
-            format_spread(latency.median),
+            ours,
             format_spread(rival.latency.median),
             format_ratio(rival.ratio),
             describe_ratio(rival.ratio),
         )
-        for cell in cells
-        for name, latency, rivals in list_sizes(cell)
         for rival in rivals
-    ]
+    ] or [(name, "-", ours, "-", "-", "-")]
 
 
 def list_sizes(cell: CellReport) -> list[tuple[str, Latency, tuple[Rival, ...]]]:

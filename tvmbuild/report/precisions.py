@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.benchmarking.estimates import Estimate, divide
+from tvmbuild.package.memory import format_size
 from tvmbuild.report.cells import CellReport
-from tvmbuild.report.latency import format_bytes, format_ms, shorten_ratio
+from tvmbuild.report.latency import format_ms, shorten_ratio
 
 FULL = "fp32"
 TITLE = "Precisions side by side"
@@ -122,7 +123,7 @@ def _show_ms(cell: CellReport | None) -> str:
 
 
 def _show_bytes(cell: CellReport | None) -> str:
-    return format_bytes(cell.package_bytes) if cell and cell.package_bytes else UNKNOWN
+    return format_size(cell.package_bytes) if cell and cell.package_bytes else UNKNOWN
 
 
 def describe_precisions(cells: Sequence[CellReport]) -> list[str]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tvmbuild.base.wording import count
 from tvmbuild.package.profile import OperatorRow, Peak
 from tvmbuild.report.html_parts import Html, tag
 from tvmbuild.report.plot import Frame, fit_log
@@ -48,7 +49,7 @@ def draw_roofline(points: Sequence[tuple[int, OperatorRow]], peak: Peak | None) 
     numbers = _draw_numbers(
         [(number, frame.left(x), frame.top(y)) for (number, _), (x, y) in zip(points, places, strict=True)]
     )
-    label = f"Roofline of {len(points)} operators; the table below has their numbers"
+    label = f"Roofline of {count(len(points), 'operator')}; the table below has their numbers"
     return frame.draw(label, *roof, *dots, tag("g", *numbers, class_="middle"))
 
 

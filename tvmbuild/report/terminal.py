@@ -144,4 +144,5 @@ def _list_remarks(cells: Sequence[CellReport]) -> Iterator[str]:
 
 
 def _join(text: str, hint: str | None) -> str:
-    return " ".join(f"{text}; {hint}".split() if hint else text.split())
+    text = text.removesuffix(":")
+    return " ".join((text if not hint else f"{text}. {hint}" if hint[0].isupper() else f"{text}; {hint}").split())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tvmbuild.base.wording import name_some
+from tvmbuild.base.wording import count, name_some
+from tvmbuild.package.memory import format_size
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.frames import COLUMNS as FRAME_COLUMNS
 from tvmbuild.report.frames import HEADING, format_time, has_times, list_frame_remarks, list_framed, list_ways
@@ -22,7 +23,6 @@ from tvmbuild.report.latency import (
     OPERATOR_COLUMNS,
     describe_history,
     describe_operators_sum,
-    format_bytes,
     format_ms,
     list_absent,
     list_doubts,
@@ -63,7 +63,7 @@ def cell_values(cell: CellReport) -> tuple[str, ...]:
         unmeasured if rival is None else format_ms(rival.latency.median.value),
         unmeasured if rival is None else shorten_ratio(rival.ratio),
         UNKNOWN if checked is None else f"{checked.max_abs_error:.1e}",
-        UNKNOWN if cell.package_bytes is None else format_bytes(cell.package_bytes),
+        UNKNOWN if cell.package_bytes is None else format_size(cell.package_bytes),
         unmeasured if result is None or result.peak_memory_mb is None else f"{result.peak_memory_mb:.0f} MiB",
         format_time(cell, MEANINGLESS if cell.emulated and cell.takes_frames else UNKNOWN),
     )
@@ -73,8 +73,7 @@ def summarize_cells(cells: Sequence[CellReport]) -> str:
     """Return one line with the number of cells in each status."""
     counts = {status: sum(cell.status == status for cell in cells) for status in dict.fromkeys(c.status for c in cells)}
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
-    noun = "cell" if len(cells) == 1 else "cells"
-    return f"{len(cells)} {noun}: {listed}" if cells else "no cells"
+    return f"{count(len(cells), 'cell')}: {listed}" if cells else "no cells"
 
 
 def unavailable(cells: Sequence[CellReport]) -> list[tuple[str, str]]:
@@ -120,7 +119,7 @@ def count_uncovered(cells: Sequence[CellReport]) -> list[str]:
         lacking, tasks = sum(len(cell.uncovered) for cell in found), sum(cell.tasks or 0 for cell in found)
         name = found[0].name if len(found) == 1 else f"{target}, {len(found)} models"
         reason = next((f"; none is searched here: {cell.reason}" for cell in found if _is_unsearchable(cell)), "")
-        lines.append(f"{name}: {lacking} of {tasks} Tasks have no record{reason}")
+        lines.append(f"{name}: {lacking} of {count(tasks, 'Task')} without a record{reason}")
     return lines
 
 
@@ -133,7 +132,7 @@ def list_uncovered(cell: CellReport) -> str:
     """Return number and names of the cell's Tasks without a record. Equal names appear once, with their number."""
     counts = Counter(cell.uncovered)
     listed = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in counts.items())
-    return f"{len(cell.uncovered)} of {cell.tasks} Tasks: {listed}"
+    return f"{len(cell.uncovered)} of {count(cell.tasks or 0, 'Task')}: {listed}"
 
 
 def write_markdown(cells: Sequence[CellReport]) -> str:

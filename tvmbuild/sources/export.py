@@ -1,4 +1,4 @@
-"""The run of the user's own function, which returns a model, in a process of its own."""
+"""The run of the user's own function, which returns a model, in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's export function in a process of its own: ``python -m tvmbuild.sources.export_process FOLDER``.
+"""The user's export function in its own process: ``python -m tvmbuild.sources.export_process FOLDER``.
 
 FOLDER contains the request. The process writes the model or the error there, under the names in
 `tvmbuild.sources.user_process`.

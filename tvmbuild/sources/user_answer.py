@@ -1,4 +1,4 @@
-"""The process in which a function of the user's runs, for `tvmbuild/sources/user_process.py`."""
+"""The process in which the user's function runs, for `tvmbuild/sources/user_process.py`."""
 
 from __future__ import annotations
 

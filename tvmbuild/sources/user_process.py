@@ -1,4 +1,4 @@
-"""The run of a function of the user's, in a process of its own. `tvmbuild/sources/user_answer.py` is that process."""
+"""The run of the user's function in its own process. `tvmbuild/sources/user_answer.py` is that process."""
 
 from __future__ import annotations
 

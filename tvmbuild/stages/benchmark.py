@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from tvmbuild.benchmarking.results import EmulatedResult, Result, SizeResult
 from tvmbuild.devices.table import open_device
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.size_functions import show
 
 
 def run(step: Step[BenchmarkStep]) -> None:
@@ -82,6 +84,26 @@ def make_trial(step: Step[BenchmarkStep]) -> Trial:
         device=open_device(options.device),
         judge=_make_judge(step),
     )
+
+
+def make_trial_at(step: Step[BenchmarkStep], values: Mapping[str, int]) -> Trial:
+    """Return the trial of one size of the step's package, given as letter → value.
+
+    Raises TvmbuildError, which lists the sizes with a reference, if there is none for this size.
+    """
+    info = read_metadata(step.input("package"))
+    sizes = info.require_sizes()
+    size, largest = sizes.plan_size(values, info.model).size, sizes.functions[-1].size
+    trial = make_trial(step)
+    if size == largest:
+        return trial
+    trials = dict(_list_trials(step, trial))
+    if size.name not in trials:
+        raise TvmbuildError(
+            f"{step.subject} has no reference for {show(size)}",
+            f"name one of {', '.join([*trials, largest.name])}, or time the package by `tvmbuild run --print-time`",
+        )
+    return trials[size.name]
 
 
 def _make_judge(step: Step[BenchmarkStep]) -> Judge | None:

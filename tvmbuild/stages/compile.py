@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import canonical_json, sha256_file, write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.kept_nodes import list_kept
@@ -28,6 +27,7 @@ from tvmbuild.package.memory import find_memory, format_size
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.preparing.sizes import Padding
 from tvmbuild.records.schedule import read_schedule
+from tvmbuild.stages.entries import check_stated_entries, read_labels
 from tvmbuild.stages.target import describe_target
 
 
@@ -35,6 +35,7 @@ def run(step: Step[CompileStep]) -> None:
     """Build the package of the step's model, target and schedule, and publish it."""
     # Shared: compiles may run side by side, but not beside a timing.
     with device_lock("local", exclusive=False):
+        check_stated_entries(step.input("model"), step.options.model, step.options, step.inputs.get("labels"))
         if step.options.sizes is None:
             shutil.rmtree(Layout(step.root).parts(step.output("package")), ignore_errors=True)  # of sizes until now
             package = _build(step, step.input("model"), step.input("schedule"))
@@ -131,10 +132,10 @@ def _digest(step: Step[CompileStep], widths: Mapping[str, int], *inputs: Path) -
 def check_memory(package: Package, cell: str, limit: int | None) -> None:
     """Raise TvmbuildError that names what takes the memory if the package takes more than ``limit`` bytes."""
     memory = find_memory(package.info, {name: len(data) for name, data in package.contents.items()})
-    if limit is not None and memory.total > limit:
+    excess = None if limit is None else memory.explain_excess(limit)
+    if excess is not None:
         raise TvmbuildError(
-            f"{cell} takes {format_size(memory.total)} of memory, and the target allows {format_size(limit)}: "
-            f"{memory.describe()}",
+            f"{cell} takes {format_size(memory.total)} of memory ({memory.describe()}), {excess}",
             "raise `memory:` of the target, or take a smaller input, `precision: fp16` or int8, or a smaller model",
         )
 
@@ -142,18 +143,6 @@ def check_memory(package: Package, cell: str, limit: int | None) -> None:
 def _describe(step: Step[CompileStep], info: PackageInfo) -> PackageInfo:
     """Return the package's metadata with the labels and the digests of the step's input files added."""
     inputs = step.inputs
-    labels = _read_labels(inputs["labels"]) if "labels" in inputs else None
+    labels = read_labels(inputs["labels"]) if "labels" in inputs else None
     digests = FrozenMap({role: sha256_file(path) for role, path in sorted(inputs.items())})
     return replace(info, labels=labels, digests=digests)
-
-
-def _read_labels(path: Path) -> tuple[str, ...]:
-    kind = recognise_wrapping(path)
-    if kind is not None:
-        raise TvmbuildError(f"{path} has no names of classes: it is {kind.name}", kind.remedy)
-    try:
-        return tuple(path.read_text(encoding="utf-8").splitlines())
-    except UnicodeDecodeError as error:
-        raise TvmbuildError(
-            f"{path} is not text in UTF-8: {error.reason}", "correct `labels:` in models.yaml"
-        ) from error

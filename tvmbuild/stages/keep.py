@@ -1,4 +1,4 @@
-"""The stage keep:M@T: choose the operators that stay in float32 in the target's precision of 16 bits."""
+"""The stage keep:M@T: choose the operators that stay in float32 in the target's precision of shorter floats."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def run(step: Step[KeepStep]) -> None:
     proto = load_model(step.input("model"), options.model)
     name_nodes(proto)  # before nodes become constants, as the importer does
     tidy(proto)
-    named = find_nodes(proto, options.keep.words, options.model, "`keep:`")
+    found = find_nodes(proto, options.keep.words, options.model, "`keep:`")
+    named = RoundedModel(proto, options.precision).list_keepable(found)
     rounded = RoundedModel(proto, options.precision, frozenset(named))
     choice = None if options.accuracy is None else _search(step, rounded, options.accuracy)
     nodes = sorted({*named, *(choice.nodes if choice else ())})
@@ -41,7 +42,7 @@ def run(step: Step[KeepStep]) -> None:
             "precision": options.precision,
             "nodes": nodes,
             **({} if choice is None else {"kept": choice.to_json()}),
-            "notes": [*_describe(named), *([choice.describe()] if choice else [])],
+            "notes": [*_describe(named, found), *([choice.describe()] if choice else [])],
         },
     )
 
@@ -57,5 +58,9 @@ def _search(step: Step[KeepStep], rounded: RoundedModel, accuracy: Accuracy) -> 
         return Keeping(options.model, accuracy, judge, samples, known).choose(rounded)
 
 
-def _describe(named: tuple[str, ...]) -> list[str]:
-    return [f"`keep:` names {count(len(named), 'operator')} that stay in float32: {name_some(named)}"] if named else []
+def _describe(named: tuple[str, ...], found: tuple[str, ...]) -> list[str]:
+    if not found:
+        return []
+    if not named:
+        return ["`keep:` names no convolution, matrix product or recurrent layer, and tf32 rounds nothing else"]
+    return [f"`keep:` names {count(len(named), 'operator')} that stay in float32: {name_some(named)}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import onnx
@@ -9,6 +10,7 @@ import onnx
 from tvmbuild.base.files import write_bytes, write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
+from tvmbuild.base.size_specs import Sizes
 from tvmbuild.base.steps import (
     CALIBRATION,
     QuantizeStep,
@@ -24,11 +26,12 @@ from tvmbuild.compiler.importing.reading import name_nodes
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.package.samples import Samples, crop_samples, list_samples, open_samples
-from tvmbuild.preparing.keep.choose import Choice
 from tvmbuild.preparing.keep.control import Control
 from tvmbuild.preparing.node_words import list_matches
 from tvmbuild.preparing.quantise import FloatModel, Guard, Quantised, quantise
+from tvmbuild.preparing.ranges import prove_graphs
 from tvmbuild.preparing.reference import read_reference, write_reference
+from tvmbuild.preparing.sizes import find_axes, list_shapes
 from tvmbuild.stages.sizes import remove_other_sizes
 
 
@@ -43,7 +46,9 @@ def run(step: Step[QuantizeStep]) -> None:
     with device_lock("local", exclusive=False):
         samples = open_samples(options.quantize.calibration, list_sample_files(step, CALIBRATION), takes)
         largest = quantise(given, options.quantize, samples, _make_guard(step, takes, samples))
-        others = {size: _quantise_at(step, size, samples, largest.choice) for size in list_sizes(step, "model")}
+        others = {size: _quantise_at(step, size, samples, largest) for size in list_sizes(step, "model")}
+        if options.sizes is not None:
+            _prove(options.model, options.sizes, {**others, options.sizes.choices[-1].name: largest})
     for size, made in others.items():
         write_bytes(step.output(f"model {size}"), made.model)
         write_reference(step.output(f"reference {size}"), made.reference)
@@ -54,8 +59,19 @@ def run(step: Step[QuantizeStep]) -> None:
     write_json(step.output("info"), {**largest.to_json(), **({"sizes": told} if told else {})})
 
 
-def _quantise_at(step: Step[QuantizeStep], size: str, samples: Samples, choice: Choice | None) -> Quantised:
-    """Quantise the model at a smaller size. ``samples`` and ``choice`` are those of the largest."""
+def _prove(name: str, sizes: Sizes, made: Mapping[str, Quantised]) -> None:
+    """Raise TvmbuildError unless the quantised models of all batches compute each row alone, and the same of it."""
+    named = {size.name: size for size in (*sizes.choices, *sizes.trials)}
+    references = {named[each]: quantised.reference for each, quantised in made.items()}
+    graphs = {named[each]: quantised.model for each, quantised in made.items()}
+    prove_graphs(f"{name}, quantised", sizes, graphs, find_axes(list_shapes(references)))
+
+
+def _quantise_at(step: Step[QuantizeStep], size: str, samples: Samples, largest: Quantised) -> Quantised:
+    """Quantise the model at another size than the largest, whose ``samples`` are given.
+
+    Operators that the largest keeps in floats stay in floats. In a range, the constants are those of the largest.
+    """
     report_progress(f"quantising {size}")
     given, takes = _read(step, size)
     options = step.options.quantize
@@ -67,7 +83,9 @@ def _quantise_at(step: Step[QuantizeStep], size: str, samples: Samples, choice: 
         samples = open_samples(options.calibration, list_sample_files(step, CALIBRATION), takes)
     else:
         samples = crop_samples(samples, takes)
-    return quantise(given, options, samples, Guard(choose=choice.follow if choice else None, doubts=False))
+    choose = largest.choice.follow if largest.choice else None
+    like = None if step.options.sizes is None else onnx.load_model_from_string(largest.model)
+    return quantise(given, options, samples, Guard(choose=choose, like=like, is_of_largest=False))
 
 
 def _read(step: Step[QuantizeStep], size: str) -> tuple[FloatModel, ModelInputs]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from tvmbuild.base.files import canonical_json, sha256_file, write_bytes, write_json
@@ -12,17 +11,14 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.base.size_specs import SIZES, Size, Sizes
 from tvmbuild.base.specs import fix_inputs_at
 from tvmbuild.base.steps import SimplifyStep, Step
-from tvmbuild.compiler.entries import check_entries
-from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
-from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.model_file import read_model
 from tvmbuild.preparing.ranges import check_range
 from tvmbuild.preparing.reference import Reference, read_reference, write_reference
 from tvmbuild.preparing.simplify import Simplified, simplify
-from tvmbuild.preparing.sizes import SizedModel, find_padding
+from tvmbuild.preparing.sizes import SizedModel, check_pad, find_padding
 from tvmbuild.sources.export import obtain_model
+from tvmbuild.stages.entries import check_model
 from tvmbuild.stages.sizes import remove_other_sizes
 
 
@@ -34,8 +30,9 @@ def run(step: Step[SimplifyStep]) -> None:
     options = step.options
     with obtain_model(options.source, step.root) as path, device_lock("local", exclusive=False):
         source_sha256 = sha256_file(path)
-        simplified = simplify(path, options.inputs, options.simplify, options.model)
-        _check(simplified.model, options)
+        several = options.sizes is not None
+        simplified = simplify(path, options.inputs, options.simplify, options.model, of_several_sizes=several)
+        check_model(simplified.model, options.model, options)
         if options.sizes is not None:
             _prepare_sizes(step, options.sizes, path, simplified)
         else:
@@ -48,6 +45,7 @@ def run(step: Step[SimplifyStep]) -> None:
 def _prepare_sizes(step: Step[SimplifyStep], sizes: Sizes, path: Path, largest: Simplified) -> None:
     """Simplify the model at its other sizes, and find out along which letters inputs may be padded."""
     options, references = step.options, dict[Size, Reference]()
+    check_pad(sizes, largest.inputs, options.model)
     more = (*sizes.others, *sizes.trials)
     source = read_model(path, options.model).SerializeToString(deterministic=True) if more else b""
     told = [hashlib.sha256(source).hexdigest(), sorted(step.tools.items()), sorted(step.environment.items())]
@@ -57,9 +55,9 @@ def _prepare_sizes(step: Step[SimplifyStep], sizes: Sizes, path: Path, largest: 
         kept = _Kept(step, size, canonical_json([*told, repr(inputs), repr(options.simplify), step.version]))
         if not kept.is_complete():
             report_progress(f"simplifying {size.name}")
-            kept.write(simplify(path, inputs, options.simplify, name))
+            kept.write(simplify(path, inputs, options.simplify, name, of_several_sizes=True))
         if options.frames or options.postprocess:
-            _check(kept.model.read_bytes(), replace(options, model=name))
+            check_model(kept.model.read_bytes(), name, options)
         references[size] = read_reference(kept.reference)
     remove_other_sizes(step.output("model"), [size.name for size in more])
     references[sizes.choices[-1]] = largest.reference
@@ -95,22 +93,3 @@ class _Kept:
     def _describe(self) -> dict[str, str]:
         files = {path.name: sha256_file(path) for path in (self.model, self.reference)}
         return {"made of": self._made_of, **files}
-
-
-def _check(model: bytes, options: SimplifyStep) -> None:
-    """Raise TvmbuildError if no target can build the model, or if it has not the form of its frames and results."""
-    imported = _check_operators(model, options.model)
-    entries = EntryOptions(options.preprocess, options.frames, options.postprocess)
-    check_entries(Interface(options.model, imported.inputs, imported.outputs), entries)
-
-
-def _check_operators(model: bytes, name: str) -> ImportedModel:
-    """Return the model for a target that can build it.
-
-    Raises TvmbuildError if it has operators that no target can build: once, not for each of its cells.
-    """
-    report_progress("looking for operators that cannot be built")
-    try:
-        return import_onnx(model, name)
-    except TvmbuildError:
-        return import_onnx(model, name, for_gpu=True)

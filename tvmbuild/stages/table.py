@@ -43,7 +43,7 @@ class Stage:
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="simplify",
-        version=8,
+        version=9,
         scope="model",
         inputs=("source", "export"),
         outputs=FrozenMap(
@@ -53,7 +53,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="quantize",
-        version=3,
+        version=6,
         scope="quantised model",
         inputs=("model", "reference"),
         outputs=FrozenMap(
@@ -67,7 +67,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="keep",
-        version=1,
+        version=2,
         scope="kept cell",
         inputs=("model", "reference"),
         outputs=FrozenMap({"kept": "kept.json"}),
@@ -75,7 +75,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=22,
+        version=23,
         scope="cell",
         inputs=("model", "kept"),
         outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),
@@ -83,7 +83,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=30,
+        version=34,
         scope="cell",
         inputs=("model", "kept", "schedule", "labels", "sizes"),
         outputs=FrozenMap({"package": "*.tar"}),

@@ -10,9 +10,11 @@ from tvmbuild.base.files import write_json
 from tvmbuild.base.kept_nodes import list_kept
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import Step, TuneStep, find_model, list_sizes
+from tvmbuild.base.wording import count
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.schedule import join_schedules
 from tvmbuild.records.selection import resolved_target, write_tasks
+from tvmbuild.stages.entries import check_stated_entries
 from tvmbuild.stages.sizes import remove_other_sizes
 from tvmbuild.tuning.agenda import name_tasks
 from tvmbuild.tuning.job import Job
@@ -22,10 +24,14 @@ from tvmbuild.tuning.phases import Tuned, tune
 def run(step: Step[TuneStep]) -> None:
     """Write `tasks.json`, `schedule.json` and `tune.json`, and add the measurements to the target's records.
 
-    Raises TvmbuildError if a Task has no record although `strict=1` is set.
+    Raises TvmbuildError if the model does not have the form of its results, or if a Task has no record although
+    `strict=1` is set.
     """
+    largest, options = step.input("model"), step.options
+    labels = None if options.labels is None else step.root / options.labels
+    check_stated_entries(largest, step.model, options, labels if labels and labels.exists() else None)
     models = [find_model(step, size) for size in list_sizes(step, "tasks")]
-    _publish(step, tune(make_job(step), models or [step.input("model")]))
+    _publish(step, tune(make_job(step), models or [largest]))
 
 
 def make_job(step: Step[TuneStep]) -> Job:
@@ -56,7 +62,7 @@ def _publish(step: Step[TuneStep], tuned: Sequence[Tuned]) -> None:
     uncovered = [task for key, task in reversed(tasks.items()) if key not in schedule.traces]
     if uncovered and step.refuses_uncovered:
         raise TvmbuildError(
-            f"{len(uncovered)} of {len(tasks)} Tasks have no record: "
+            f"{len(uncovered)} of {count(len(tasks), 'Task')} {'has' if len(uncovered) == 1 else 'have'} no record: "
             + ", ".join(sorted(task.name for task in uncovered)),
             "Tune them (tune=missing, on a machine that has the device) and commit records/, or drop strict=1.",
         )

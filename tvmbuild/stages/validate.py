@@ -107,7 +107,7 @@ def _make_judge(step: Step[ValidateStep], takes: TakesInputs) -> Judge | None:
 
 
 def _has_metric(step: Step[ValidateStep]) -> bool:
-    """Return whether a metric of the user's judges the package. Its imports are in no key, so nothing is reused."""
+    """Return whether the user's own metric judges the package. Its imports are in no key, so nothing is reused."""
     return step.options.accuracy is not None and step.options.accuracy.metric is not None
 
 

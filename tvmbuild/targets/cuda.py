@@ -15,10 +15,11 @@ from typing import Any
 
 from tvmbuild.base.attributes import Attributes
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.cuda_versions import choose_driver, find_mistake
+from tvmbuild.base.cuda_versions import JETPACK_4, choose_driver, find_mistake
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.finding import Finding
-from tvmbuild.base.nvrtc import INSTALL, explain_install, list_versions
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.nvrtc import INSTALL, explain_install, list_archs, list_versions
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.targets.gpu import Gpu
 from tvmbuild.targets.kind import HasFunction, Mistake, Problem
@@ -42,8 +43,7 @@ class Cuda(Gpu):
         """Return a mistake if the target's driver, architecture and PTX do not fit together."""
         found = [each for each in (find_mistake(data),) if each is not None]
         if str(data.get("glibc", "")) in _OLDER_GLIBC:
-            fault = "JetPack 4, with glibc 2.27, runs no package: TVM's libraries need 2.28, tvmbuild CUDA 11.4"
-            found.append(("glibc", fault, '"2.28" or later'))
+            found.append(("glibc", JETPACK_4, '"2.28" or later'))
         return found
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
@@ -63,10 +63,11 @@ class Cuda(Gpu):
         return {"nvcc": capabilities.nvcc or "absent", "nvrtc": "absent"}
 
     def explain_compiler(self, attributes: Attributes, capabilities: Capabilities) -> str | None:
-        """Return a message with the command that installs a compiler of kernels, or None if the driver's is here."""
-        driver = choose_driver(attributes)
-        is_here = _choose_nvrtc(attributes, capabilities) is not None
-        if is_here or (capabilities.nvcc is not None and capabilities.nvcc.startswith(f"{driver[0]}.")):
+        """Return why no compiler of kernels is here for the target's driver and `arch`, with the remedy, or None."""
+        driver, nvrtc = choose_driver(attributes), _choose_nvrtc(attributes, capabilities)
+        if nvrtc is not None:
+            return _explain_arch(str(attributes.get("arch", "")), nvrtc, capabilities)
+        if capabilities.nvcc is not None and capabilities.nvcc.startswith(f"{driver[0]}."):
             return None
         install = INSTALL if "driver" not in attributes and driver[0] == _USUAL else explain_install(driver[0])
         return f"neither nvcc nor NVRTC {driver[0]} is here; `{install}` brings NVRTC, no GPU needed"
@@ -118,7 +119,7 @@ class Cuda(Gpu):
 
     def probe(self, found: Capabilities) -> Capabilities:
         """Return the capabilities with the versions of the compilers of kernels."""
-        return replace(found, nvcc=_nvcc_version(), nvrtc=list_versions())
+        return replace(found, nvcc=_nvcc_version(), nvrtc=list_versions(), nvrtc_archs=FrozenMap(list_archs()))
 
     def check(self, capabilities: Capabilities) -> Finding:
         """Return the doctor's finding with the missing part: the generator, a compiler of kernels, or a card."""
@@ -163,3 +164,11 @@ def _choose_nvrtc(attributes: Attributes, capabilities: Capabilities) -> str | N
     major = choose_driver(attributes)[0]
     found = [each for each in (capabilities.nvrtc or "").split(", ") if each.startswith(f"{major}.")]
     return found[-1] if found else None
+
+
+def _explain_arch(arch: str, nvrtc: str, capabilities: Capabilities) -> str | None:
+    """Return a message with all architectures of the NVRTC if it compiles nothing for ``arch``, or else None."""
+    known = capabilities.nvrtc_archs.get(nvrtc, "").split()
+    if not known or arch.rstrip("af") in known:
+        return None
+    return f"NVRTC {nvrtc} compiles nothing for {arch}; it knows {', '.join(known)}"

@@ -22,7 +22,7 @@ class Llvm(TargetKind):
     name = "llvm"
     on_gpu = False
     always_builds = True
-    rules = 7
+    rules = 8
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
         """Return the fault of the precision on the CPU and the expected value, or None if the CPU supports it."""
@@ -62,7 +62,7 @@ class Llvm(TargetKind):
 
     def describe_here(self, target: TargetSpec) -> str:
         """Return the number of threads that the target uses."""
-        return f"{target.num_cores} threads"
+        return count(target.num_cores, "thread")
 
     def has_runtime(self, _has: HasFunction) -> bool:
         """Return True, because machine code for a CPU needs no other runtime."""

@@ -245,15 +245,19 @@ def build_library(mod: Any, target: Any, library: str, threads: str | None) -> s
     """
     import tvm  # noqa: PLC0415  (after start_worker)
 
+    from tvmbuild.compiler.codegen.cubin import find_source  # noqa: PLC0415
     from tvmbuild.compiler.codegen.generators import pass_config, use_generators  # noqa: PLC0415
+    from tvmbuild.compiler.codegen.link import compile_kernels, tools_here  # noqa: PLC0415
 
     def link(output: str, objects: list[str], **_options: Any) -> None:
+        compile_kernels([Path(each) for each in objects], find_source(built), target, tools_here())
         added = () if threads is None else (threads,)
         subprocess.run([*_linker(), "-shared", "-o", output, *objects, *added], check=True, capture_output=True)
 
     link.output_format = "so"  # type: ignore[attr-defined]  # export_library asks for it
     with use_generators(target), tvm.transform.PassContext(config=pass_config(target)):
-        tvm.driver.build(mod, target=target).export_library(library, fcompile=link)
+        built = tvm.driver.build(mod, target=target)
+        built.export_library(library, fcompile=link)
     return library
 
 

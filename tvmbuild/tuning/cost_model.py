@@ -19,11 +19,11 @@ from tvm.s_tir.meta_schedule.utils import shash2hex
 
 ROUNDS = 50
 MORE = 10
-"""The rounds that are added after a batch. Over 20 batches of 10 convolutions this was as good as training anew, in a
+"""The rounds that are added after a batch. Over 20 batches of 10 convolutions this was as good as training again, in a
 third of the time.
 """
 GROWN = 1.5
-"""The model is trained anew when the number of candidates has grown by this factor, to bound the number of rounds."""
+"""The model is trained again when the number of candidates has grown by this factor, to bound the number of rounds."""
 WARM_UP = 32
 """The number of measured candidates before predictions are trusted."""
 

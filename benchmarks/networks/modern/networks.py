@@ -7,11 +7,12 @@ They need PyTorch and the libraries that define them:
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 import torch
@@ -19,6 +20,24 @@ from calibration import SEED, calibrate, read_pictures
 from torch import nn
 
 Shapes = Mapping[str, Sequence[int]]
+
+
+class Network(NamedTuple):
+    """A module with the shapes of its inputs and the names of its outputs."""
+
+    module: nn.Module
+    inputs: Shapes
+    outputs: Sequence[str]
+
+
+def _exported(build: Callable[..., Network]) -> Callable[..., onnx.ModelProto]:
+    """Return the function that exports what ``build`` returns; its ``__wrapped__`` is ``build``."""
+
+    @functools.wraps(build)
+    def make(*args: Any, **arguments: Any) -> onnx.ModelProto:
+        return _export(build(*args, **arguments))
+
+    return make
 
 
 class _Chosen(nn.Module):  # type: ignore[misc]
@@ -33,14 +52,16 @@ class _Chosen(nn.Module):  # type: ignore[misc]
         return tuple(results[name] for name in self.outputs)
 
 
-def make_timm(name: str, size: int = 224) -> onnx.ModelProto:
+@_exported
+def make_timm(name: str, size: int = 224) -> Network:
     """Return a classifier of timm for a square picture."""
     import timm  # noqa: PLC0415
 
     torch.manual_seed(SEED)
-    return _export(timm.create_model(name, num_classes=100), {"image": [1, 3, size, size]}, ["logits"])
+    return _calibrate(timm.create_model(name, num_classes=100), {"image": [1, 3, size, size]}, ["logits"])
 
 
+@_exported
 def make_torchvision(name: str, inputs: Shapes, outputs: Sequence[str] = ()) -> onnx.ModelProto:
     """Return a network of torchvision; ``outputs`` are keys of the dict that it returns, if it returns one."""
     import torchvision  # noqa: PLC0415
@@ -48,10 +69,11 @@ def make_torchvision(name: str, inputs: Shapes, outputs: Sequence[str] = ()) -> 
     torch.manual_seed(SEED)
     options = {"weights": None, "weights_backbone": None} if outputs else {"weights": None}
     model = torchvision.models.get_model(name, **options)
-    return _export(_Chosen(model, outputs) if outputs else model, inputs, outputs or ["result"])
+    return _calibrate(_Chosen(model, outputs) if outputs else model, inputs, outputs or ["result"])
 
 
-def make_raft(height: int, width: int, steps: int) -> onnx.ModelProto:
+@_exported
+def make_raft(height: int, width: int, steps: int) -> Network:
     """Return torchvision's small RAFT, the optical flow between two pictures after ``steps`` refinements."""
     import torchvision  # noqa: PLC0415
 
@@ -66,12 +88,13 @@ def make_raft(height: int, width: int, steps: int) -> onnx.ModelProto:
 
     torch.manual_seed(SEED)
     shape = [1, 3, height, width]
-    return _export(Last(), {"first": shape, "second": shape}, ["flow"])
+    return _calibrate(Last(), {"first": shape, "second": shape}, ["flow"])
 
 
+@_exported
 def make_transformers(
     model: str, inputs: Shapes, outputs: Sequence[str], config: Mapping[str, Any] | None = None
-) -> onnx.ModelProto:
+) -> Network:
     """Return a network of transformers with its configuration's defaults but for ``config``."""
     os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"  # its checks of shapes have no ONNX operator
     import transformers  # noqa: PLC0415
@@ -79,7 +102,7 @@ def make_transformers(
     torch.manual_seed(SEED)
     kind = getattr(transformers, model)
     made = kind(kind.config_class(**(config or {})))
-    return _export(_Chosen(made, outputs), inputs, outputs)
+    return _calibrate(_Chosen(made, outputs), inputs, outputs)
 
 
 def make_ultralytics(name: str, size: int = 640) -> onnx.ModelProto:
@@ -111,15 +134,18 @@ def _centre(model: nn.Module, last: nn.Conv2d, size: int) -> None:
     hook.remove()
 
 
-def _export(model: nn.Module, inputs: Shapes, outputs: Sequence[str]) -> onnx.ModelProto:
-    data = tuple(torch.randn(tuple(shape)) for shape in inputs.values())
+def _calibrate(model: nn.Module, inputs: Shapes, outputs: Sequence[str]) -> Network:
     calibrate(model, [torch.randn((2 * shape[0], *shape[1:])) for shape in inputs.values()])
+    return Network(model.eval().requires_grad_(False), inputs, outputs)
+
+
+def _export(network: Network) -> onnx.ModelProto:
     program = torch.onnx.export(
-        model.eval().requires_grad_(False),
-        data,
+        network.module,
+        tuple(torch.randn(tuple(shape)) for shape in network.inputs.values()),
         dynamo=True,
-        input_names=list(inputs),
-        output_names=list(outputs),
+        input_names=list(network.inputs),
+        output_names=list(network.outputs),
         verbose=False,
     )
     assert program is not None

@@ -11,6 +11,7 @@ import tvm
 import tvm_ffi
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nights import draws
 from planned_memory import legalize, plan
 from tvm import relax
 
@@ -93,7 +94,7 @@ def test_what_it_does_not_know_stays_as_it_is() -> None:
 
 
 @pytest.mark.compiler
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=draws(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_drawn_graphs_keep_their_numbers_and_gain_no_barrier(data: st.DataObject, cpu: tvm.target.Target) -> None:
     count = data.draw(st.integers(2, 12))

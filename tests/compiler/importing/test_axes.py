@@ -152,6 +152,7 @@ def make_model(operator: str) -> tuple[onnx.ModelProto, list[str]]:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), names
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("operator", MAKERS)
 def test_a_layout_is_kept(operator: str, cpu: tvm.target.Target) -> None:
     model, _ = make_model(operator)

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.compiler
 Limits = list[tuple[list[float] | None, type]]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_behind_a_mask(way: str) -> None:
     check(chain("mask", [way]), feeds(1))
@@ -68,6 +69,7 @@ LIMITS: dict[str, Limits] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LIMITS)
 @pytest.mark.parametrize("center", [0, 1])
 def test_suppression(name: str, center: int) -> None:

@@ -1,4 +1,4 @@
-"""Operators that compute each row by itself, behind a mask: right for any number of rows, or refused by name."""
+"""Operators that compute each row by itself, after a mask: right for any number of rows, or refused by name."""
 
 from __future__ import annotations
 
@@ -77,6 +77,7 @@ def _behind_a_mask(way: Way) -> Any:
     return graph.finish({way(graph, found): TensorProto.FLOAT})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("operator", WAYS)
 def test_rows_are_computed_alone(operator: str) -> None:
     check(_behind_a_mask(WAYS[operator]), feeds(3))
@@ -103,7 +104,7 @@ def test_what_reads_across_rows_is_refused(operator: str) -> None:
 
 
 def test_a_pool_without_a_batch_is_told_once() -> None:
-    """PyTorch's older exporter writes it, and ONNX Runtime refuses it; the NonZero behind it is no cause."""
+    """PyTorch's older exporter writes it, and ONNX Runtime refuses it; the NonZero after it is not the cause."""
     graph = Graph()
     pooled = graph.add("MaxPool", graph.take("heat", [1, 8, 8]), kernel_shape=[3, 3], pads=[1, 1, 1, 1])
     found = graph.add("NonZero", pooled)

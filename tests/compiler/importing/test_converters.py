@@ -154,6 +154,18 @@ def test_upstream_still_needs_the_clip_workaround(save_convnet: SaveModel) -> No
     assert count(imported, "R.call_tir(") == 2  # when this is 0, clipping.py can go
 
 
+@pytest.mark.parametrize("other", [True, False, [[[True]], [[False]], [[True]]]])
+def test_booleans_are_equal(save_model: SaveModel, cpu: tvm.target.Target, other: object) -> None:
+    nodes = [
+        helper.make_node("Greater", ["x", "zero"], ["positive"]),
+        helper.make_node("Equal", ["positive", "other"], ["equal"]),
+        helper.make_node("Where", ["equal", "x", "zero"], ["y"]),
+    ]
+    path = save_model(nodes, {"zero": np.array(0, "float32"), "other": np.array(other)})
+    got, want = run_both(path, cpu)
+    np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize(
     "operator", ["Elu", "Selu", "ThresholdedRelu", "LeakyRelu", "HardSigmoid", "Clip", "Sinh", "Cosh"]
@@ -241,6 +253,48 @@ def test_a_graph_that_tvm_cannot_lay_out_gets_transposes_around_its_convolutions
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("size", [(2, 3), (1, 1)])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        {"coordinate_transformation_mode": "half_pixel"},
+        {"coordinate_transformation_mode": "output_half_pixel"},
+        {},  # half_pixel since opset 16
+    ],
+)
+@pytest.mark.parametrize("ratio", [0, 2])
+def test_regions_of_scaled_pictures(
+    save_model: SaveModel, cpu: tvm.target.Target, mode: dict[str, str], size: tuple[int, int], ratio: int
+) -> None:
+    """Half a pixel is one of the data, which have an eighth of the picture's."""
+    rois = np.array([[3, 5, 40, 30], [-20, -9, 9, 70], [50, 50, 50.5, 51]], np.float32)
+    node = helper.make_node(
+        "RoiAlign",
+        ["x", "rois", "samples"],
+        ["y"],
+        output_height=size[0],
+        output_width=size[1],
+        sampling_ratio=ratio,
+        spatial_scale=0.125,
+        **mode,
+    )
+    path = save_model([node], {"rois": rois, "samples": np.zeros(3, np.int64)}, opset=16)
+    got, want = run_both(path, cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_regions_share_their_samples_among_channels(save_model: SaveModel) -> None:
+    node = helper.make_node("RoiAlign", ["x", "rois", "samples"], ["y"], output_height=2, output_width=2)
+    path = save_model([node], {"rois": np.ones((3, 4), np.float32), "samples": np.zeros(3, np.int64)}, opset=16)
+    imported = import_onnx(path).mod
+    layouts: list[str] = []
+    relax.analysis.post_order_visit(
+        imported["main"],
+        lambda each: layouts.append(str(each.attrs.layout)) if "roi_align" in str(getattr(each, "op", "")) else None,
+    )
+    assert layouts == ["NHWC"]
+
+
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 @pytest.mark.parametrize("shape", [(1, 2, 1, 5), (1, 2, 4, 1), (1, 1, 1, 1)])
 def test_grids_over_one_pixel_reflect(
@@ -264,3 +318,36 @@ def test_grids_over_one_pixel_reflect(
     path = save_model(nodes, {**numbers, "all": np.array([-1]), "grid": grid}, opset=20)
     got, want = run_both(path, cpu)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("aligned", [0, 1])
+@pytest.mark.parametrize("shape", [(2, 12, 2, 4), (1, 8, 1, 6), (1, 3, 5, 7)])
+def test_grids_over_channels(
+    save_model: SaveModel, cpu: tvm.target.Target, padding: str, aligned: int, shape: tuple[int, ...]
+) -> None:
+    """Many channels are innermost, with few of them the places are; some places are far outside."""
+    count_, random = int(np.prod(shape)), np.random.default_rng(0)
+    grid = random.uniform(-1.5, 1.5, (shape[0], 6, 4, 2)).astype(np.float32)
+    grid[0, 0, :3] = np.array([[-1, 1], [1, -1], [1e4, -1e4]])
+    weights = {"shape": np.array(shape), "grid": grid, "more": np.array([count_]), "flat": np.array([-1])}
+    nodes = [
+        helper.make_node("Reshape", ["x", "flat"], ["all"]),
+        helper.make_node("Slice", ["all", "zero", "more"], ["some"]),
+        helper.make_node("Reshape", ["some", "shape"], ["picture"]),
+        helper.make_node("GridSample", ["picture", "grid"], ["y"], padding_mode=padding, align_corners=aligned),
+    ]
+    path = save_model(nodes, weights | {"zero": np.array([0])}, opset=20)
+    got, want = run_both(path, cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_grids_over_many_channels_have_them_innermost(save_model: SaveModel) -> None:
+    grid = {"grid": np.zeros((1, 6, 4, 2), np.float32)}
+    node = helper.make_node("GridSample", ["x", "grid"], ["y"])
+    shapes = {
+        channels: import_onnx(save_model([node], grid, (1, channels, 8, 8), opset=20)).mod.script()
+        for channels in (4, 8)
+    }
+    assert "T.Buffer((T.int64(1), T.int64(6), T.int64(4), T.int64(8))" in shapes[8]
+    assert "image.grid_sample" in shapes[4]

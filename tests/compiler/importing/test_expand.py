@@ -296,18 +296,20 @@ def test_copies_of_a_body_share_its_constants() -> None:
     size=st.integers(1, 9),
     length=st.one_of(st.none(), st.integers(1, 12)),
     parts=st.sampled_from([1, 2]),
-    form=st.sampled_from(["whole", "half", "inverse"]),
+    form=st.sampled_from(["whole", "half", "inverse", "inverse half"]),
     axis=st.sampled_from([0, 1, -3]),
     opset=st.sampled_from([17, 20]),
 )
 @settings(deadline=None, max_examples=40)
 def test_dft(*, size: int, length: int | None, parts: int, form: str, axis: int, opset: int) -> None:
-    parts = 1 if form == "half" else parts
+    parts = {"half": 1, "inverse half": 2}.get(form, parts)
+    if form == "inverse half":
+        size = max(size, 2) if length is None else length // 2 + 1
     shape = [3, 2, parts]
     shape[axis] = size
     data = {"x": np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)}
     weights: dict[str, np.ndarray] = {} if length is None else {"n": np.array(length)}
-    attributes: dict[str, Any] = {"inverse": int(form == "inverse"), "onesided": int(form == "half")}
+    attributes: dict[str, Any] = {"inverse": int("inverse" in form), "onesided": int("half" in form)}
     inputs = ["x", "" if length is None else "n"]
     if opset >= 20:
         inputs.append("axis")
@@ -354,6 +356,38 @@ def test_lp_normalization_at_the_edges(dtype: type, row: list[float]) -> None:
     wide = data["x"].astype(np.float32)
     norm = np.sqrt(np.sum(wide * wide))
     np.testing.assert_allclose(got, wide / norm if norm != 0 else 0 * wide, rtol=2e-3)
+
+
+def test_an_inverse_of_other_frequencies_is_refused() -> None:
+    data = {"x": np.zeros((1, 5, 2), np.float32)}
+    node = helper.make_node("DFT", ["x", "n"], ["y"], inverse=1, onesided=1)
+    with pytest.raises(TvmbuildError, match="its axis has 5 elements for 6 samples") as refused:
+        expand_operators(make_model([node], data, ["y"], {"n": np.array(6)}))
+    assert "slice or pad the axis to 4 elements first" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("frequencies", "length", "attributes"),
+    [(1, None, {"inverse": 1, "onesided": 1}), (1, 0, {"inverse": 1, "onesided": 1}), (4, 0, {}), (4, -1, {})],
+)
+def test_a_transform_to_no_samples_is_refused(frequencies: int, length: int | None, attributes: dict[str, int]) -> None:
+    data = {"x": np.zeros((1, frequencies, 2), np.float32)}
+    node = helper.make_node("DFT", ["x", "" if length is None else "n"], ["y"], **attributes)
+    weights = {} if length is None else {"n": np.array(length)}
+    model = make_model([node], data, ["y"], {})
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
+    with pytest.raises(TvmbuildError, match=f"its length is {length or 0}"):
+        expand_operators(model)
+
+
+@pytest.mark.parametrize(("step", "length", "message"), [(0, 4, "0 samples apart"), (4, 0, "its length is 0")])
+def test_frames_of_no_samples_are_refused(step: int, length: int, message: str) -> None:
+    data = {"x": np.zeros((1, 16, 1), np.float32)}
+    model = make_model([helper.make_node("STFT", ["x", "step", "", "length"], ["y"])], data, ["y"], {})
+    for name, value in (("step", step), ("length", length)):
+        model.graph.initializer.append(numpy_helper.from_array(np.array(value), name))
+    with pytest.raises(TvmbuildError, match=message):
+        expand_operators(model)
 
 
 def test_a_transform_too_long_for_a_matrix_is_refused() -> None:

@@ -11,6 +11,7 @@ import pytest
 import tvm
 from drawn_graphs import draw_graphs
 from hypothesis import HealthCheck, assume, given, settings
+from nights import draws
 from onnx import TensorProto, helper, numpy_helper
 from vulkan_kernels import lavapipe
 
@@ -231,7 +232,7 @@ def test_drawn_graphs_in_float16(where: str, cpu: tvm.target.Target) -> None:
     target = make_target(where, cpu)
 
     @given(draw_graphs())
-    @settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(deadline=None, max_examples=draws(8), suppress_health_check=list(HealthCheck), print_blob=True)
     def run(model: onnx.ModelProto) -> None:
         assume(not any(node.op_type in {"Equal", "Cast"} for node in model.graph.node))
         shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]

@@ -80,6 +80,7 @@ def test_upsample_and_the_first_resize(compare: Callable[..., None], scales: tup
         compare("Upsample", shape, 8, scales=list(map(float, scales)), mode=mode, tolerance=1e-6)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("rule", ["SAME_UPPER", "SAME_LOWER", "VALID"])
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
 @pytest.mark.parametrize("pool", POOLS, ids=str)

@@ -125,6 +125,7 @@ def accepted(case: Case) -> np.ndarray | None:
         return None
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.operator}-{index}" for index, case in enumerate(CASES)])
 def test_both_spellings(case: Case, cpu: tvm.target.Target) -> None:
     spelled = [(each, want) for each in spell(case) if (want := accepted(each)) is not None]

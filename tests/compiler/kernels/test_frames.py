@@ -11,6 +11,7 @@ import pytest
 import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nights import draws
 
 from tvmbuild.base.frame_specs import Crop, Encoding, Frame
 from tvmbuild.base.preprocess_specs import Preprocess
@@ -129,7 +130,7 @@ def draw_frames(draw: Any) -> Frame:
     return frame
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(
     draw_frames(),
     draw_rules(),
@@ -143,7 +144,7 @@ def test_a_frame_becomes_what_pillow_makes_of_its_picture(
     np.testing.assert_array_equal(prepare(frame, rules, size, data), prepare_by_pillow(frame, rules, size, data))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=draws(25), deadline=None)
 @given(SIDES, SIDES, st.tuples(st.integers(1, 60), st.integers(1, 60)), st.sampled_from(["bilinear", "nearest"]))
 def test_a_frame_becomes_what_opencv_makes_of_its_picture(
     height: int, width: int, size: tuple[int, int], interpolation: Any
@@ -158,7 +159,7 @@ def test_a_frame_becomes_what_opencv_makes_of_its_picture(
     assert np.abs(got - want).max() <= halved
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=draws(25), deadline=None)
 @given(SIDES, SIDES, st.tuples(st.integers(1, 60), st.integers(1, 60)))
 def test_areas_are_those_of_opencv(height: int, width: int, size: tuple[int, int]) -> None:
     frame = Frame(height, width, "bgr8", "area")

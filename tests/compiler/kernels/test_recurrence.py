@@ -117,6 +117,7 @@ UNROLLED: dict[str, Layer] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", UNROLLED)
 def test_what_the_kernel_does_not_know_is_unrolled(case: str, cpu: tvm.target.Target) -> None:
     check(UNROLLED[case], cpu, is_kernel=False)

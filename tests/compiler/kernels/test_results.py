@@ -11,6 +11,7 @@ import tvm
 from detector_nets import decode, draw_outputs, select
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nights import draws
 
 from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes
 from tvmbuild.compiler.kernels.results.candidates import Candidates, write_candidates
@@ -66,7 +67,7 @@ def build(asked: Boxes, outputs: list[np.ndarray], classes: int) -> Run:
     return run
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(
     st.sampled_from(sorted(BOX_FORMS)),
     st.integers(1, 300),

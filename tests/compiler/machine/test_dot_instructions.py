@@ -64,6 +64,7 @@ def test_as_many_groups_at_once_as_divide_them() -> None:
     assert len({each.intrinsic for each in list_intrinsics()}) == len(list_intrinsics())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("cpu", IN_CODE)
 def test_the_code_has_it(cpu: str) -> None:

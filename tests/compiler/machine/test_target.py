@@ -4,7 +4,7 @@ import pytest
 
 from tvmbuild.base.attributes import Attributes, AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.machine.target import is_gpu, tvm_target
+from tvmbuild.compiler.machine.target import is_gpu, list_flags, tvm_target
 from tvmbuild.errors import TvmbuildError
 
 
@@ -28,6 +28,31 @@ def test_a_gpu_gets_a_host() -> None:
     assert target.attrs["arch"] == "sm_90"
     assert target.host.kind.name == "llvm"
     assert target.host.attrs["mcpu"] == "x86-64-v3"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "has", "lacks"),
+    [
+        ({"mcpu": "znver4", "mtriple": "x86_64-linux-gnu"}, {"avx512f", "avx512_vnni", "gfni"}, {"aes", "sha_ni"}),
+        ({"mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "mattr": ("-gfni",)}, {"avx512f"}, {"gfni"}),
+        ({"mcpu": "sapphirerapids", "mtriple": "x86_64-linux-gnu"}, {"avx512_fp16"}, {"amx_tile"}),
+        ({"mcpu": "arrowlake", "mtriple": "x86_64-linux-gnu"}, {"avx_vnni"}, {"avx_ifma", "avx_vnni_int8"}),
+        ({"mcpu": "cortex-a76", "mtriple": "aarch64-linux-gnu"}, {"asimd", "asimddp", "asimdhp"}, {"i8mm", "sha2"}),
+        ({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu"}, {"asimd"}, {"asimddp", "aes", "sha2", "crc32"}),
+    ],
+)
+def test_the_code_needs_the_instruction_sets_of_its_cpu_but_those_that_boards_and_virtual_machines_lack(
+    attributes: dict[str, AttributeValue], has: set[str], lacks: set[str]
+) -> None:
+    found = list_flags(tvm_target("llvm", FrozenMap(attributes), FrozenMap()))
+    assert found is not None
+    assert has <= set(found)
+    assert not lacks & set(found)
+
+
+def test_the_instruction_sets_of_other_machines_are_not_known() -> None:
+    riscv: Attributes = FrozenMap({"mcpu": "generic-rv64", "mtriple": "riscv64-linux-gnu"})
+    assert list_flags(tvm_target("llvm", riscv, FrozenMap())) is None
 
 
 @pytest.mark.parametrize(

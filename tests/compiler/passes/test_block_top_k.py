@@ -9,6 +9,7 @@ import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nights import draws
 from onnx import helper, numpy_helper
 from vulkan_kernels import lavapipe
 
@@ -65,7 +66,7 @@ def expect(data: np.ndarray, k: int, **attributes: int) -> tuple[np.ndarray, np.
 
 
 def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
-    """Return numbers of which about half come twice or more."""
+    """Return numbers; about half of them come twice or more."""
     random = np.random.default_rng(seed)
     if np.dtype(dtype).kind == "f":
         most = min(int(np.prod(shape)), 60_000)  # float16 has no more
@@ -138,7 +139,7 @@ def draw_top_k(drawer: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.parametrize("dtype", TYPES)
 def test_any_shape_and_attribute(dtype: str) -> None:
     @given(draw_top_k(), st.integers(0, 9))
-    @settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(deadline=None, max_examples=draws(12), suppress_health_check=list(HealthCheck), print_blob=True)
     def run(drawn: dict[str, Any], seed: int) -> None:
         check(draw(drawn.pop("shape"), dtype, seed), **drawn)
 

@@ -43,6 +43,17 @@ def moments(data: str = "x") -> list[onnx.NodeProto]:
     ]
 
 
+def divide_by_root_mean_square(data: str) -> list[onnx.NodeProto]:
+    return [
+        node("Mul", data, data, out="squares"),
+        node("ReduceMean", "squares", "last", out="mean"),
+        node("Add", "mean", "small", out="more"),
+        node("Sqrt", "more", out="root_mean"),
+        node("Div", data, "root_mean", out="normal"),
+        node("Mul", "normal", "g"),
+    ]
+
+
 SCALED = [node("Mul", "normal", "g", out="scaled"), node("Add", "scaled", "b")]
 NORMS: dict[str, Nodes] = {
     "divided": [
@@ -64,14 +75,7 @@ NORMS: dict[str, Nodes] = {
         node("Mul", "centred", "inverse", out="normal"),
         *SCALED,
     ],
-    "root-mean-square": [
-        node("Mul", "x", "x", out="squares"),
-        node("ReduceMean", "squares", "last", out="mean"),
-        node("Add", "mean", "small", out="more"),
-        node("Sqrt", "more", out="root_mean"),
-        node("Div", "x", "root_mean", out="normal"),
-        node("Mul", "normal", "g"),
-    ],
+    "root-mean-square": divide_by_root_mean_square("x"),
     "length-one": [
         node("ReduceL2", "x", "last", out="norm"),
         node("Clip", "norm", "small", out="safe"),
@@ -135,6 +139,17 @@ def test_what_is_used_elsewhere_stays_a_value_of_its_own(save_model: SaveModel, 
     names = count_tasks(path, cpu)
     assert len(names) == 3
     assert "matmul_add" in names, "the sum before the second norm is the product's, done to its tiles"
+    check(path, cpu)
+
+
+@pytest.mark.compiler
+def test_squares_of_a_sum_that_is_used_elsewhere_belong_to_their_norm(
+    save_model: SaveModel, cpu: tvm.target.Target
+) -> None:
+    """FuseOps cannot fuse them with the product before the sum, because the sum is used after them, too."""
+    product = [node("MatMul", "x", "w", out="p"), node("Add", "p", "x", out="sum")]
+    path = save(save_model, [*product, *divide_by_root_mean_square("sum")])
+    assert sorted(count_tasks(path, cpu)) == ["matmul_add", "multiply_mean_add_tir_sqrt_divide_multiply"]
     check(path, cpu)
 
 

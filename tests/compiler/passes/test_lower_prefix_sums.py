@@ -9,6 +9,7 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nights import draws
 from onnx import helper, numpy_helper
 from vulkan_kernels import lavapipe
 
@@ -63,6 +64,7 @@ def test_a_sum_of_any_length_is_exact(length: int, target: str) -> None:
     check(target, draw((2, length)), 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("inner", [1, 3, 16, 37, 1024, 1500])
 def test_rows_of_any_length_are_summed_up(inner: int) -> None:
     """A CPU's thread takes 1,024 elements of a row at a time, in vectors."""
@@ -84,7 +86,7 @@ def draw_sums(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.parametrize("dtype", TYPES)
 def test_any_axis_and_attribute(dtype: str, target: str) -> None:
     @given(draw_sums())
-    @settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(deadline=None, max_examples=draws(12), suppress_health_check=list(HealthCheck), print_blob=True)
     def run(drawn: dict[str, Any]) -> None:
         data = draw(drawn["shape"], dtype)
         check(target, data, drawn["axis"], exclusive=drawn["exclusive"], reverse=drawn["reverse"])

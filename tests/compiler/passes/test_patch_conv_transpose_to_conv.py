@@ -80,6 +80,7 @@ FORMS: dict[str, tuple[tuple[int, int], int, dict[str, object]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_sums_go_straight_to_their_places(form: str, save_model: SaveModel, cpu: tvm.target.Target) -> None:
     kernel, own, attributes = FORMS[form]

@@ -24,6 +24,7 @@ SaveModel = Callable[..., Path]
 RANDOM = np.random.RandomState(7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("shape", [(1,), (1, 1, 1, 1), (1, 1)])
 @pytest.mark.parametrize("first", [False, True])

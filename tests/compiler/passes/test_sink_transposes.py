@@ -78,6 +78,29 @@ def test_a_channel_shuffle_stays_in_the_convolutions_layout(save_model: SaveMode
 
 
 @pytest.mark.compiler
+@pytest.mark.parametrize("function", ["Sin", "Cos", "Floor", "Sign", "LeakyRelu", "Atan"])
+def test_functions_between_reshapes_stay_in_the_convolutions_layout(
+    save_model: SaveModel, cpu: tvm.target.Target, function: str
+) -> None:
+    """Snake, x + sin²(a · x) / a, is an example: codecs for audio have it between reshapes."""
+    nodes = [
+        node("Conv", "x w", "c"),
+        node("Reshape", "c flat", "f"),
+        node("Mul", "f scale", "scaled"),
+        node(function, "scaled", "made"),
+        node("Pow", "made two", "squares"),
+        node("Add", "f squares", "sum"),
+        node("Reshape", "sum picture", "back"),
+        node("Conv", "back u", "y"),
+    ]
+    weights = {"w": WEIGHTS["w"], "u": WEIGHTS["u"], "flat": integers(1, 8, 80), "picture": integers(1, 8, 8, 10)}
+    weights |= {"scale": draw(1, 8, 1), "two": np.array(2, "float32")}
+    path = save_model(nodes, weights, SHAPE)
+    names = check(path, cpu)
+    assert [name for name in names if "transpose" in name] == ["transpose"], names  # of the output, which is NCHW
+
+
+@pytest.mark.compiler
 @pytest.mark.parametrize("pool", ["MaxPool", "AveragePool", "GlobalAveragePool"])
 def test_pooling_stays_in_the_convolutions_layout(save_model: SaveModel, cpu: tvm.target.Target, pool: str) -> None:
     """TVM's ConvertLayout returns to NCHW for a bias without spatial dimensions, as in mnist."""
@@ -141,6 +164,7 @@ def test_data_that_are_rounded_as_they_come_stay_in_it(save_model: SaveModel, cp
     assert len(found) <= 3, found  # of the input, of the sums over its channels, and of the output
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.compiler
 @pytest.mark.parametrize("kind", ["ReduceMax", "ReduceMin", "ReduceSum"])
 @pytest.mark.parametrize("axes", [None, [1], [-1], [2, 3]])
@@ -170,6 +194,7 @@ def test_a_detectors_head_needs_no_transpose(save_model: SaveModel, cpu: tvm.tar
     assert not [name for name in names if "transpose" in name], names
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.compiler
 @pytest.mark.parametrize(
     ("shape", "axes"),

@@ -41,7 +41,7 @@ def link(kind: str, before: str, older: str, out: str) -> list[onnx.NodeProto]:
 
 
 def draw_chain(seed: int, length: int) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
-    """Return a chain with residuals from older values, in half of the cases behind a convolution."""
+    """Return a chain with residuals from older values, in half of the cases after a convolution."""
     rng = np.random.RandomState(seed)
     nodes, weights, values = list[onnx.NodeProto](), dict[str, np.ndarray](), ["x"]
     if seed % 2:

@@ -91,6 +91,7 @@ def largest(mod: tvm.ir.IRModule) -> int:
     return max(len(function.params) for function in functions)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_every_function_is_within_the_limit_and_right(name: str, save_model: SaveModel, cpu: tvm.target.Target) -> None:
     path = save(save_model, CASES[name])

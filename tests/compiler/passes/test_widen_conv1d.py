@@ -111,6 +111,7 @@ def check(path: Path, shape: tuple[int, ...], cpu: tvm.target.Target, step: floa
     return lowered
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_numbers_are_onnx_runtime_s(name: str, save_model: SaveModel, cpu: tvm.target.Target) -> None:
     nodes, weights, shape = GRAPHS[name]

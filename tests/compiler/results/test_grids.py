@@ -9,6 +9,7 @@ import pytest
 from detector_nets import select
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nights import draws
 from result_functions import Placement, compile_result
 
 from tvmbuild.base.grid_forms import GRID_FORMS
@@ -108,7 +109,7 @@ def decode(form: str, outputs: list[np.ndarray], layout: str) -> tuple[Candidate
     return candidates, np.concatenate(points) if points else np.zeros((len(values), 0, 2))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(
     st.sampled_from(sorted(GRID_FORMS)),
     st.integers(1, 20),
@@ -133,13 +134,20 @@ def test_grids(form: str, classes: int, layout: str, seed: int) -> None:
 
 def test_points_of_grids() -> None:
     outputs = draw("yunet", 1, "rows", np.random.default_rng(3))
-    asked = Keypoints("yunet", score=0.6, overlap=0.5, most=20)
+    asked = Keypoints("yunet", score=0.6, overlap=0.5, most=20, points=5, values=2)
     (rows,) = compile_result(asked, [(each.shape, "float32") for each in outputs], PLACED)(outputs, (0.6, 0.5))
     candidates, points = decode("yunet", outputs, "rows")
     want = select(asked, candidates)
     numbers = [next(i for i, box in enumerate(candidates[0].tolist()) if tuple(box) == each[2]) for each in want]
     got = rows[1 : 1 + int(rows[0, 0]), 6:].reshape(-1, 5, 2)
     np.testing.assert_allclose(got, np.clip(points[numbers], 0, [96, 64]), rtol=1e-4, atol=1e-2)
+
+
+def test_points_that_a_grid_does_not_have() -> None:
+    outputs = draw("yunet", 1, "rows", np.random.default_rng(3))
+    with pytest.raises(TvmbuildError, match=r"has 5 points of 2 values; `keypoints` asks for 17 of 3") as caught:
+        compile_result(Keypoints("yunet"), [(each.shape, "float32") for each in outputs], PLACED)
+    assert caught.value.hint == "state `points: 5, values: 2`"
 
 
 REFUSED: list[tuple[str, list[tuple[int, ...]], dict[str, Any], str]] = [

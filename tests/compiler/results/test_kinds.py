@@ -9,6 +9,7 @@ import pytest
 from detector_nets import decode, draw_outputs, select
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nights import draws
 from result_functions import Placement, compile_result, draw_instances, find_points, read_text, segment
 
 from tvmbuild.base.frame_specs import Crop
@@ -18,7 +19,7 @@ from tvmbuild.package.preprocess import Fit
 pytestmark = pytest.mark.compiler
 SIZE = (480, 640)
 FORMS = sorted(name for name, form in BOX_FORMS.items() if not form.split and not form.strides)
-DRAWN = settings(max_examples=15, deadline=None)
+DRAWN = settings(max_examples=draws(15), deadline=None)
 SEEDS = st.integers(0, 1 << 30)
 
 
@@ -39,15 +40,26 @@ def placements(draw: Any, size: tuple[int, int] = SIZE) -> Placement:
     return Placement(height, width, Fit(left, top, across, down), size, crop)
 
 
+def map_sizes(size: tuple[int, int]) -> st.SearchStrategy[tuple[int, int]]:
+    """Return rows and columns of a map with the proportions of the input; a network may round by a cell."""
+    (height, width), slack = size, max(size)
+
+    def columns(rows: int) -> st.SearchStrategy[tuple[int, int]]:
+        fewest = max(1, -(-(rows * width - slack) // height))
+        return st.tuples(st.just(rows), st.integers(fewest, (rows * width + slack) // height))
+
+    return st.integers(1, 30).flatmap(columns)
+
+
 def add_values(outputs: list[np.ndarray], form: str, more: np.ndarray) -> np.ndarray:
-    """Return the first output with more values [boxes, values] behind its own."""
+    """Return the first output with more values [boxes, values] after its own."""
     is_columns = BOX_FORMS[form].layout == "columns"
     added = (more.T if is_columns else more)[None].astype(np.float32)
     return np.concatenate([outputs[0], added], axis=1 if is_columns else 2)
 
 
 @DRAWN
-@given(placements(), st.sampled_from(FORMS), st.integers(1, 40), st.integers(1, 5), st.integers(1, 12), SEEDS)
+@given(placements(), st.sampled_from(FORMS), st.integers(5, 40), st.integers(1, 5), st.integers(1, 12), SEEDS)
 def test_masks(placed: Placement, form: str, count: int, classes: int, coefficients: int, seed: int) -> None:  # noqa: PLR0917
     generator = np.random.default_rng(seed)
     outputs = draw_outputs(form, count, classes, generator)
@@ -73,7 +85,7 @@ def test_masks(placed: Placement, form: str, count: int, classes: int, coefficie
 
 
 @DRAWN
-@given(placements(), st.sampled_from(FORMS), st.integers(1, 40), st.integers(1, 6), st.sampled_from([2, 3]), SEEDS)
+@given(placements(), st.sampled_from(FORMS), st.integers(2, 40), st.integers(1, 6), st.sampled_from([2, 3]), SEEDS)
 def test_keypoints(placed: Placement, form: str, count: int, points: int, values: int, seed: int) -> None:  # noqa: PLR0917
     generator = np.random.default_rng(seed)
     outputs = draw_outputs(form, count, 2, generator)
@@ -95,16 +107,15 @@ def test_keypoints(placed: Placement, form: str, count: int, points: int, values
 @given(
     placements((48, 64)),
     st.integers(1, 24),
-    st.integers(1, 30),
-    st.integers(1, 30),
+    map_sizes((48, 64)),
     st.sampled_from(["bilinear", "nearest"]),
     st.sampled_from(["none", "sigmoid"]),
     SEEDS,
 )
 def test_segmentation(  # noqa: PLR0917 - each is drawn
-    placed: Placement, classes: int, height: int, width: int, interpolation: Any, activation: Any, seed: int
+    placed: Placement, classes: int, size: tuple[int, int], interpolation: Any, activation: Any, seed: int
 ) -> None:
-    generator = np.random.default_rng(seed)
+    generator, (height, width) = np.random.default_rng(seed), size
     smooth = np.repeat(np.repeat(generator.normal(size=(classes, 1 + height // 4, 1 + width // 4)), 4, 1), 4, 2)
     scores = (smooth[:, :height, :width] + 0.1 * generator.normal(size=(classes, height, width))).astype(np.float32)
     asked = Segmentation(interpolation=interpolation, activation=activation, score=0.4)
@@ -155,9 +166,9 @@ def test_vector(count: int, normalise: bool, seed: int) -> None:
 
 
 @DRAWN
-@given(placements((256, 192)), st.integers(1, 20), st.integers(1, 20), st.integers(1, 20), SEEDS)
-def test_heatmaps(placed: Placement, points: int, height: int, width: int, seed: int) -> None:
-    maps = np.random.default_rng(seed).normal(size=(1, points, height, width)).astype(np.float32)
+@given(placements((256, 192)), st.integers(1, 20), map_sizes((256, 192)), SEEDS)
+def test_heatmaps(placed: Placement, points: int, size: tuple[int, int], seed: int) -> None:
+    maps = np.random.default_rng(seed).normal(size=(1, points, *size)).astype(np.float32)
     (rows,) = compile_result(Heatmaps(), form_of(maps), placed)([maps], (1, 1))
     assert rows[0].tolist() == [points, 0, 0]
     np.testing.assert_allclose(rows[1:], find_points(placed, maps[0]), rtol=1e-4, atol=1e-3)

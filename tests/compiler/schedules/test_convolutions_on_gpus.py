@@ -84,6 +84,7 @@ def count_threads(mod: tvm.IRModule) -> dict[str, set[int]]:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", DRAWN)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_staged_ones_are_right(convolve: Convolve, layout: Layout, sizes: Sizes, gpu: tvm.target.Target) -> None:
@@ -99,6 +100,7 @@ def test_staged_ones_are_right(convolve: Convolve, layout: Layout, sizes: Sizes,
         assert count_threads(bound)["threadIdx.x"] == {tile.threads}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sizes", DRAWN)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_those_on_tensor_cores_are_right(
@@ -143,6 +145,7 @@ WINDOWS: dict[str, tuple[Sizes, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -167,6 +167,7 @@ def test_several_outputs_of_a_channel_are_in_vectors_of_channels(save_model: Sav
     assert "T.vectorized" in main
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", [*CONVOLUTIONS, *OTHERS])
 def test_the_numbers_are_right_without_records(name: str, save_model: SaveModel, cpu: tvm.target.Target) -> None:
@@ -183,6 +184,7 @@ def test_the_numbers_are_right_without_records(name: str, save_model: SaveModel,
         assert all("T.vectorized" in function.script() or "T.unroll" in function.script() for function in main)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", ["pointwise", "depthwise", "padded", "first", "transposed", "transposed-equal"])
 def test_every_schedule_worth_measuring_can_be_a_record_and_is_right(
@@ -286,6 +288,7 @@ def fill(buffer: Any, random: np.random.RandomState) -> np.ndarray:
     return random.randint(0, 2 if dtype.kind == "b" else 100, shape).astype(dtype)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", TYPED)
 @pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3"])
@@ -347,6 +350,33 @@ def test_a_concatenation_of_whole_vectors_has_no_branches(sizes: tuple[int, ...]
 def test_a_branch_begins_where_its_condition_changes(write: Callable[[Any], Any], bound: int | None) -> None:
     variable = tirx.Var("v", "int64")
     assert find_bound(write(variable), variable) == bound
+
+
+@pytest.mark.parametrize(("size", "lanes"), [(8, 8), (64, 16), (24, 8), (2, None)])
+def test_axes_that_a_reshape_joined_have_vectors_within_the_last_of_them(size: int, lanes: int | None) -> None:
+    """The factor of a row is the same for ``size`` elements, then another."""
+    function = te_function(
+        lambda x, factors: te.compute((96 * size,), lambda i: x[i] * factors[i // size]),
+        te.placeholder((96 * size,), name="x"),
+        te.placeholder((96,), name="factors"),
+    )
+    scheduled = schedule_function(function, AVX512).script()
+    assert f"T.vectorized({lanes})" in scheduled if lanes else "T.vectorized" not in scheduled
+
+
+def test_functions_of_short_parts_are_computed_in_vectors_before_they_are_joined() -> None:
+    """Sine and cosine of three coordinates times six frequencies: within the branches each was computed alone."""
+
+    def features(x: te.Tensor, frequencies: te.Tensor) -> te.Tensor:
+        turns = te.compute((640, 18), lambda i, j: x[i, j % 3] * frequencies[j // 3])
+        return topi.concatenate([x, topi.sin(turns), topi.cos(turns)], axis=1)
+
+    function = te_function(features, te.placeholder((640, 3), name="x"), te.placeholder((6,), name="frequencies"))
+    scheduled = schedule_function(function, AVX512)
+    loops = [each for each in list_nodes(scheduled, tirx.For) if each.kind == tirx.ForKind.VECTORIZED]
+    text = " ".join(each.script() for each in loops)
+    assert "T.sin(" in text
+    assert "T.cos(" in text
 
 
 def test_rows_that_no_vector_divides_have_vectors_that_overlap(cpu: tvm.target.Target) -> None:

@@ -88,6 +88,7 @@ def run(mod: tvm.ir.IRModule, task: Task) -> np.ndarray:
     return np.asarray(result.numpy(), np.float64)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("half", [False, True], ids=["fp32", "fp16"])
 @pytest.mark.parametrize("graph", PRODUCTS.values(), ids=PRODUCTS)
 def test_products_in_parts_are_right(only_task: Callable[..., Task], graph: Graph, half: bool) -> None:
@@ -138,6 +139,7 @@ def test_what_is_neither_is_left_to_dlight(
     assert len(list_schedules(function, gpu, 16)) == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("graph", [*PRODUCTS.values(), *SHORT_SUMS.values()], ids=[*PRODUCTS, *SHORT_SUMS])
 def test_each_schedule_keeps_to_the_limits_and_is_made_again_of_its_record(
     only_task: Callable[..., Task], gpu: tvm.target.Target, graph: Graph

@@ -200,6 +200,7 @@ def assert_sums_are_short(lowered: Lowered) -> None:
             assert np.prod(summed) <= LONGEST_SUM, block
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(
     "case",

@@ -67,6 +67,7 @@ def lower_for(cpu: str, name: str) -> tuple[Lowered, tvm.target.Target]:
 CPUS = ("cascadelake", "alderlake", "x86-64-v4", "x86-64-v3", "x86-64", "neoverse-n2", "cortex-a76", "cortex-a72")
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_sum_has_a_tile(name: str, cpu: str) -> None:
@@ -137,6 +138,7 @@ DYNAMIC: dict[str, tuple[str, tuple[int, ...], str, int]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cpu", ["znver4", "x86-64-v3", "cortex-a76"])
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_data_that_are_rounded_as_they_come_are_multiplied_as_bytes(name: str, cpu: str) -> None:

@@ -72,6 +72,7 @@ def is_guarded(function: tirx.PrimFunc) -> bool:
     return any(not isinstance(each.predicate, tirx.IntImm) for each in list_nodes(moved, s_tir.SBlockRealize))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_products_of_any_size(seed: int) -> None:
     random = np.random.default_rng(seed)

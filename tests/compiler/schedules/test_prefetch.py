@@ -47,6 +47,7 @@ def count_prefetches(model: onnx.ModelProto, target: tvm.target.Target) -> int:
     return sum(str(getattr(call.op, "name", "")) == "tirx.call_llvm_intrin" for call in calls)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("rows", "summed", "columns", "wanted"),
     [

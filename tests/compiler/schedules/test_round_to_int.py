@@ -10,6 +10,7 @@ import pytest
 import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nights import draws
 from quantised_graphs import IN_SCALE, OUT_SCALE, Network
 from tvm import te, tirx
 from tvm.s_tir.meta_schedule.database import MemoryDatabase
@@ -79,7 +80,7 @@ def test_one_instruction_rounds_and_makes_integers() -> None:
     assert not re.search(r"vrndscaleps|vcvttps2dq|call\w*\s+.*rint", code)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=draws(12), deadline=None)
 @given(
     st.sampled_from(["uint8", "int8"]),
     st.integers(-130, 260),

@@ -35,6 +35,7 @@ PRODUCTS: dict[str, tuple[Shape, Shape, str]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
 def test_tiles_need_not_divide(product: tuple[Shape, Shape, str], gpu: tvm.target.Target) -> None:
     mod = write_product(*product)

@@ -48,6 +48,7 @@ def card(arch: str) -> tvm.target.Target:
     return tvm_target("cuda", FrozenMap({"arch": arch, **LIMITS}), HOST)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
 @pytest.mark.parametrize("tile", TILES[:4], ids=lambda tile: f"{tile.height}x{tile.width}")
 def test_tiles_need_not_divide(product: tuple[Shape, Shape], tile: WarpTile) -> None:
@@ -157,11 +158,25 @@ def test_what_has_no_tensor_cores_or_no_float16_keeps_its_rule() -> None:
     assert not list_on_tensor_cores(view_matrices(write_product((5, 64), (64, 64), "half")["main"]), card("sm_90"), 1)
 
 
-def test_large_products_get_large_tiles_and_small_ones_many_blocks() -> None:
-    limits = GpuLimits(1024, 100 << 10, multiprocessors=132)
+@pytest.mark.parametrize("size", [2, 4])
+def test_large_products_get_large_tiles_and_small_ones_many_blocks(size: int) -> None:
+    limits = GpuLimits(1024, 100 << 10, launched_bytes=100 << 10, multiprocessors=132)
     large, small = (
         list_warp_tiles(product, limits, 1)[0]
-        for product in (Matrices(1, 4096, 1024, 1024), Matrices(1, 197, 192, 768))
+        for product in (Matrices(1, 4096, 1024, 1024, size), Matrices(1, 197, 192, 768, size))
     )
     assert large.height * large.width > 8 * small.height * small.width
-    assert not list_warp_tiles(Matrices(70000, 64, 64, 64), limits, 9)
+    assert not list_warp_tiles(Matrices(70000, 64, 64, 64, size), limits, 9)
+
+
+def test_tf32_has_the_shared_memory_that_a_launch_may_ask_for() -> None:
+    product = Matrices(1, 102400, 256, 2304)
+    asked = {arch: list_warp_tiles(product, staging_limits(card(arch).attrs), 1)[0] for arch in ("sm_86", "sm_90")}
+    assert all(tile.height * tile.width == 128 * 128 for tile in asked.values())
+    assert all(48 << 10 < tile.shared_bytes(4) <= 99 << 10 for tile in asked.values())
+    less = staging_limits({**card("sm_90").attrs, "max_shared_memory_per_block": 32 << 10})
+    assert less.launched_bytes == 32 << 10  # a target that wants less
+    assert all(tile.shared_bytes(4) <= 32 << 10 for tile in list_warp_tiles(product, less, 99))
+    mod = sum_windows("Conv", (2, 64, 160), precision="tf32", kernel_shape=[3, 3], pads=[1, 1, 1, 1], group=1)
+    (schedule,) = list_schedules(mod["main"], card("sm_86"), 1)
+    assert "m16n8k8" in write_source(schedule.mod, card("sm_86"))

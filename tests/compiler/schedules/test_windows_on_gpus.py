@@ -12,6 +12,7 @@ from cuda_sources import write_source
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from matrix_products import run
+from nights import draws
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
 from window_sums import BUSY, CARD, Layout, sum_windows
@@ -41,7 +42,7 @@ def windows(draw: st.DrawFn) -> tvm.IRModule:
     return sum_windows(operator, shape, layout=layout, precision=draw(st.sampled_from(["fp32", "fp16"])), **said)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=draws(25), deadline=None)
 @given(windows(), st.sampled_from([1, 2, 3, 4]), st.sampled_from([32, 50]))
 def test_neighbours_of_a_row_are_right(mod: tvm.IRModule, neighbours: int, threads: int) -> None:
     seen = try_rule(view_windows, mod["main"])

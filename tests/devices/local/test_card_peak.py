@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.base.nvrtc import find_nvrtc
+from tvmbuild.base.nvrtc import Nvrtc, find_nvrtc
 from tvmbuild.cli.run.measure import choose_peak
 from tvmbuild.compiler.codegen.nvrtc import compile_by_nvrtc
 from tvmbuild.devices.device import Device
+from tvmbuild.devices.local import card_peak
 from tvmbuild.devices.local.card_peak import measure_card_peak, write_kernel
 from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.devices.local.gpu_peak import measure_gpu_peak
@@ -63,6 +64,34 @@ def test_without_a_card_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(sys, "executable", str(fake))
     with pytest.raises(TvmbuildError, match=r"peak failed: OSError: libcuda\.so\.1: no such file"):
         measure_card_peak("fp32")
+
+
+def test_our_own_errors_keep_their_message_and_their_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = tmp_path / "python"
+    written = "Traceback\\ntvmbuild.errors.TvmbuildError: NVRTC 12 is not there\\n  hint: install it\\n"
+    fake.write_text(f"#!/bin/sh\nprintf '{written}' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    with pytest.raises(TvmbuildError) as raised:
+        measure_card_peak("fp32")
+    assert raised.value.message == "measuring this machine's peak failed: NVRTC 12 is not there"
+    assert raised.value.hint == "install it"
+
+
+@pytest.mark.parametrize(
+    ("installed", "driver", "chosen"),
+    [((11, 12, 13), 13, 12), ((13,), 13, 13), ((11, 13), 13, 13), ((13,), 12, None), ((11,), 13, None)],
+)
+def test_the_kernels_are_compiled_by_any_nvrtc_whose_code_the_driver_loads(
+    monkeypatch: pytest.MonkeyPatch, installed: tuple[int, ...], driver: int, chosen: int | None
+) -> None:
+    found = {major: Nvrtc((major, 0), Path(f"libnvrtc.so.{major}")) for major in installed}
+    monkeypatch.setattr(card_peak, "find_nvrtc", found.get)
+    if chosen is None:
+        with pytest.raises(TvmbuildError, match="NVRTC 12 is not there"):
+            card_peak.find_compiler(90, driver)
+    else:
+        assert card_peak.find_compiler(90, driver) == found[chosen]
 
 
 @pytest.mark.cuda

@@ -49,6 +49,13 @@ def test_a_worker_runs_and_times(load: Load) -> None:
         assert memory is None or 10 < memory < 2000
 
 
+def test_a_worker_measures_a_call_and_keeps_the_peak_before_it(load: Load) -> None:
+    with start_worker(load) as worker:
+        before, taken, after = worker.peak_memory_mb(), worker.call_memory(), worker.peak_memory_mb()
+        assert taken is None or taken < 50e6
+        assert before is None or after is None or after >= before
+
+
 def test_a_paused_worker_takes_no_cpu_and_goes_on(load: Load) -> None:
     with start_worker(load) as worker:
         process = psutil.Process(worker.pid)

@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 from other_processes import is_gone
+from ranged_nets import build_ranged_project, draw
 from rpc_boards import (
     CPU,
     OLD,
@@ -33,11 +34,12 @@ from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.cli import main
 from tvmbuild.devices.conversation import DeviceLostError
-from tvmbuild.devices.model_worker import Load
+from tvmbuild.devices.model_worker import Load, start_worker
 from tvmbuild.devices.rpc.device import lock_name, open_rpc
 from tvmbuild.devices.rpc.supervisor import Serving
 from tvmbuild.devices.rpc.tracker import request_board
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.inputs import write_arrays
 
 pytestmark = pytest.mark.compiler
 
@@ -73,7 +75,7 @@ def test_a_package_runs_on_a_board_and_leaves_nothing_there(
     spec: RpcDevice, load: Load, supervisor: psutil.Process
 ) -> None:
     device = open_rpc(spec)
-    assert not device.takes_baselines
+    assert not device.is_this_machine
     inputs = {name.removeprefix("input:"): value for name, value in np.load(load.reference).items()}
     with device.start(load) as worker:
         (remote,) = find_workers(supervisor)
@@ -97,6 +99,16 @@ def test_a_package_runs_on_a_board_and_leaves_nothing_there(
         assert not np.array_equal(value, other[name])
     wait_until(lambda: not session_folder.exists())
     wait_until(lambda: is_gone(remote))
+
+
+def test_any_batch_is_computed_in_parts_on_a_board(spec: RpcDevice, tmp_path: Path) -> None:
+    package = build_ranged_project().package
+    write_arrays(tmp_path / "in.npz", {f"input:{name}": value for name, value in draw(23).items()})
+    whole = Load("tvm", package, tmp_path / "in.npz", 2)
+    with open_rpc(spec).start(whole) as worker, start_worker(whole) as here:
+        for got, want in ((worker.outputs(), here.outputs()), (worker.run(draw(2)), here.run(draw(2)))):
+            assert all(np.array_equal(got[name], want[name]) for name in want)
+        assert len(worker.time(number=2, repeat=3)) == 3
 
 
 def test_a_lost_session_is_said_and_its_server_started_again(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from doit_project import wait_for_line, write_project
 from emulated_board import the_board
+from ranged_nets import build_ranged_project, draw
 from rpc_boards import wait_until
 from small_package import build_package, change_package
 from ssh_board import SshBoard, ssh_board, write_script
@@ -28,6 +29,7 @@ from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.model_worker import Load, start_worker
 from tvmbuild.devices.ssh.device import open_ssh
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.metadata import PackageTarget
 
 pytestmark = [
@@ -72,7 +74,7 @@ def fail(load: Load, host: str = "board") -> TvmbuildError:
 @pytest.mark.nights(2)
 def test_a_package_runs_on_a_board_and_leaves_nothing_there(board: SshBoard, load: Load) -> None:
     device = open_ssh(SshDevice("board"))
-    assert not device.takes_baselines
+    assert not device.is_this_machine
     inputs = {name.removeprefix("input:"): value for name, value in np.load(load.reference).items()}
     with device.start(load) as worker, start_worker(load) as here:
         (folder,) = board.temporary.iterdir()
@@ -103,6 +105,22 @@ def test_a_package_runs_on_a_board_and_leaves_nothing_there(board: SshBoard, loa
         assert 1 < (worker.peak_memory_mb() or 0) < 500
     wait_until(lambda: not program.is_running(), 20)
     wait_until(lambda: not list(board.temporary.iterdir()), 20)
+
+
+@pytest.mark.usefixtures("board")
+def test_any_batch_is_computed_in_parts_on_a_board(tmp_path: Path) -> None:
+    package = build_ranged_project().package
+    write_arrays(tmp_path / "in.npz", {f"input:{name}": value for name, value in draw(23).items()})
+    whole = Load("tvm", package, tmp_path / "in.npz", 2)
+    with open_ssh(SshDevice("board")).start(whole) as worker, start_worker(whole) as here:
+        assert worker.outputs()["next"].shape == (2, 23, 3)
+        for batch in (23, 2, 8):
+            got, want = worker.run(draw(batch, 1)), here.run(draw(batch, 1))
+            assert all(np.array_equal(got[name], want[name]) for name in want)
+        assert worker.warm_up(0.05) > 0
+        assert len(worker.time(number=2, repeat=3)) == 3
+        with pytest.raises(TvmbuildError, match="net takes no B=41"):
+            worker.run(draw(41))
 
 
 def test_a_lost_connection_is_said_and_cleaned_up_after(board: SshBoard, load: Load) -> None:

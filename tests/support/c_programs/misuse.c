@@ -134,6 +134,25 @@ static void try_sizes(const char *path, tvmbuild_package *package) {
   if (read.later != 0 || read.known.size != sizeof(read)) exit(5);  // a field that the library does not know
 }
 
+static void try_at(tvmbuild_session *session) {
+  const char *letters[] = {"B", NULL};
+  const int64_t values[] = {2, 3};
+  tvmbuild_session *at = NULL;
+  tvmbuild_size_info size = {sizeof(size), letters, values, 1};
+  TELL(tvmbuild_at(session, &size, &at));  // the package has one shape
+  TELL(tvmbuild_at(NULL, &size, &at));
+  TELL(tvmbuild_at(session, NULL, &at));
+  TELL(tvmbuild_at(session, &size, NULL));
+  size.count = 2;
+  TELL(tvmbuild_at(session, &size, &at));
+  size.letters = NULL;
+  TELL(tvmbuild_at(session, &size, &at));
+  size.letters = letters, size.values = NULL;
+  TELL(tvmbuild_at(session, &size, &at));
+  size.size = 1;
+  TELL(tvmbuild_at(session, &size, &at));
+}
+
 static void try_frames(tvmbuild_session *session) {
   static uint8_t bytes[90 * 120 * 3];
   const double score = 0.5;
@@ -238,6 +257,7 @@ int main(int count, char **words) {
   try_null(words[1], session, package, tensor);
   try_shapes(session, package, tensor);
   try_sizes(words[1], package);
+  try_at(session);
   try_frames(frames);
   try_closed(words[1], session, tensor);
   close_during_calls(words[1]);

@@ -1,4 +1,4 @@
-// threads PACKAGE.tar RUNS: eight threads with a session each, RUNS runs in each, sessions made anew ten times.
+// threads PACKAGE.tar RUNS: eight threads with a session each, RUNS runs in each, sessions made again ten times.
 // Prints how many outputs differed from their thread's first, and resident kB after the first and the last round.
 #include <atomic>
 #include <cstdio>

@@ -74,7 +74,9 @@ def match_boxes(
 def _find_wrong_point(boxes: Sequence[Box], more: np.ndarray, decoding: Decoding, asked: Keypoints) -> str | None:
     """Return the first keypoint that is not the network's, or None."""
     left, top, across, down, width, height = decoding.geometry
-    for number, (box, values) in enumerate(zip(boxes, more.reshape(len(boxes), asked.points, -1), strict=True)):
+    for number, (box, values) in enumerate(
+        zip(boxes, more.reshape(len(boxes), asked.points, asked.values), strict=True)
+    ):
         points: Sequence[Any] = box.points
         for place, (point, want) in enumerate(zip(points, values, strict=True)):
             x, y = np.clip((want[0] - left) * across, 0, width), np.clip((want[1] - top) * down, 0, height)

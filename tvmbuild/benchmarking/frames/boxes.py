@@ -70,7 +70,7 @@ def is_suppressed(asked: Boxes) -> bool:
 
 
 def _count_more(decoding: Decoding, outputs: Outputs) -> int:
-    """Return the number of values behind a candidate's scores."""
+    """Return the number of values after a candidate's scores."""
     asked = decoding.asked
     if isinstance(asked, Keypoints):
         return asked.points * asked.values

@@ -130,7 +130,7 @@ def _decode_grid(grid: _Grid, score: float) -> Candidates:
     more = np.zeros((len(boxes), 0), own)
     if form.points:
         points = chosen.values["points"].reshape(-1, form.points, 2)
-        more = ((points + cells[:, None]) * grid.stride).reshape(len(boxes), -1)
+        more = ((points + cells[:, None]) * grid.stride).reshape(len(boxes), 2 * form.points)
     return Candidates(boxes, scores[kept], classes[kept], more)
 
 

@@ -6,7 +6,7 @@ It needs `cv2`, which tvmbuild does not install.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tvmbuild.benchmarking.frames.usual_results import FINDERS, Finder
 from tvmbuild.benchmarking.frames.way import Decoding, Input, find_input, list_decodings
 from tvmbuild.devices.result_fields import list_fields
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.colors import remove_gaps
 from tvmbuild.package.frames import list_others
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.result_arrays import make_thresholds
@@ -83,10 +84,7 @@ def prepare(frame: Frame, data: np.ndarray, into: Input) -> np.ndarray:
 def _convert(frame: Frame, data: np.ndarray, code: int | None) -> np.ndarray:
     """Return the used part of a frame in another order of colours."""
     if frame.stride is not None:
-        if frame.encoding in ("nv12", "nv21", "i420"):
-            raise TvmbuildError(f"OpenCV takes no {frame.encoding} with gaps between its rows")
-        shape = replace(frame, stride=None).shape
-        data = np.ascontiguousarray(data[:, : frame.row_bytes]).reshape(shape)
+        data = remove_gaps(frame, data)
     picture = data if code is None else cv2.cvtColor(data, code)
     part = frame.used
     return picture[part.top : part.top + part.height, part.left : part.left + part.width]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvmbuild.base.frame_specs import Frame, Interpolation
-from tvmbuild.benchmarking.frames.colors import read_colors
 from tvmbuild.benchmarking.frames.way import Input
+from tvmbuild.package.colors import read_colors
 
 STEPS = 1.25
 """The largest difference of a byte from the reference, which is not rounded.

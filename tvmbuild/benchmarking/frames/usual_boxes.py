@@ -29,11 +29,11 @@ def find_boxes(decoding: Decoding, outputs: Outputs, score: float, overlap: floa
 
 
 def find_keypoints(decoding: Decoding, outputs: Outputs, score: float, overlap: float) -> tuple[Box, ...]:
-    """Return boxes with the keypoints behind their scores."""
+    """Return boxes with the keypoints after their scores."""
     asked, found = decoding.asked, _choose(decoding, outputs, score, overlap)
     if not isinstance(asked, Keypoints):
         raise TypeError(f"{asked} asks for no keypoints")
-    values = found.more.reshape(len(found.scores), -1, asked.values)
+    values = found.more.reshape(len(found.scores), asked.points, asked.values)
     left, top, across, down, width, height = decoding.geometry.astype(values.dtype)
     moved = (values[:, :, :_PLACE] - np.array([left, top])) * np.array([across, down])
     places = np.clip(moved, 0, np.array([width, height])).tolist()

@@ -18,7 +18,7 @@ from tvmbuild.base.steps import BenchmarkStep, Settings, Step, has_options
 from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.agreement import check_agreement
 from tvmbuild.benchmarking.results import Result
-from tvmbuild.cli.arguments import positive
+from tvmbuild.cli.arguments import named_values, positive
 from tvmbuild.cli.bench.since import compare_since
 from tvmbuild.cli.bench.table import print_error, print_result
 from tvmbuild.devices.machine_state import BUSY_SHARE
@@ -53,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeat", type=positive, help="samples (default: the target's `benchmark:`)")
     parser.add_argument("--number", type=positive, help="calls in one sample")
     parser.add_argument("--threads", type=positive, help="threads of all contenders")
+    parser.add_argument(
+        "--size", type=named_values, metavar="T=64", help="the size of a model with `sizes` (default: the largest)"
+    )
     parser.add_argument("--strict", action="store_true", help="refuse to measure on a busy machine")
 
 
@@ -64,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     root = find_root(Path.cwd())
     plan = load_plan(root, Settings())
     if args.since is not None:
-        given = [f"--{name}" for name in ("vs", "repeat", "number", "threads", "strict") if getattr(args, name)]
+        given = [f"--{name}" for name in ("vs", "repeat", "number", "threads", "size", "strict") if getattr(args, name)]
         if given:
             raise TvmbuildError(f"--since times nothing, so {given[0]} has no effect", "leave it out")
         return compare_since(root, _list_cells(plan, args.what), args.since)
@@ -74,12 +77,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _bench_cell(step: Step[BenchmarkStep], args: argparse.Namespace) -> bool:
     """Time the cell, and print and store the result. Return False if an error was printed; other cells continue."""
-    from tvmbuild.stages.benchmark import keep_result, make_trial  # noqa: PLC0415 - imports ONNX Runtime
+    from tvmbuild.stages.benchmark import keep_result, make_trial, make_trial_at  # noqa: PLC0415 - as above
 
     try:
-        trial = replace(make_trial(step), packages=tuple(args.vs))
+        trial = make_trial_at(step, args.size) if args.size else make_trial(step)
+        trial = replace(trial, packages=tuple(args.vs))
         result = _measure(_with_options(trial, args), strict=args.strict)
-        if result.threads == trial.threads:
+        if trial.subject != step.subject:
+            print("not added to the history, whose benchmarks are of the largest size")
+        elif result.threads == trial.threads:
             keep_result(step, result)
         else:
             print(f"not added to the history, whose benchmarks have {count(trial.threads, 'thread')}")
@@ -106,7 +112,9 @@ def _bench_package(args: argparse.Namespace, packages: Sequence[str]) -> int:
         )
     with tempfile.TemporaryDirectory(prefix="tvmbuild-bench-") as folder:
         with show_progress(packages[0]) as show, progress_shown_by(show):
-            trial = make_package_trial(Path(packages[0]), tuple(args.vs), Path(folder), args.threads)
+            trial = make_package_trial(
+                Path(packages[0]), tuple(args.vs), Path(folder), threads=args.threads, size=args.size
+            )
         _measure(_with_options(trial, args), strict=args.strict)
     return 0
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.estimates import describe_ratio
 from tvmbuild.benchmarking.history import Entry, read_entry, read_history
 from tvmbuild.benchmarking.regressions import Change, Incomparable, compare_cell, describe_schedule
@@ -86,7 +87,7 @@ def _read_entries(path: Path) -> tuple[Entry, ...]:
     except OSError as error:
         raise TvmbuildError(f"{path} cannot be read: {error.strerror}") from error
     if history.damaged:
-        lines = "1 line" if history.damaged == 1 else f"{history.damaged} lines"
+        lines = count(history.damaged, "line")
         print(f"warning: {path}: {lines} cannot be read (damaged, or of another version)", file=sys.stderr)
     return history.entries
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from io import BytesIO
 from pathlib import Path
@@ -13,19 +13,24 @@ from typing import Any
 
 import yaml
 
-from tvmbuild.base.attributes import NARROW
+from tvmbuild.base.attributes import ROUNDED
 from tvmbuild.base.files import write_bytes
 from tvmbuild.base.kept_nodes import read_kept_nodes
 from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML, Layout
 from tvmbuild.base.progress import progress_shown_by, report_progress
+from tvmbuild.base.size_specs import Size, Sizes
+from tvmbuild.base.wording import count
 from tvmbuild.cli.bundle.site import SITE, add_package, find_runtimes, pack_site
 from tvmbuild.config import load_project
+from tvmbuild.config.sizes import make_sizes
 from tvmbuild.config.targets import spread_precisions
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import find_root
 
 HELP = "pack cells, records and this installation for a machine without network"
 RUNNER = "run.py"
+MAX_NAME = 64
+"""The most characters of a model's name. The schema has the same limit."""
 _DODO = (
     "from tvmbuild.doit_adapter.loader import load_doit_file\n\nDOIT_CONFIG, task_steps = load_doit_file(__file__)\n"
 )
@@ -68,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
                 _add(archive, f"project/{name}", data)
         write_bytes(args.output.absolute(), memory.getvalue())
     size = args.output.stat().st_size / 2**20
-    print(f"wrote {args.output}: {len(cells)} cells, {size:.1f} MiB")
+    print(f"wrote {args.output}: {count(len(cells), 'cell')}, {size:.1f} MiB")
     print(f"there: tar xf {args.output.name} && python3 {RUNNER}; then here: tvmbuild records import results/records")
     return 0
 
@@ -93,17 +98,13 @@ def _choose(root: Path, globs: Iterable[str]) -> tuple[list[tuple[str, str]], se
 def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> dict[str, bytes]:
     """Return the files of a project with only the given cells: relative path → contents.
 
-    It has simplified models, targets with `device: local`, and the targets' records.
+    It has simplified models, targets with `device: local`, and the targets' records. Each size of a model whose shapes
+    vary is a model of its own: records belong to Tasks, whatever the model.
     """
     layout, models, targets = Layout(root), _read(root, MODELS_YAML), _read_targets(root)
     files: dict[str, bytes] = {"dodo.py": _DODO.encode()}
     packed: dict[str, Any] = {}
     for name in dict.fromkeys(model for model, _ in cells):
-        if models["models"][name].get("sizes"):
-            raise TvmbuildError(
-                f"{name} has `sizes`, and a bundle measures models of one shape",
-                "name cells of a model with numbers in its shapes",
-            )
         mine = [target for model, target in cells if model == name]
         integers = {_is_quantised(models["models"][name], targets["targets"][target]) for target in mine}
         if len(integers) > 1:
@@ -111,18 +112,20 @@ def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> di
                 f"{name} is a float model for some of these cells and a quantised one for others",
                 "pack them into two archives",
             )
-        files[f"models/{name}.onnx"] = _read_model(layout, name, quantised=integers == {True})
-        kept = {key: models["models"][name][key] for key in ("inputs", "tolerance") if key in models["models"][name]}
-        packed[name] = {**kept, "source": {"path": f"models/{name}.onnx"}, "simplify": {"enabled": False}}
-        packed[name]["targets"] = {"include": mine}
-        narrow = [each for each in mine if targets["targets"][each].get("precision") in NARROW]
-        if "keep" in models["models"][name] and narrow and (nodes := _list_kept(layout, name, narrow)):
-            packed[name]["keep"] = nodes
+        rounded = [each for each in mine if targets["targets"][each].get("precision") in ROUNDED]
+        kept = _list_kept(layout, name, rounded) if "keep" in models["models"][name] and rounded else []
+        for shaped, path, told in _list_shaped(layout, name, models["models"][name], quantised=integers == {True}):
+            _check_name(shaped, name, {*models["models"], *packed})
+            files[f"models/{shaped}.onnx"] = path.read_bytes()
+            nodes = _list_present(path, kept) if kept else []
+            own = {"targets": {"include": mine}, **({"keep": nodes} if nodes else {})}
+            source = {"source": {"path": f"models/{shaped}.onnx"}, "simplify": {"enabled": False}}
+            packed[shaped] = {**{key: told[key] for key in ("inputs", "tolerance") if key in told}, **source, **own}
     files[MODELS_YAML] = _dump({"models": packed, **_defaults(models, "tolerance")})
-    there = {}
+    there: dict[str, Any] = {}
     for name in dict.fromkeys(target for _, target in cells):
-        kept = {key: value for key, value in targets["targets"][name].items() if key not in {"enabled", "glibc"}}
-        there[name] = {**kept, "device": "local", "link": link}
+        told = {key: value for key, value in targets["targets"][name].items() if key not in {"enabled", "glibc"}}
+        there[name] = {**told, "device": "local", "link": link}
         for path in sorted(layout.records(name).rglob("*.json")):
             files[path.relative_to(root).as_posix()] = path.read_bytes()
     files[TARGETS_YAML] = _dump({"targets": there, **_defaults(targets, "tune", "benchmark")})
@@ -134,7 +137,7 @@ def _is_quantised(model: dict[str, Any], target: dict[str, Any]) -> bool:
 
 
 def _list_kept(layout: Layout, name: str, targets: Sequence[str]) -> list[str]:
-    """Return the names of the nodes of a model that stay in float32 in its cells of 16 bits.
+    """Return the names of the nodes of a model that stay in float32 in its cells of shorter floats.
 
     Raises TvmbuildError if the stage keep has not run for a cell, or if the cells keep different nodes.
     """
@@ -151,8 +154,32 @@ def _list_kept(layout: Layout, name: str, targets: Sequence[str]) -> list[str]:
     return list(found.pop())
 
 
+def _list_present(path: Path, nodes: Sequence[str]) -> list[str]:
+    """Return the nodes that an ONNX file has: a smaller size may lack some of the largest size's."""
+    import onnx  # noqa: PLC0415 - takes long, and only cells with `keep` need it
+
+    present = {node.name for node in onnx.load(path, load_external_data=False).graph.node}
+    return [name for name in nodes if name in present]
+
+
+def _check_name(shaped: str, name: str, taken: Collection[str]) -> None:
+    """Raise TvmbuildError if the model of one size of ``name`` cannot have the name ``shaped`` in the archive."""
+    if shaped == name:
+        return
+    if shaped in taken:
+        raise TvmbuildError(
+            f"a size of {name} would be called {shaped} in the archive, as another model or size is",
+            f"rename {name} or the other one in models.yaml",
+        )
+    if len(shaped) > MAX_NAME:
+        raise TvmbuildError(
+            f"a size of {name} would be called {shaped} in the archive, which has more than {MAX_NAME} characters",
+            f"rename {name} in models.yaml",
+        )
+
+
 def _read_targets(root: Path) -> dict[str, Any]:
-    """Return the file with a target for each precision."""
+    """Return the contents of targets.yaml, with a target for each precision where one lists several."""
     data = _read(root, TARGETS_YAML)
     targets = {
         name: each for own, written in data["targets"].items() for name, each in spread_precisions(own, written).items()
@@ -160,13 +187,35 @@ def _read_targets(root: Path) -> dict[str, Any]:
     return {**data, "targets": targets}
 
 
-def _read_model(layout: Layout, name: str, *, quantised: bool) -> bytes:
-    """Return the ONNX model from which the cells are built. Raises TvmbuildError if its stage has not run."""
-    path = layout.model_file(name, "quantised/model.onnx" if quantised else "model.onnx")
-    if not path.is_file():
-        stage, what = ("quantize", "quantised") if quantised else ("simplify", "simplified")
-        raise TvmbuildError(f"{name} is not {what} yet", f"tvmbuild {stage}:{name}")
-    return path.read_bytes()
+def _list_shaped(
+    layout: Layout, name: str, told: Mapping[str, Any], *, quantised: bool
+) -> Iterator[tuple[str, Path, Mapping[str, Any]]]:
+    """Yield each model of one shape: its name, its ONNX file, and its keys in models.yaml.
+
+    Raises TvmbuildError if the stage that writes the file has not run.
+    """
+    stage, what = ("quantize", "quantised") if quantised else ("simplify", "simplified")
+    largest = layout.model_file(name, "quantised/model.onnx" if quantised else "model.onnx")
+    sizes = make_sizes(dict(told))
+    shaped: list[tuple[str, Path, Mapping[str, Any]]] = [(name, largest, told)]
+    if sizes is not None:
+        folders = [*(layout.sizes(largest.parent) / each.name for each in sizes.others), largest.parent]
+        shaped = [
+            (f"{name}-{size.name.lower()}", folder / largest.name, {**told, "inputs": _fix_shapes(told, sizes, size)})
+            for size, folder in zip(sizes.choices, folders, strict=True)
+        ]
+    for each in shaped:
+        if not each[1].is_file():
+            raise TvmbuildError(f"{name} is not {what} yet", f"tvmbuild {stage}:{name}")
+        yield each
+
+
+def _fix_shapes(told: Mapping[str, Any], sizes: Sizes, size: Size) -> dict[str, Any]:
+    """Return the inputs with numbers in place of letters."""
+    return {
+        name: {**each, "shape": list(shape)} if (shape := sizes.shape(name, size)) else each
+        for name, each in told["inputs"].items()
+    }
 
 
 def _read(root: Path, name: str) -> dict[str, Any]:

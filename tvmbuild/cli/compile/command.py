@@ -174,7 +174,7 @@ def _said_without_project(root: Path) -> Iterator[None]:
         yield
     except TvmbuildError as error:
         message = re.sub(r"^(models|targets)\.yaml:\d+:\d+: \w+\.[^.:]+\.?", "", error.message, flags=re.MULTILINE)
-        raise TvmbuildError(_reword(message, root), "Correct the option; docs/how-to/compile.md has all.") from error
+        raise TvmbuildError(_reword(message, root), "Correct the option; --help lists them all.") from error
 
 
 def _reword(text: str, root: Path) -> str:

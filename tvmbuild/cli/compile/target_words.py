@@ -37,8 +37,6 @@ CARD: Mapping[str, AttributeValue] = {
 }
 """The attributes of every NVIDIA GPU since Maxwell; see docs/how-to/cuda.md."""
 HOSTS = {
-    "sm_53": "cortex-a57",
-    "sm_62": "cortex-a57",
     "sm_72": "carmel",
     "sm_87": "cortex-a78ae",
     "sm_110": "neoverse-v3ae",
@@ -95,10 +93,10 @@ def _explain(text: str, known: list[str]) -> TvmbuildError:
     if colon and kind == "cuda":
         hint = "Write cuda: and the card's compute capability, such as cuda:sm_87."
         return TvmbuildError(f"{device} is not an architecture of NVIDIA's cards", hint)
-    boards = (board for board in list_boards() if text in board or board in text)
+    boards = (board for board in list_boards() if text and (text in board or board in text))
     words = [*known, *TARGETS, *(f"vulkan:{each}" for each in TARGETS["vulkan"].families)]
     near = next(boards, None) or find_nearest(text, words)
-    return TvmbuildError(f"there is no target {text}", f"{suggest(near)}A target is {FORMS}.")
+    return TvmbuildError(f"there is no target {text or repr(text)}", f"{suggest(near)}A target is {FORMS}.")
 
 
 def _as_name(text: str) -> str:

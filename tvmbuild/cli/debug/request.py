@@ -43,7 +43,7 @@ def find_step(plan: Plan, word: str) -> Step[CompileStep]:
 def make_package_request(package: Path, model: Path, folder: Path) -> Request:
     """Return the request for a package without its project, built from the ONNX file ``model``.
 
-    The simplified model and its reference are written into ``folder``. Raises TvmbuildError if the file is no model
+    The simplified model and its reference are written into ``folder``. Raises TvmbuildError if the file is not a model
     with the package's inputs.
     """
     from tvmbuild.preparing.reference import write_reference  # noqa: PLC0415 - slow
@@ -71,7 +71,7 @@ def make_package_request(package: Path, model: Path, folder: Path) -> Request:
         reference=reference,
         target=info.target,
         tolerance=Tolerance().at_least(info.target.precision),
-        folder=Path("debug", f"{info.model}@{info.target.name}"),
+        folder=Path("debug", f"{info.model}@{info.target.name}").absolute(),  # the examination runs in another folder
         device=LocalDevice(),
         threads=default_threads(info, available_cores()),
         remark="; ".join(_list_doubts(info, sha256_file(simplified))) or None,

@@ -17,7 +17,10 @@ def make_json(planned: Planned) -> dict[str, object]:
     return {
         "format": FORMAT,
         "steps": [_step(status) for status in planned.statuses],
-        "cells": [_cell(price, memory.get(price.cell)) for price in planned.prices],
+        "cells": [
+            {**_cell(price, memory.get(price.cell)), "memory_limit": planned.memory_limits.get(price.cell)}
+            for price in planned.prices
+        ],
         "total": {
             "tasks": total.tasks,
             "covered": total.covered,
@@ -49,7 +52,13 @@ def _cell(price: CellPrice, memory: Memory | None) -> dict[str, object]:
         "trials": price.trials,
         "lagging": price.lagging,
         **_time(price.seconds),
-        "memory": memory and {"weights": memory.weights, "workspace": memory.workspace, "code": memory.code},
+        "memory": memory
+        and {
+            "weights": memory.weights,
+            "workspace": memory.workspace,
+            "scratch": memory.scratch,
+            "code": memory.code,
+        },
     }
 
 

@@ -77,7 +77,10 @@ def _print(planned: Planned) -> None:
         for note in _list_notes(prices):
             console.print(note, style="dim", soft_wrap=True)
     for cell, memory in planned.memory.items():
+        limit = planned.memory_limits.get(cell)
         console.print(f"{cell} takes {format_size(memory.total)} of memory: {memory.describe()}", soft_wrap=True)
+        if limit is not None and (excess := memory.explain_excess(limit)):
+            console.print(f"the package of {cell} takes {excess}", style="red", soft_wrap=True)
     for status in planned.statuses:
         for note in _list_input_notes(status):
             console.print(note, soft_wrap=True)

@@ -15,7 +15,7 @@ _CHILD = "tvmbuild.replay.json_database"
 
 
 def convert(request: Mapping[str, object]) -> dict[str, int]:
-    """Run an import or an export in a process that has TVM, and return the counts of what it did.
+    """Run an import or an export in a process that has TVM, and return the counts of its changes.
 
     ``request`` is the input of `tvmbuild.replay.json_database`. Raises TvmbuildError for a fault of the database.
     """

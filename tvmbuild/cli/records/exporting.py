@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.wording import count
 from tvmbuild.cli.records.common import find_target, hold_records, list_targets
 from tvmbuild.cli.records.conversion import convert
 from tvmbuild.errors import TvmbuildError
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         request = {"action": "export", "folder": f"{temporary}/records", "into": str(written)}
         counts = convert({**request, "target": target.to_json()})
         written.rename(folder)
-    print(f"wrote {args.folder}: {counts['records']} records of {counts['tasks']} Tasks")
+    print(f"wrote {args.folder}: {count(counts['records'], 'record')} of {count(counts['tasks'], 'Task')}")
     return 0
 
 

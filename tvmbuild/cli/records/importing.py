@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.wording import count
 from tvmbuild.cli.records.common import find_target, hold_records
 from tvmbuild.cli.records.conversion import convert
 from tvmbuild.cli.records.merge import SKIP_OTHERS, describe_changes
@@ -78,7 +79,7 @@ def _import_database(layout: Layout, folder: Path, args: argparse.Namespace) -> 
         plan = plan_merge(into, Path(temporary), skip_others=args.skip_others) if imported else MergePlan()
         apply_changes(plan.changes)
     print(
-        f"{counts['records']} records read, {counts['failed']} failed candidates left out, "
+        f"{count(counts['records'], 'record')} read, {count(counts['failed'], 'failed candidate')} left out, "
         f"{counts['unreadable'] + foreign} that do not replay left out"
     )
     print(describe_changes(plan, done=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tvmbuild.base.wording import count
 from tvmbuild.cli.records.common import hold_records
 from tvmbuild.records.folders import MergePlan, apply_changes, plan_merge
 
@@ -32,11 +33,11 @@ def run(args: argparse.Namespace) -> int:
 def describe_changes(plan: MergePlan, *, done: bool) -> str:
     """Return one line with the numbers of files and records that a merge changed, or would change if not ``done``."""
     changes = plan.changes
-    left_out = f"; {len(plan.others)} files for other attributes left out" if plan.others else ""
+    left_out = f"; {count(len(plan.others), 'file')} for other attributes left out" if plan.others else ""
     added = sum(change.before is None for change in changes)
     won = sum(change.won for change in changes)
     word = "" if done else "would be "
     if not changes:
         return f"nothing new{left_out}"
-    counts = f"{added} files {word}added, {len(changes) - added} {word}changed"
-    return f"{counts}; {won} records {word}added or made faster{left_out}"
+    counts = f"{count(added, 'file')} {word}added, {len(changes) - added} {word}changed"
+    return f"{counts}; {count(won, 'record')} {word}added or made faster{left_out}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import Settings, TuneStep, has_options
+from tvmbuild.base.wording import count
 from tvmbuild.cli.records.common import hold_records, list_targets
 from tvmbuild.doit_adapter.state import open_state
 from tvmbuild.engine.status import Status, list_statuses
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             removal.path.unlink(missing_ok=True)
         else:
             write_task_file(removal.path, removal.after)
-    print(f"{len(removals)} files" if removals else "nothing to remove")
+    print(count(len(removals), "file") if removals else "nothing to remove")
     return 0
 
 
@@ -112,5 +113,5 @@ def _without_faults(stored: StoredTask) -> _Removal | None:
     if not bad:
         return None
     kept = tuple(record for record in stored.file.records if record not in bad)
-    why = f"{len(bad)} of {len(stored.file.records)} records: {reasons[digest(bad[0].trace)]}"
+    why = f"{len(bad)} of {count(len(stored.file.records), 'record')}: {reasons[digest(bad[0].trace)]}"
     return _Removal(stored.path, why, replace(stored.file, records=kept) if kept else None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.wording import count
 from tvmbuild.cli.records.common import list_targets, plain, show_time
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import find_root
@@ -70,10 +71,10 @@ def _describe_file(file: TaskFile) -> Iterator[str]:
 def _describe_class(file: TaskFile, name: str, bad: dict[str, str]) -> Iterator[str]:
     spent = file.spent_on(name)
     ended = ", its search found nothing new" if name in file.exhausted else ""
-    searched = f"{file.searched_on(name)} candidates in {'?' if spent is None else show_time(spent)}{ended}"
+    searched = f"{count(file.searched_on(name), 'candidate')} in {'?' if spent is None else show_time(spent)}{ended}"
     yield f"  {name}: {searched}"
     for record in file.best_on(name):
         sha256 = digest(record.trace)
         fault = f"  not used: {bad[sha256]}" if sha256 in bad else ""
-        threads = "1 thread" if record.threads == 1 else f"{record.threads} threads"
+        threads = count(record.threads, "thread")
         yield f"    {show_time(record.seconds):>8}  {threads}, TVM {record.tvm}, trace {sha256[:12]}{fault}"

@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.wording import count
 from tvmbuild.cli.records.common import hold_records, list_targets, plain
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.planning.project import find_root
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         stored = read_stored(folder)
         files = [each.file for each in stored if each.file is not None]
         records = sum(len(file.records) for file in files)
-        print(f"{target}: checking {records} records of {len(stored)} Tasks", file=sys.stderr)
+        print(f"{target}: checking {count(records, 'record')} of {count(len(stored), 'Task')}", file=sys.stderr)
         with device_lock("local", exclusive=False):
             lines = [*_find_damaged(layout, folder, [each.path.stem for each in stored]), *_verify(folder, files)]
         print(

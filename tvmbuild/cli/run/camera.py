@@ -15,13 +15,12 @@ import numpy as np
 from PIL import Image
 from rich.console import Console
 
-from tvmbuild.cli.run.frames import read_wishes, run_pixels, show_json
+from tvmbuild.cli.run.frames import explain_preparation, open_session, read_wishes, run_pixels, show_json
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.drawing import draw_results
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.result_arrays import require_postprocess
 from tvmbuild.package.results import Results
-from tvmbuild.package.runtime.session import Session
 
 _EVERY_S = 1.0
 """The time between two lines."""
@@ -39,13 +38,16 @@ def run_camera(console: Console, info: PackageInfo, args: argparse.Namespace) ->
     require_postprocess(info)
     if args.device != "local":
         raise TvmbuildError("--camera runs only on this machine", "leave --device out")
+    if args.draw is not None and args.draw.suffix.lower() not in _FORMATS:
+        raise TvmbuildError(f"{args.draw} is not a video", f"name a file that ends in {' or '.join(_FORMATS)}")
     cv2 = _import_opencv()
     wishes = read_wishes(info, args)
     watch = _Watch(console, quiet=args.json)
-    with _opened(cv2, args.camera) as camera, Session(Path(args.package), args.threads) as session:
+    with _opened(cv2, args.camera) as camera, open_session(args) as session:
         rate = camera.get(cv2.CAP_PROP_FPS) or _RATE
         with _writer(cv2, args.draw, rate) as write, suppress(KeyboardInterrupt):
             for pixels in _read_frames(camera, args.frames):
+                watch.tell_once(explain_preparation(info, *pixels.shape[:2]))
                 begin = time.perf_counter()
                 results = run_pixels(session, pixels, wishes)
                 watch.count(time.perf_counter() - begin, results)
@@ -65,7 +67,7 @@ def _import_opencv() -> Any:
 
 @contextmanager
 def _opened(cv2: Any, source: str) -> Iterator[Any]:
-    camera = cv2.VideoCapture(source)
+    camera = cv2.VideoCapture(int(source) if source.isdigit() else source)  # 0 is /dev/video0, or a system's first
     try:
         if not camera.isOpened():
             raise TvmbuildError(
@@ -90,8 +92,6 @@ def _read_frames(camera: Any, most: int | None) -> Iterator[np.ndarray]:
 @contextmanager
 def _writer(cv2: Any, path: Path | None, rate: float) -> Iterator[Callable[[Image.Image], None]]:
     """Yield the function that adds a picture to a video."""
-    if path is not None and path.suffix.lower() not in _FORMATS:
-        raise TvmbuildError(f"{path} is not a video", f"name a file that ends in {' or '.join(_FORMATS)}")
     opened: list[Any] = []
 
     def write(picture: Image.Image) -> None:
@@ -117,6 +117,13 @@ class _Watch:
         self._begin = self._last = time.perf_counter()
         self._seconds: list[float] = []
         self._told = 0
+        self._remarks: set[str] = set()
+
+    def tell_once(self, text: str | None) -> None:
+        """Print a remark about the frames, if there is one and they have not had it."""
+        if text is not None and text not in self._remarks:
+            self._remarks.add(text)
+            self._print(text)
 
     def count(self, seconds: float, results: Results) -> None:
         """Add a frame that took this time."""

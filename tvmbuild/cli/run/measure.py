@@ -33,6 +33,16 @@ class Measurement:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Taken:
+    """The memory that a package was seen to take. None: it is not known, or not asked for."""
+
+    call: int | None
+    """The bytes of a call, for workspace and scratch memory."""
+    peak_mb: float | None
+    """The peak of its process in MiB."""
+
+
 def measure_latency(device: Device, worker: Worker, number: int, repeat: int | None) -> Measurement:
     """Measure the latency of the model in the worker, in ``repeat`` samples of ``number`` calls.
 

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tvmbuild.base.size_specs import Size
 from tvmbuild.base.wording import count
-from tvmbuild.cli.run.measure import Measurement
+from tvmbuild.cli.run.measure import Measurement, Taken
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.memory import find_memory, format_size
 from tvmbuild.package.metadata import PackageInfo
@@ -23,9 +24,9 @@ UNKNOWN = "-"
 _KEY_DIGITS = 8
 
 
-def print_outputs(console: Console, info: PackageInfo, outputs: Mapping[str, np.ndarray]) -> None:
+def print_outputs(console: Console, title: str, outputs: Mapping[str, np.ndarray]) -> None:
     """Print name, type, shape and range of each output."""
-    table = Table(box=None, pad_edge=False, title=f"{info.model} for {info.target.name}", title_justify="left")
+    table = Table(box=None, pad_edge=False, title=escape(title), title_justify="left")
     for heading in ("output", "dtype", "shape"):
         table.add_column(heading)
     for heading in ("min", "mean", "max"):
@@ -56,13 +57,19 @@ def print_ranking(console: Console, info: PackageInfo, outputs: Mapping[str, np.
         console.print(table)
 
 
-def print_memory(console: Console, info: PackageInfo, peak_mb: float | None) -> None:
-    """Print the parts of the package's memory, and the peak of its process in MiB, if the device tells it."""
+def print_memory(console: Console, info: PackageInfo, taken: Taken) -> None:
+    """Print the parts of the package's memory, and beside them what was measured."""
     memory = find_memory(info)
     console.print(f"memory: {format_size(memory.total)}: {memory.describe()}", highlight=False)
-    if peak_mb is not None:
-        peak = format_size(round(peak_mb * 2**20))
-        console.print(f"the process that ran it, with TVM's runtime, took {peak} at most", highlight=False)
+    if memory.largest:
+        console.print(f"its largest arrays: {memory.list_largest()}", highlight=False, markup=False, soft_wrap=True)
+    if taken.call is not None:
+        stated = format_size((memory.workspace or 0) + (memory.scratch or 0))
+        told = f"measured: a call took {format_size(taken.call)}; workspace and scratch are {stated}"
+        console.print(told, highlight=False)
+    if taken.peak_mb is not None:
+        peak = format_size(round(taken.peak_mb * 2**20))
+        console.print(f"the process that ran it, with Python and TVM's runtime, took {peak} at most", highlight=False)
 
 
 def print_latency(console: Console, measurement: Measurement) -> None:
@@ -134,13 +141,14 @@ def describe_graph(graph: GraphTime) -> str:
     )
 
 
-def profile_json(info: PackageInfo, measurement: Measurement) -> dict[str, object]:
-    """Return the JSON value of a profile, format 1."""
+def profile_json(info: PackageInfo, measurement: Measurement, size: Size | None = None) -> dict[str, object]:
+    """Return the JSON value of a profile, format 1. ``size`` is that of the inputs if the package has several."""
     peak = measurement.peak
     return {
         "format": PROFILE_FORMAT,
         "model": info.model,
         "target": info.target.name,
+        "size": None if size is None else dict(size.values),
         "machine": measurement.machine,
         "threads": measurement.threads,
         "clock": measurement.clock,

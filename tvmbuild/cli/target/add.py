@@ -91,7 +91,7 @@ def _find_end(text: str) -> tuple[int, int]:
     Raises TvmbuildError if `targets:` is not in block style.
     """
     depth, is_key, key, inside = 0, True, "", False
-    marks: list[tuple[int, int, int]] = []  # (line, column at the end, column at the start) of what `targets:` holds
+    marks: list[tuple[int, int, int]] = []  # (line, column at the end, column at the start) of the value of `targets:`
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionEndEvent):
             depth -= 1

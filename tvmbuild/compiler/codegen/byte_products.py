@@ -31,7 +31,7 @@ def multiply_bytes(a: Any, b: Any) -> Any:
 def register_byte_products() -> None:
     """Register the lowering of `tirx.dp4a` for CUDA and LLVM, once in a process.
 
-    The Vulkan code generator emits an instruction of its own for the intrinsic.
+    The Vulkan code generator emits its own instruction for the intrinsic.
     """
     tirx.register_intrin_lowering(DOT, target="cuda", f=_call_cuda)
     tirx.register_intrin_lowering(DOT, target="llvm", f=_multiply_each)

@@ -36,7 +36,7 @@ _CUDA = "/usr/local/cuda"
 _FIRST_WITHOUT_LATER_HEADERS = 11
 """The major version of the NVRTC that cannot read the headers of CUDA 13."""
 PTX_MARK = b"tvmbuild PTX 1\0\0"
-"""The last bytes of machine code with PTX behind it."""
+"""The last bytes of machine code with PTX after it."""
 _SYMBOL = "__tvm_ffi__library_bin"
 _ASSEMBLY = f"""\
 .section .rodata,"a",@progbits
@@ -105,7 +105,7 @@ def lower_version(ptx: bytes, version: Version) -> bytes:
 
 
 def append_ptx(cubin: bytes, ptx: bytes) -> bytes:
-    """Return machine code with PTX behind it: the cubin, the PTX with a zero at its end, its length and a mark.
+    """Return machine code with PTX after it: the cubin, the PTX with a zero at its end, its length and a mark.
 
     Drivers read machine code as an ELF file, and ignore what follows it. `native/blob.cpp` reads the end.
     """

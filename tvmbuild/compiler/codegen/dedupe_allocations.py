@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import relax
 
 from tvmbuild.compiler.ir.calls import is_call
-from tvmbuild.compiler.ir.modules import map_relax_functions, replace_bindings
+from tvmbuild.compiler.ir.modules import list_plain_bindings, map_relax_functions, replace_bindings
 
 _ALLOCATION, _RESHAPE = "relax.memory.alloc_tensor", "relax.reshape"
 
@@ -27,8 +27,8 @@ def dedupe_allocations(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 
 def _dedupe(function: relax.Function) -> relax.Function | None:
-    bindings = [each for block in function.body.blocks for each in block.bindings]
-    if not all(isinstance(each, relax.VarBinding) and not isinstance(each.value, relax.If) for each in bindings):
+    bindings = list_plain_bindings(function)
+    if bindings is None:
         return None
     tensors = _Tensors()
     kept = [found for each in bindings if (found := tensors.rewrite(each)) is not None]

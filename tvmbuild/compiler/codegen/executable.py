@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +14,9 @@ from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 from tvmbuild.compiler.codegen.dedupe_allocations import dedupe_allocations
 from tvmbuild.compiler.codegen.generators import pass_config, use_generators
 from tvmbuild.compiler.codegen.group_independent_kernels import group_independent_kernels
+from tvmbuild.compiler.codegen.memory_plan import MemoryPlan, plan_memory
+from tvmbuild.compiler.codegen.plan_kernel_arrays import plan_kernel_arrays
+from tvmbuild.compiler.codegen.scratch import WatchAllocations
 from tvmbuild.compiler.codegen.stack_buffers import use_stack_buffers
 from tvmbuild.compiler.codegen.vulkan.names import shorten_names
 from tvmbuild.compiler.codegen.workspace import find_workspace
@@ -43,8 +48,7 @@ class Executable:
     """A VM executable that is not linked yet."""
 
     executable: relax.VMExecutable
-    workspace: int
-    """The bytes that a call allocates (`find_workspace`)."""
+    memory: MemoryPlan
 
 
 def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
@@ -59,16 +63,16 @@ def compile_module(mod: tvm.ir.IRModule, target: tvm.target.Target) -> Executabl
     """Compile the module as ``build_executable`` does, and return also what a call allocates."""
     check_lowered(mod)
     alone = partial(tvm.compile, target=target)
-    context = tvm.transform.PassContext(opt_level=3, config={**_CONFIG, **pass_config(target)})
-    with target, use_generators(target), context, name_culprit(mod, alone):
+    with _watching(target) as watch, name_culprit(mod, alone):
         passes = as_tvms(VIRTUAL_MACHINE, Lowering(target))
         if is_gpu(target) and any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
             lowered = passes(shorten_names(mod) if target.kind.name == "vulkan" else mod)
-            return Executable(relax.build(lowered, target=target, relax_pipeline=None), find_workspace(lowered))
-        lowered = passes(mod)
-        # Without any kernel, TVM would write a GPU's library in C, and the user may have no C compiler.
-        built = _build_twice(lowered, target.host if is_gpu(target) else target)
-        return Executable(built, find_workspace(lowered))
+            built = relax.build(lowered, target=target, relax_pipeline=None)
+        else:
+            lowered = passes(mod)
+            # Without any kernel, TVM would write a GPU's library in C, and the user may have no C compiler.
+            built = _build_twice(lowered, target.host if is_gpu(target) else target)
+        return Executable(built, plan_memory(lowered, watch.found))
 
 
 def plan_workspace(mod: tvm.ir.IRModule, target: tvm.target.Target) -> int:
@@ -76,6 +80,24 @@ def plan_workspace(mod: tvm.ir.IRModule, target: tvm.target.Target) -> int:
     context = tvm.transform.PassContext(opt_level=3, config={**_CONFIG, **pass_config(target)})
     with target, context:
         return find_workspace(as_tvms(VIRTUAL_MACHINE, Lowering(target))(mod))
+
+
+def plan_scheduled(mod: tvm.ir.IRModule, target: tvm.target.Target) -> MemoryPlan:
+    """Return the memory that calls of a scheduled module will take on a CPU. No machine code is generated."""
+    with _watching(target) as watch:
+        lowered = as_tvms(VIRTUAL_MACHINE, Lowering(target))(mod)
+        lower_kernels, finish, _ = tirx.get_tir_pipeline("default")
+        finish()(lower_kernels(tirx.transform.BindTarget(target.with_host(target))(_filter_tir(lowered))))
+        return plan_memory(lowered, watch.found)
+
+
+@contextmanager
+def _watching(target: tvm.target.Target) -> Iterator[WatchAllocations]:
+    """Compile for the target in the context; yield the watcher of the kernels' allocations."""
+    watch = WatchAllocations()
+    config = {**_CONFIG, **pass_config(target)}
+    with target, use_generators(target), tvm.transform.PassContext(opt_level=3, instruments=[watch], config=config):
+        yield watch
 
 
 def name_profiled(kind: str) -> str:
@@ -123,6 +145,13 @@ VIRTUAL_MACHINE = Phase(
         from_tvm(relax.transform.ToNonDataflow),
         from_tvm(relax.transform.RemovePurityChecking),
         from_tvm(relax.transform.CallTIRRewrite),
+        of_module(
+            "PlanKernelArrays",
+            plan_kernel_arrays,
+            on_cpu,
+            before={"StaticPlanBlockMemory": "it plans them"},
+            after={"CallTIRRewrite": "calls have explicit tensors"},
+        ),
         of_module(
             "GroupIndependentKernels",
             group_independent_kernels,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvm import tirx
@@ -57,10 +58,12 @@ def lower_log(call: Any) -> Any:
 
 
 def lower_pow(call: Any) -> Any:
-    """Return the lowered call of pow, computed in float64."""
+    """Return the lowered call of pow: products or a root if its exponent is one of a few constants, else in float64."""
     base, exponent = call.args
     if not is_float32(base):
         return call_library(call)
+    if (short := _SHORT_POWERS.get(_read_constant(exponent))) is not None:
+        return bind(base, short)
     return bind(base, lambda x: bind(exponent, lambda y: bind(tirx.abs(x), lambda size: _pow(x, y, size))))
 
 
@@ -94,6 +97,39 @@ def _split(x: Any, use: Any) -> Any:
 
     normal = tirx.Select(is_small, x * constant(_STEP, x), x)
     return bind(tirx.reinterpret(integers, normal) - tirx.const(_ROOT, integers), parts)
+
+
+def _read_constant(value: Any) -> float | None:
+    """Return the constant that a number or each element of a vector has, or None."""
+    value = value.value if isinstance(value, tirx.Broadcast) else value
+    return float(value.value) if isinstance(value, tirx.FloatImm) else None
+
+
+def _square(x: Any) -> Any:
+    return x * x
+
+
+def _root(x: Any) -> Any:
+    """Return x^½, which is infinite for -inf and never -0, other than the square root."""
+    infinite = constant(_INFINITE, x)
+    return tirx.Select(x == constant(-_INFINITE, x), infinite, tirx.abs(tirx.sqrt(x)))
+
+
+def _invert(x: Any) -> Any:
+    return constant(1.0, x) / x
+
+
+_SHORT_POWERS: Mapping[float | None, Callable[[Any], Any]] = {
+    1.0: lambda x: x,
+    2.0: _square,
+    3.0: lambda x: _square(x) * x,
+    4.0: lambda x: bind(_square(x), _square),
+    0.5: _root,
+    -0.5: lambda x: _invert(_root(x)),
+    -1.0: _invert,
+    -2.0: lambda x: _invert(_square(x)),
+}
+"""Constant exponent → its products, root or quotient, which take few instructions; norms have squares."""
 
 
 def _pow(x: Any, y: Any, size: Any) -> Any:

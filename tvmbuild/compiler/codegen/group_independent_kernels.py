@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.calls import is_call, is_kernel_call
 from tvmbuild.compiler.ir.modules import map_relax_functions, replace_bindings
 
 _ALLOCATION = "relax.builtin.alloc_tensor"
@@ -53,7 +53,7 @@ class _Levels:
         if is_call(value, _ALLOCATION):
             self._unwritten.add(var)
             self.places[var] = (0, _FIRST)
-        elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
+        elif is_kernel_call(value):
             level = 1 + self._highest(value.args)
             self.places[var] = (level, _THEN)
             written = self._unwritten.intersection(each for each in value.args if isinstance(each, relax.Var))

@@ -31,6 +31,8 @@ _LIBRARIES = ("-nodefaultlibs", "-lm", "-lgcc")
 
 Linked against the build machine's libc, the thread pool would need the newest version of pthread_create.
 """
+_PACKED = "devc.o"
+"""TVM's name of the object file with a library's other modules."""
 _POOL = "pool.o"
 _POOL_FLAGS = ("-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector")
 _ZIG_FLAGS = ("-fno-sanitize=undefined",)
@@ -59,20 +61,30 @@ def export_library(executable: relax.VMExecutable, target: tvm.target.Target, op
     CUDA kernels in it are cubins. The same executable, options and tools give the same bytes, because the names inside
     are relative and fixed. Raises TvmbuildError if a compiler or the linker fails.
     """
-    source = find_source(executable.mod) if target.kind.name == "cuda" else None
+    source = find_source(executable.mod)
     with tempfile.TemporaryDirectory(prefix="tvmbuild-link-") as name:
         folder = Path(name)
         library = folder / "mod.so"
 
         def link(output: str, files: list[str], **_: object) -> None:
-            if source and carries_source(folder / "devc.o", source):
-                packed = folder / "devc.o"
-                compiler = _choose_compiler(read_elf(packed).machine, options)
-                embed_cubin(packed, source, compile_source(source, target), compiler)
+            compile_kernels([Path(file) for file in files], source, target, options)
             link_objects([Path(file) for file in files], Path(output), options)
 
         executable.export_library(str(library), fcompile=link, workspace_dir=str(folder))
         return library.read_bytes()
+
+
+def compile_kernels(
+    objects: Sequence[Path], source: str | None, target: tvm.target.Target, options: LinkOptions
+) -> None:
+    """Replace the CUDA ``source`` in the object file that TVM packs modules into, if it carries one, by a cubin.
+
+    tvmbuild's CUDA runtime, in packages and in the tuner, loads no source.
+    """
+    for packed in objects:
+        if source and packed.name == _PACKED and carries_source(packed, source):
+            compiler = _choose_compiler(read_elf(packed).machine, options)
+            embed_cubin(packed, source, compile_source(source, target), compiler)
 
 
 def link_objects(objects: Sequence[Path], output: Path, options: LinkOptions) -> None:

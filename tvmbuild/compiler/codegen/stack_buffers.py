@@ -1,6 +1,6 @@
 """A pass that puts the private buffers of CPU kernels on the stack.
 
-TVM allocates a CPU's buffers of the storage scope ``local`` from the heap, which takes 25 ns each. Those of the scope
+TVM allocates a CPU's buffers of the storage scope ``local`` from the heap, which takes 25 ns each. Buffers of the scope
 ``global`` with less than 1,024 bytes are on the stack.
 """
 
@@ -34,7 +34,7 @@ def _rewrite(function: tirx.PrimFunc) -> tirx.PrimFunc:
         return made[var]
 
     def change_pointer(call: tvm.ir.Call) -> tvm.ir.Call:
-        """Derive the type of a buffer's pointer anew, which names the scope."""
+        """Derive the type of a buffer's pointer again, which names the scope."""
         is_pointer = isinstance(call.ty, tvm.ir.PointerType) and call.ty.storage_scope == _REGISTERS
         return call.args[0].data if is_pointer and tirx.buffer.is_buffer_var(call.args[0]) else call
 

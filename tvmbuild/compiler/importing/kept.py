@@ -1,8 +1,8 @@
-"""Marks around the nodes that stay in float32 while the rest of a model is computed in a 16-bit type.
+"""Marks around the nodes that stay in float32 while the rest of a model is computed in 16 bits or in TF32.
 
-A mark is a Cast to a value's own type with a name of ours: expansion rules keep it, and ONNX knows its type. The
-importer makes a call of `BEGIN` or `END` of it, between which `passes/precision.py` narrows nothing, whatever number of
-operators the node becomes.
+A mark is a Cast to a value's own type with our own name: expansion rules keep it, and ONNX knows its type. The
+importer makes a call of `BEGIN` or `END` of it. Passes that derive from `passes/kept_nodes.py` leave the operators
+between them in float32, whatever their number.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from tvm import relax
 
 PACKED_CALLS = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked"})
 """The TensorIR operators that call a packed function of TVM by its name."""
+_REPACKED = re.compile(r"(.+)_prepacked\d*")
+"""The name that SplitLayoutRewritePreproc gives to a function whose weights were repacked."""
 _RUN = re.compile(r"(?<![^_])([a-z][a-z_]*?)(?:_\1){7,}(?![^_])")
 """A pattern that matches an operator's name repeated eight times or more in a row."""
 
@@ -31,6 +33,11 @@ def is_call(expr: Any, name: str) -> TypeGuard[relax.Call]:
     return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(name)
 
 
+def is_kernel_call(expr: Any) -> TypeGuard[relax.Call]:
+    """Return whether the expression calls a function of the module, as kernels are called after CallTIRRewrite."""
+    return isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.GlobalVar)
+
+
 def operator_name(call: relax.Call) -> str:
     """Return the name of the called Relax operator, without ``relax.``."""
     return str(call.op.name).removeprefix("relax.")
@@ -39,6 +46,12 @@ def operator_name(call: relax.Call) -> str:
 def called_functions(mod: tvm.ir.IRModule) -> tuple[tvm.ir.GlobalVar, ...]:
     """Return the global variable of the called function for each ``call_tir`` in ``main``, in program order."""
     return tuple(call.args[0] for call in operator_calls(mod, "relax.call_tir"))
+
+
+def name_before_repacking(function: str) -> str:
+    """Return the name of the function whose weights the function takes in another layout, or else its own name."""
+    repacked = _REPACKED.fullmatch(function)
+    return repacked[1] if repacked else function
 
 
 def display_name(function: str) -> str:

@@ -51,6 +51,13 @@ def map_relax_functions(
     return relax.transform.Normalize()(_with_functions(mod, changed)) if changed else mod
 
 
+def list_plain_bindings(function: relax.Function) -> list[relax.VarBinding] | None:
+    """Return the bindings of a Relax function, or None if it has branches or shapes known only at run time."""
+    bindings = [each for block in function.body.blocks for each in block.bindings]
+    is_plain = all(isinstance(each, relax.VarBinding) and not isinstance(each.value, relax.If) for each in bindings)
+    return bindings if is_plain else None
+
+
 def replace_bindings(function: relax.Function, bindings: Sequence[relax.Binding], result: relax.Expr) -> relax.Function:
     """Return the function with these bindings, in one block without dataflow, and this result."""
     body = relax.SeqExpr([relax.BindingBlock(bindings)], result)

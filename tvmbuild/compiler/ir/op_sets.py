@@ -17,11 +17,22 @@ MOVES = _relax(
     *("stack", "strided_slice", "take", "tile", "where"),
 )
 """Operators that only move elements."""
+COMPARISONS = _relax("equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
 ELEMENTWISE = (
-    ARITHMETIC | SIGNS | _relax("nn.silu", "nn.gelu", "sigmoid", "tanh", "erf", "exp", "sqrt", "astype", "round")
+    ARITHMETIC
+    | SIGNS
+    | COMPARISONS
+    | _relax(
+        *("acos", "asin", "astype", "atan", "ceil", "cos", "cosh", "erf", "exp", "floor", "floor_divide", "floor_mod"),
+        *("isfinite", "isinf", "isnan", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "mod"),
+        *("nn.gelu", "nn.leakyrelu", "nn.silu", "power", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt"),
+        *("square", "tan", "tanh", "trunc", "where"),
+    )
 )
 """Operators whose result at an index depends only on the operands at that index: transposes may move past them."""
-CHANNEL_FILLING = (ELEMENTWISE | _relax("clip")) - _relax("divide", "sqrt", "erf", "nn.gelu")
+CHANNEL_FILLING = (
+    (ARITHMETIC - _relax("divide")) | SIGNS | _relax("astype", "clip", "exp", "nn.silu", "round", "sigmoid", "tanh")
+)
 """Elementwise operators between integer convolutions that may also compute the channels added by padding."""
 ROW_COMPUTABLE = ARITHMETIC | _relax("tanh", "sigmoid", "exp", "nn.relu")
 """Operators that may be computed on all rows of a constant table before a lookup, instead of on its result."""
@@ -36,9 +47,8 @@ EXACT = (
 
 Others, for example a sum of many numbers or an exponential, may differ in the last bits between machines.
 """
-DISCONTINUOUS = _relax(
-    *("argmax", "argmin", "ceil", "equal", "floor", "floor_divide", "floor_mod", "greater", "greater_equal"),
-    *("less", "less_equal", "mod", "not_equal", "sign", "trunc"),
+DISCONTINUOUS = COMPARISONS | _relax(
+    *("argmax", "argmin", "ceil", "floor", "floor_divide", "floor_mod", "mod", "sign", "trunc")
 )
 """Operators where the last bit of an input may change the result completely."""
 IN_16_BITS = (

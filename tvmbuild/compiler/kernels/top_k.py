@@ -52,7 +52,7 @@ class TopK:
 
     @property
     def runs(self) -> int:
-        """The number of chunks of a row, each of which becomes a sorted run."""
+        """The number of chunks of a row; each chunk becomes a sorted run."""
         return -(-self.length // self.chunk)
 
 

@@ -44,6 +44,8 @@ class GpuLimits:
     """The largest number of threads in a block."""
     shared_bytes: int
     """The largest amount of shared memory of a block, in bytes."""
+    launched_bytes: int = 48 << 10
+    """The largest amount of shared memory that a launch may ask for, in bytes."""
     multiprocessors: int = 64
     """The number of multiprocessors; tiles that keep this many busy also fit cards with more."""
     threads_at_once: int = 2048
@@ -62,13 +64,24 @@ _MULTIPROCESSORS = {"sm_75": 40, "sm_80": 108, "sm_86": 64, "sm_87": 16, "sm_89"
 If tiles stage their operands in shared memory, a few more blocks than this cost a full extra wave.
 """
 
+_LAUNCHED_KIB = {"sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_90": 227, "sm_100": 227, "sm_120": 99}
+"""The largest shared memory of a launch on the cards of each architecture: CUDA C++ Programming Guide, Table 30
+(Technical Specifications per Compute Capability)."""
+_WITHOUT_ASKING = 48 << 10
+"""The shared memory that a kernel has without asking, on every card; targets with less want less."""
+
 
 def limits_of(attributes: Mapping[str, Any]) -> GpuLimits:
-    """Return the limits of a GPU target; limits that a target does not state come from a mid-range card."""
-    return GpuLimits(int(attributes["max_threads_per_block"]), int(attributes["max_shared_memory_per_block"]))
+    """Return the limits of a GPU target, which states both, and defaults of a mid-range card for the rest."""
+    shared = int(attributes["max_shared_memory_per_block"])
+    return GpuLimits(int(attributes["max_threads_per_block"]), shared, launched_bytes=shared)
 
 
 def staging_limits(attributes: Mapping[str, Any]) -> GpuLimits:
-    """Return the limits of a GPU target, with the number of multiprocessors of its architecture."""
-    known = _MULTIPROCESSORS.get(str(attributes.get("arch", "")), GpuLimits.multiprocessors)
-    return replace(limits_of(attributes), multiprocessors=known)
+    """Return the limits of a GPU target, with the multiprocessors and the launches of its architecture."""
+    arch, limits = str(attributes.get("arch", "")).rstrip("af"), limits_of(attributes)
+    launched = limits.shared_bytes
+    if launched >= _WITHOUT_ASKING:
+        launched = max(launched, _LAUNCHED_KIB.get(arch, 0) << 10)
+    known = _MULTIPROCESSORS.get(arch, GpuLimits.multiprocessors)
+    return replace(limits, launched_bytes=launched, multiprocessors=known)

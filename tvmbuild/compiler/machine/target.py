@@ -9,9 +9,11 @@ import tvm
 from tvm.target import codegen
 
 from tvmbuild.base.attributes import Attributes, AttributeValue
+from tvmbuild.base.cpu_features import ASKED_FOR, FEATURES, UNLISTED
 from tvmbuild.base.cuda_versions import Version, choose_driver, read_version, show_version
 from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.errors import TvmbuildError
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
@@ -41,6 +43,16 @@ def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.targe
         ) from error
     _check_cpu(target.host if kind in GPU_KINDS else target)
     return target
+
+
+def list_flags(cpu: tvm.target.Target) -> tuple[str, ...] | None:
+    """Return the instruction sets of the code for a CPU, by the kernel's names. None: they are not known."""
+    machine = machine_of(str(cpu.attrs.get("mtriple", "")) or str(codegen.llvm_get_system_triple()))
+    known = FEATURES.get(machine)
+    if known is None:
+        return None
+    has = {str(name) for name in codegen.llvm_get_cpu_features(cpu)}
+    return tuple(sorted(known[name] for name in has & known.keys() - ASKED_FOR - UNLISTED))
 
 
 def host_target(cpu: str | None = None, threads: int = 1) -> tvm.target.Target:

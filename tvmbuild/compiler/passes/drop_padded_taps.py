@@ -1,9 +1,8 @@
 """Dilated convolutions without the taps that read only padding.
 
 With a dilation as large as the data, most of a window is in the padding: of 3 x 3 taps at a distance of 24 on data of
-16 x 16, only the middle tap reads data, and at a distance of 12, each output reads data with one or two taps in each
-direction. Outputs for which the same taps read data are computed together, by a convolution without padding whose
-kernel has only these taps.
+16 x 16, only the middle tap reads data. Outputs for which the same taps read data are computed together, by a
+convolution without padding whose kernel has only these taps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One function for each normalisation that exporters write as reductions and elementwise operators.
 
-FuseOps fuses a mean only with the operators before it. This pass runs after operators have become TensorIR functions,
-and before FuseOps, which does not change the functions that this pass makes.
+FuseOps fuses a mean only with the operators before it, and does not change the functions that this pass makes.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class _Grouping:
     def _reach_back(self, members: list[Operator], taken: set[relax.Var]) -> list[Operator]:
         """Return the members and the elementwise operators before them that only they use, in program order.
 
-        Operators that FuseOps can fuse with a product stay outside.
+        An operator after a product that nothing else uses stays outside, because FuseOps fuses both.
         """
         inside, wide = {each.var for each in members}, members[0].wide
         queue = list(members)
@@ -125,6 +124,7 @@ class _Grouping:
         found = [self.operators.get(argument) for argument in each.arguments if isinstance(argument, relax.Var)]
         return any(
             other is not None
+            and self.def_use.is_only_used_by(other.var, {each.var})
             and (
                 (other.kind == "other" and find_pattern(self.mod, other.call) == FUSABLE_WITH_ELEMENTWISE)
                 or (other.kind == "element" and self._follows_product(other))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 
 import tvm
@@ -22,6 +23,11 @@ class Lifted:
     mod: tvm.ir.IRModule
     params: tuple[tvm.runtime.Tensor, ...]
     embedded: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of all parameters."""
+        return sum(math.prod(each.shape) * each.dtype.bits // 8 for each in self.params)
 
 
 def lift_constants(mod: tvm.ir.IRModule) -> Lifted:

@@ -42,7 +42,7 @@ class _OneHotToTake(PyExprMutator):  # type: ignore[misc]
         if comparison is None or not is_call(comparison, "relax.equal"):
             return None
         if not _is_finite_matrix(weights):
-            return missed("its weights are no constant matrix of finite float32")
+            return missed("its weights are not a constant matrix of finite float32")
         values = weights.value.numpy()
         for numbers, counted in (comparison.args, comparison.args[::-1]):
             shape = static_shape(numbers)

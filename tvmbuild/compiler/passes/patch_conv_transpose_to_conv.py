@@ -37,9 +37,8 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     products = weights.transpose(0, 2, 3, 1).reshape(1, 1, inputs, rows * columns * outputs)
     emit, op = builder.emit, relax.op
     data = emit(op.permute_dims(call.args[0], TO_NHWC))
-    wide = {"out_dtype": str(call.ty.dtype)} if call.ty.dtype != call.args[0].ty.dtype else {}
     kernel = constant(np.ascontiguousarray(products))
-    patches = op.nn.conv2d(data, kernel, data_layout="NHWC", kernel_layout="HWIO", **wide)
+    patches = op.nn.conv2d(data, kernel, data_layout="NHWC", kernel_layout="HWIO", out_dtype=call.attrs.out_dtype)
     patches = op.reshape(emit(patches), (batch, height, width, rows, columns, outputs))
     pixels = op.reshape(
         emit(op.permute_dims(emit(patches), [0, 1, 3, 2, 4, 5])), (batch, height * rows, width * columns, outputs)

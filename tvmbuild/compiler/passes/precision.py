@@ -6,9 +6,7 @@ everything in float32 (which on a CPU is slower than the float32 model) or nothi
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,28 +14,20 @@ import numpy as np
 import tvm
 from ml_dtypes import bfloat16
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.relax.expr_functor import mutator
 
 from tvmbuild.base.attributes import Precision
 from tvmbuild.compiler.importing.importer import ImportedModel
-from tvmbuild.compiler.importing.kept import BEGIN, find_mark
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.ir.modules import replace_main
 from tvmbuild.compiler.ir.op_sets import BOUNDED, IN_16_BITS
+from tvmbuild.compiler.ir.products import PRODUCTS, is_product, list_attributes
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
+from tvmbuild.compiler.passes.exact_products import keep_exact
 from tvmbuild.compiler.passes.fold_constants import decompose_and_fold
+from tvmbuild.compiler.passes.kept_nodes import KeptNodes, leaves
 from tvmbuild.compiler.schedules.cpu.halves import LONGEST_SUM
 from tvmbuild.errors import TvmbuildError
-
-_PRODUCTS: dict[str, Callable[..., relax.Expr]] = {
-    "relax.matmul": relax.op.matmul,
-    "relax.nn.conv1d": relax.op.nn.conv1d,
-    "relax.nn.conv1d_transpose": relax.op.nn.conv1d_transpose,
-    "relax.nn.conv2d": relax.op.nn.conv2d,
-    "relax.nn.conv2d_transpose": relax.op.nn.conv2d_transpose,
-    "relax.nn.conv3d": relax.op.nn.conv3d,
-}
-"""The operators that always run in 16 bits: they take most of the time."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +51,9 @@ def reduce_precision(
     """Return the model with its products, and the operators between them, in the type of ``precision``.
 
     ``kind`` is the target's kind; ``name`` names the model in errors.
-    `fp32` returns the model as it is. `tf32` lets tensor cores multiply the float32 products.
-    Nodes that the importer marked as kept stay in float32, with the operators behind them up to the next product.
+    `fp32` returns the model as it is. `tf32` lets tensor cores multiply the float32 products that are not kept.
+    Nodes that the importer marked as kept stay in float32; in 16 bits, so do the operators after them up to the next
+    product.
     `int8` returns a quantised model as it is, and raises TvmbuildError for a model without quantised operators.
     GPUs add up in float32. CPUs do so for sums of more than LONGEST_SUM products; a tile may split a longer sum into
     float16 sums of that many products (`cpu/halves.py`).
@@ -72,7 +63,7 @@ def reduce_precision(
     if precision in {"fp32", "int8"}:
         return imported
     if precision == "tf32":
-        return replace(imported, tf32=True)
+        return replace(imported, mod=keep_exact(imported.mod), tf32=True)
     before = decompose_and_fold(imported.mod)
     converter = _Converter(before, _TYPES[precision], on_cpu=kind == "llvm")
     mod = replace_main(before, converter.visit_expr(before["main"]))
@@ -87,22 +78,15 @@ def sum_products_in_float32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     def widen(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
         if not _is_narrow_product(call):
             return None
-        make = _PRODUCTS[call.op.name]
-        attributes = _list_attributes(make, call) | {"out_dtype": "float32"}
-        return relax.op.astype(builder.emit(make(*call.args, **attributes)), str(call.ty.dtype))
+        attributes = list_attributes(call) | {"out_dtype": "float32"}
+        return relax.op.astype(builder.emit(PRODUCTS[call.op.name](*call.args, **attributes)), str(call.ty.dtype))
 
     return rewrite_calls(mod, widen) if any(map(_is_narrow_product, operator_calls(mod, "relax."))) else mod
 
 
 def _is_narrow_product(call: relax.Call) -> bool:
     """Return whether the call is a product or convolution that adds up in a 16-bit floating-point type."""
-    is_product = isinstance(call.op, tvm.ir.Op) and call.op.name in _PRODUCTS
-    return is_product and str(call.ty.dtype) in {each.name for each in _TYPES.values()}
-
-
-def _list_attributes(make: Callable[..., relax.Expr], call: relax.Call) -> dict[str, Any]:
-    """Return the attributes of a product as keyword arguments of ``make``, the function that makes its operator."""
-    return {name: getattr(call.attrs, name) for name in tuple(inspect.signature(make).parameters)[2:]}
+    return is_product(call) and str(call.ty.dtype) in {each.name for each in _TYPES.values()}
 
 
 def _require_quantised(imported: ImportedModel, name: str) -> None:
@@ -114,7 +98,7 @@ def _require_quantised(imported: ImportedModel, name: str) -> None:
 
 
 @mutator
-class _Converter(PyExprMutator):  # type: ignore[misc]
+class _Converter(KeptNodes):
     """A mutator that computes bindings of ``main`` in 16 bits, and widens a 16-bit variable for readers of float32."""
 
     def __init__(self, mod: tvm.ir.IRModule, narrow: _Type, *, on_cpu: bool) -> None:
@@ -125,28 +109,12 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         """An old variable → its new value, for variables that have 16 bits now."""
         self._copies: dict[relax.Var, relax.Expr] = {}
         """An old variable that stays in float32 → its 16-bit copy. Float32 copies of 16-bit values are not shared."""
-        self._kept: set[relax.Var] = set()
-        """The old variables that a node computes which stays in float32."""
-        self.has_marks = False
-        """Whether the module has marks around such nodes."""
 
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+    def convert_other(self, binding: relax.VarBinding) -> None:
         var = binding.var
-        mark = find_mark(binding.value)
-        if mark is not None:
-            self.has_marks = True
-            self._kept |= {var} if mark == BEGIN else set()
-            value = self.visit_expr(binding.value.args[1])
-            emit = self.builder_.emit if isinstance(var, relax.DataflowVar) else self.builder_.emit_output
-            self.set_var_remap(var, emit(value))
-            return
-        if any(leaf in self._kept for leaf in _list_operands(binding.value)):
-            self._kept.add(var)
-            super().visit_var_binding_(binding)
-            return
         narrow = self._convert(binding.value) if self.builder_.current_block_is_dataflow() else None
         if narrow is None:
-            super().visit_var_binding_(binding)
+            super().convert_other(binding)
             return
         self._narrow[var] = self.builder_.emit(narrow)
         if not isinstance(var, relax.DataflowVar):  # an output: its readers expect float32
@@ -165,7 +133,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         if not isinstance(value, tvm.ir.Call) or not isinstance(value.op, tvm.ir.Op) or not _is_float32(value.ty):
             return None
         name = value.op.name
-        if name in _PRODUCTS and all(_is_float32(arg.ty) for arg in value.args):
+        if name in PRODUCTS and all(_is_float32(arg.ty) for arg in value.args):
             return self._convert_product(value)
         if name in IN_16_BITS and self._is_narrow(value):
             return relax.Call(value.op, [self._narrow_down(arg) for arg in value.args], value.attrs, value.ty_args)
@@ -174,10 +142,10 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         return None
 
     def _convert_product(self, call: relax.Call) -> relax.Expr:
-        make = _PRODUCTS[call.op.name]
+        make = PRODUCTS[call.op.name]
         data, weight = (self._narrow_down(arg) for arg in call.args)
         is_narrow = self._on_cpu and _sum_length(call) <= LONGEST_SUM
-        attributes = _list_attributes(make, call) | {"out_dtype": self._type.name if is_narrow else "float32"}
+        attributes = list_attributes(call) | {"out_dtype": self._type.name if is_narrow else "float32"}
         product = make(data, weight, **attributes)
         return product if is_narrow else self._cast(product)
 
@@ -196,7 +164,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
 
     def _is_narrow(self, call: relax.Call) -> bool:
         """Return whether the float operands have 16 bits or are constants that fit, and not all are constants."""
-        operands = [leaf for arg in call.args for leaf in _leaves(arg) if _is_float32(leaf.ty)]
+        operands = [leaf for arg in call.args for leaf in leaves(arg) if _is_float32(leaf.ty)]
         constants = [leaf for leaf in operands if isinstance(leaf, tvm.ir.GenericConst)]
         others = [leaf for leaf in operands if not isinstance(leaf, tvm.ir.GenericConst)]
         return bool(others) and all(leaf in self._narrow for leaf in others) and all(map(self._fits, constants))
@@ -217,18 +185,6 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         if arg not in self._copies:
             self._copies[arg] = self.builder_.emit(relax.op.astype(self.visit_expr(arg), self._type.name))
         return self._copies[arg]
-
-
-def _leaves(arg: relax.Expr) -> list[relax.Expr]:
-    return [leaf for field in arg.fields for leaf in _leaves(field)] if isinstance(arg, relax.Tuple) else [arg]
-
-
-def _list_operands(value: relax.Expr) -> list[relax.Expr]:
-    """Return the variables that a binding's value reads."""
-    if isinstance(value, relax.TupleGetItem):
-        return [value.tuple_value]
-    read = value.args if isinstance(value, tvm.ir.Call) else [value]
-    return [leaf for each in read for leaf in _leaves(each) if isinstance(leaf, relax.Var)]
 
 
 def _is_float32(type_: tvm.ir.Type) -> bool:

@@ -24,7 +24,7 @@ from tvmbuild.compiler.remarks import missed
 
 
 def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Move each ``permute_dims`` of ``main`` behind operators that can be computed before it.
+    """Move each ``permute_dims`` of ``main`` after operators that can be computed before it.
 
     These are elementwise operators, concat, split, reshape, pad, pooling and resize2d. Quantisations count as
     elementwise if they have one scale. A maximum or minimum of all elements needs no transpose.

@@ -96,7 +96,7 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call, convolve: Callable[.
     if any(extent + min(0, way.before) + min(0, way.after) < 1 for way, extent in zip(ways, shape[2:], strict=True)):
         return missed("its padding crops all that some input adds to")
     ways[-1] = _widen(ways[-1], shape[-1])
-    made = partial(convolve, out_dtype=str(call.ty.dtype)) if call.ty.dtype != call.args[0].ty.dtype else convolve
+    made = partial(convolve, out_dtype=attributes.out_dtype)
     transposed = _Transposed(builder.emit, made, ways, int(attributes.groups))
     return transposed.compute(call.args[0], call.args[1], [each.dilation for each in windows], output)
 

@@ -138,7 +138,7 @@ def _list_cone(operators: Sequence[_Operator], stored: set[int], index: int) -> 
 
 
 def _group(operators: Sequence[_Operator], stored: set[int]) -> list[list[int]]:
-    """Return the operators of each piece. A value that several pieces read is stored, and ends a piece of its own."""
+    """Return the operators of each piece. A value that several pieces read is stored, and ends a piece."""
     readers: dict[int | None, list[int]] = {}
     for index, operator in enumerate(operators):
         for at in operator.reads:

@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 from tvm.relax.analysis import all_vars
 
-from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.calls import is_call, is_kernel_call
 from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import INJECTIVE
 from tvmbuild.compiler.ir.modules import keep_if_same
@@ -111,7 +111,7 @@ class _Split:
 
     def _callee(self, binding: relax.Binding) -> relax.Function | None:
         call = binding.value
-        if not (isinstance(call, tvm.ir.Call) and isinstance(call.op, tvm.ir.GlobalVar)):
+        if not is_kernel_call(call):
             return None
         function = self._mod[call.op]
         return function if is_chain(function) else None

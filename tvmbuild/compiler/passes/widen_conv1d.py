@@ -21,7 +21,7 @@ from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.remarks import is_missed
 
 _RANK = 3
-_PASSED = ELEMENTWISE | {"relax.clip", "relax.nn.leakyrelu"}
+_PASSED = ELEMENTWISE | {"relax.clip"}
 """Operators that are also computed on pictures of one row, to stay fused with the convolution before them."""
 _ROUNDED = frozenset({"relax.quantize", "relax.dequantize"})
 """Quantisations that are also computed on pictures of one row: a reshape between a convolution and its quantisation

@@ -24,6 +24,12 @@ from tvmbuild.package.metadata import TensorInfo
 
 _THREE = 3
 """The number of outputs if one has the priors, or the classes."""
+_COARSEST = 32
+"""The distance in pixels of the cells of a detector's last but one grid, or of its last."""
+_PROTOTYPES = 4
+"""The distance in pixels of the prototypes of masks."""
+_FEW = 16
+"""A map with no more values is hardly one of prototypes: YOLOv5 to 26 have 32."""
 _ROWS = 2
 """The number of dimensions of an output with a row for each box and without a batch."""
 
@@ -36,6 +42,11 @@ class BoxResult:
     candidates: Candidates
     selection: Selection
     prototypes: Prototypes | None = None
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes that labels name, as in `ResultForm`."""
+        return None if self.candidates.form.ready else self.candidates.classes
 
     def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
         """Return the results [1 + most, columns], and with masks the map of objects [height, width], uint8."""
@@ -83,12 +94,28 @@ def describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) ->
     prototypes = _describe_prototypes(interface, infos[1]) if has_masks else None
     more = prototypes.count if prototypes else asked.points * asked.values if isinstance(asked, Keypoints) else 0
     candidates = _describe_candidates(interface, options, asked, infos[:1] if has_masks else infos, more)
+    _refuse_coefficients(interface, options, asked, candidates)
     kept = None
     if more:
         locate = partial(_locate, candidates)
         kept = More(candidates.outputs[0], more, locate, asked.values if isinstance(asked, Keypoints) else 0)
     selection = Selection(candidates.count, asked.most, form.suppress, asked.agnostic, kept)
     return BoxResult(places, candidates, selection, prototypes)
+
+
+def _refuse_coefficients(interface: Interface, options: EntryOptions, asked: Boxes, candidates: Candidates) -> None:
+    """Raise TvmbuildError if coefficients of masks would be classes: prototypes follow, and no output is named."""
+    if type(asked) is not Boxes or asked.outputs or _count_fewest(interface, options, candidates.form) == 0:
+        return
+    size = find_input_size(interface, options.preprocess)
+    for info in interface.outputs[1:2]:
+        is_quarter = len(info.shape) == 4 and tuple(side * _PROTOTYPES for side in info.shape[2:]) == size
+        if is_quarter and _FEW < info.shape[1] < candidates.classes:
+            raise TvmbuildError(
+                f"a result `boxes` of {interface.model} would have {candidates.classes} classes, {info.shape[1]} of "
+                f"them the coefficients of the prototypes {info.name} {list(info.shape)}",
+                "choose the result `masks`, or name the `output` in its `postprocess` in models.yaml",
+            )
 
 
 def _locate(candidates: Candidates, candidate: relax.Expr, value: int) -> relax.Expr:
@@ -128,6 +155,14 @@ def _describe_candidates(
     fits = fits and (not form.split or _has_boxes(form, infos[1].shape, count))
     third = ((1, count), (count,)) if form.apart else ((1, count, 4), (count, 4))
     fits = fits and (len(infos) < _THREE or infos[2].shape in third)
+    fewest = _count_fewest(interface, options, form)
+    if fits and count < min(fewest, classes) and not counted and not asked.outputs:
+        raise TvmbuildError(
+            f"a result `{kind_of(asked)}` of the form {asked.form} has a box for each {_COARSEST} by {_COARSEST} "
+            f"pixels, {fewest} or more; {infos[0].name} {list(infos[0].shape)} of {interface.model} would have {count} "
+            f"of {classes} classes",
+            "choose another `form` in its `postprocess` in models.yaml, or name the `output` if that is right",
+        )
     if fits and cells is not None and len(cells) != count:
         raise TvmbuildError(
             f"a result `{kind_of(asked)}` of the form {asked.form} has {len(cells)} boxes by its `strides` and "
@@ -137,11 +172,26 @@ def _describe_candidates(
     if not fits:
         shapes = ", ".join(f"{each.name} {list(each.shape)}" for each in infos)
         raise TvmbuildError(
-            f"a result `{kind_of(asked)}` of the form {asked.form} needs {_say_order(asked, more)}; "
-            f"{interface.model} has {shapes}",
+            f"a result `{kind_of(asked)}` of the form {asked.form} needs {_say_order(asked, more)}"
+            f"{_say_more(asked, more)}; {interface.model} has {shapes}",
+            f"{'correct `points` and `values`, or ' if isinstance(asked, Keypoints) else ''}"
             "choose another `form` or `output` in its `postprocess` in models.yaml",
         )
     return candidates
+
+
+def _count_fewest(interface: Interface, options: EntryOptions, form: BoxForm) -> int:
+    """Return the number of cells of a coarse grid, each with a box in a network with grids, or 0 for other networks.
+
+    A network with fewer boxes may exist, but hardly one with fewer boxes than classes: that is a transposed output.
+    """
+    if form.ready or form.split or not form.suppress:
+        return 0
+    try:
+        height, width = find_input_size(interface, options.preprocess)
+    except TvmbuildError:  # boxes in pixels do not need the size
+        return 0
+    return (height // _COARSEST) * (width // _COARSEST)
 
 
 def _is_counted(asked: Boxes, infos: list[TensorInfo]) -> bool:
@@ -174,7 +224,7 @@ def _find_sizes(form: BoxForm, shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _has_boxes(form: BoxForm, shape: tuple[int, ...], count: int) -> bool:
-    """Return whether an output has a row with four values for each box; forms with priors may have points behind."""
+    """Return whether an output has a row with four values for each box; forms with priors may have points after."""
     if form.apart and shape == (count, 4):
         return True
     four = len(shape) == len((1, count, 4)) and (shape[2] == 4 or (form.priors != "none" and shape[2] > 4))
@@ -182,7 +232,7 @@ def _has_boxes(form: BoxForm, shape: tuple[int, ...], count: int) -> bool:
 
 
 def _say_order(asked: Boxes, more: int) -> str:
-    """Return the shapes of the outputs that a form needs."""
+    """Return the shapes of the outputs that a form needs, in its order, for a message."""
     form = BOX_FORMS[asked.form]
     if form.apart:
         return "[1, boxes], [1, boxes, 4] and [1, boxes]"
@@ -191,3 +241,10 @@ def _say_order(asked: Boxes, more: int) -> str:
         return f"[1, boxes, classes{' + 1' if form.spare else ''}] and [1, boxes, 4]{third}"
     wanted = str(form.own + more) if form.ready else f"{form.begin} + classes{f' + {more}' if more else ''}"
     return f"[1, {wanted}, boxes]" if form.layout == "columns" else f"[1, boxes, {wanted}]"
+
+
+def _say_more(asked: Boxes, more: int) -> str:
+    """Return where the number of values after the scores of a box comes from, for people."""
+    if isinstance(asked, Keypoints):
+        return f", with {more} values for {asked.points} points of {asked.values} values"
+    return f", with {more} coefficients as the prototypes have" if more else ""

@@ -23,6 +23,11 @@ class ClassResult:
     scores: ClassScores
     selection: Selection
 
+    @property
+    def classes(self) -> int | None:
+        """The number of classes that labels name, as in `ResultForm`."""
+        return self.scores.count
+
     def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
         """Return the results [1 + most, 6]; their boxes are zeros."""
         function = write_classes(self.scores, on_gpu=calls.on_gpu)

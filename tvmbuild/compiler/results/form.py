@@ -54,5 +54,9 @@ class ResultForm(Protocol):
     def places(self) -> tuple[int, ...]:
         """The places of the outputs that it reads."""
 
+    @property
+    def classes(self) -> int | None:
+        """The number of classes that labels name. None if the outputs do not tell it."""
+
     def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
         """Write the calls of its kernels, and return the arrays of the result."""

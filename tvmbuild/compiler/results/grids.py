@@ -24,6 +24,8 @@ _ROWS = 3
 _SIDES_AT = {4: (2, 1), 5: (2,)}
 """Number of axes → the axes that may be a grid's rows: [1, values, rows, columns], [1, rows, columns, values], and
 [1, anchors, rows, columns, values]."""
+_PLACE = 2
+"""The number of values of a point: x and y."""
 _BEFORE_CLASSES = 5
 """The values of a candidate before its classes, if one output has them all: a box and objectness."""
 
@@ -35,6 +37,11 @@ class GridResult:
     places: tuple[int, ...]
     candidates: GridCandidates
     selection: Selection
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes that labels name, as in `ResultForm`."""
+        return self.candidates.classes
 
     def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
         """Return the results [1 + most, columns]."""
@@ -89,6 +96,12 @@ def _describe_selection(candidates: GridCandidates, asked: Boxes) -> Selection:
     if isinstance(asked, Keypoints):
         if not form.points:
             raise TvmbuildError(f"the form {asked.form} has no keypoints", "choose the result `boxes`")
+        if (asked.points, asked.values) != (form.points, _PLACE):
+            raise TvmbuildError(
+                f"the form {asked.form} has {form.points} points of {_PLACE} values; "
+                f"`keypoints` asks for {asked.points} of {asked.values}",
+                f"state `points: {form.points}, values: {_PLACE}`",
+            )
         values = candidates.points
         more = More(((candidates.count, values), "float32"), values, lambda each, value: each * values + value, 2)
     return Selection(candidates.count, asked.most, form.suppress, asked.agnostic, more)

@@ -11,7 +11,13 @@ from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.kernels.results.heatmaps import COLUMNS, PointMaps, write_planes, write_points
 from tvmbuild.compiler.kernels.results.maxima import RowMaxima, write_row_maxima
 from tvmbuild.compiler.results.form import KernelCalls, Request
-from tvmbuild.compiler.results.outputs import find_input_size, find_output, is_channels_last, refuse_output
+from tvmbuild.compiler.results.outputs import (
+    check_proportions,
+    find_input_size,
+    find_output,
+    is_channels_last,
+    refuse_output,
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,11 @@ class PointResult:
     maps: PointMaps
     is_last: bool = False
     """Whether the output has its points in the last dimension."""
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes that labels name, as in `ResultForm`: heatmaps have unnamed points for other uses."""
+        return None
 
     def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
         """Return the points [1 + points, 3]."""
@@ -44,5 +55,6 @@ def describe_heatmaps(interface: Interface, options: EntryOptions, asked: Heatma
         raise refuse_output("`heatmaps` needs an output [1, points, height, width]", info)
     size = find_input_size(interface, options.preprocess)
     points, height, width = (shape[3], *shape[1:3]) if is_last else shape[1:]
+    check_proportions("`heatmaps`", info, (height, width), size)
     maps = PointMaps(points, height, width, ((1, points, height, width), info.dtype), size)
     return PointResult((place,), maps, is_last)

@@ -10,6 +10,9 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.package.preprocess import find_rules, find_sizes
 
+_PADDED = 0.1
+"""The part of a side by which networks pad inside: 375 rows become 384."""
+
 
 def find_outputs(interface: Interface, names: Sequence[str], count: int, said: str) -> tuple[int, ...]:
     """Return the places of the outputs with these names, or the first ``count`` outputs if there are no names.
@@ -72,6 +75,18 @@ def find_input_size(interface: Interface, rules: Preprocess | None) -> tuple[int
             "add `preprocess` to the model in models.yaml",
         )
     return (shape[2], shape[3]) if shape[1] in (1, 3) else (shape[1], shape[2])
+
+
+def check_proportions(said: str, info: TensorInfo, found: tuple[int, int], size: tuple[int, int]) -> None:
+    """Raise TvmbuildError if a map of ``found`` rows and columns is not the picture of ``size``, scaled.
+
+    A cell may be missing or too much, because networks round differently, and a tenth, because some pad inside;
+    ``said`` is the result in the message.
+    """
+    (rows, columns), (height, width) = found, size
+    one, other = rows * width, columns * height
+    if abs(one - other) > max(height, width) + max(one, other) * _PADDED:
+        raise refuse_output(f"{said} needs a map with the proportions of the input of {height} by {width}", info)
 
 
 def is_channels_last(interface: Interface, rules: Preprocess | None) -> bool:

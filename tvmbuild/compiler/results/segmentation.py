@@ -10,7 +10,13 @@ from tvmbuild.base.postprocess_specs import Segmentation
 from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.kernels.results.segmentation import ClassMap, DrawnMap, write_labels, write_map
 from tvmbuild.compiler.results.form import KernelCalls, Request
-from tvmbuild.compiler.results.outputs import find_input_size, find_output, is_channels_last, refuse_output
+from tvmbuild.compiler.results.outputs import (
+    check_proportions,
+    find_input_size,
+    find_output,
+    is_channels_last,
+    refuse_output,
+)
 from tvmbuild.package.result_arrays import OUTSIDE
 
 
@@ -21,6 +27,11 @@ class MapResult:
     places: tuple[int, ...]
     source: ClassMap
     nearest: bool
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes that labels name, as in `ResultForm`."""
+        return None if self.source.ready else max(self.source.classes, 2)
 
     def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
         """Return the map [height, width], uint8."""
@@ -39,7 +50,7 @@ class MapResult:
 def describe_segmentation(interface: Interface, options: EntryOptions, asked: Segmentation) -> MapResult:
     """Return the form of the map. Raises TvmbuildError if the output has neither scores nor classes of pixels."""
     place, info = find_output(interface, asked.outputs, "the result `segmentation`")
-    find_input_size(interface, options.preprocess)  # a package's map may have this size
+    size = find_input_size(interface, options.preprocess)
     shape, is_last = info.shape, is_channels_last(interface, options.preprocess)
     if len(shape) == 3 and shape[0] == 1:
         shape = (1, *shape[1:], 1) if is_last else (1, 1, *shape[1:])
@@ -49,6 +60,7 @@ def describe_segmentation(interface: Interface, options: EntryOptions, asked: Se
     ready = "float" not in info.dtype
     if classes > OUTSIDE or (ready and classes != 1):
         raise refuse_output(f"`segmentation` needs scores of at most {OUTSIDE} classes, or one class a pixel", info)
+    check_proportions("`segmentation`", info, (height, width), size)
     form = (info.shape, info.dtype)
     source = ClassMap(classes, height, width, form, ready, is_last, asked.activation == "sigmoid")
     return MapResult((place,), source, ready or asked.interpolation == "nearest")

@@ -22,6 +22,11 @@ class TextResult:
     maxima: RowMaxima
     steps: TextSteps
 
+    @property
+    def classes(self) -> int | None:
+        """The number of classes that labels name, as in `ResultForm`."""
+        return None
+
     def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
         """Return the characters [1 + steps, 2]."""
         function = write_row_maxima(self.maxima, on_gpu=calls.on_gpu)

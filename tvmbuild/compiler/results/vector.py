@@ -21,6 +21,11 @@ class VectorResult:
     places: tuple[int, ...]
     vector: PlainVector
 
+    @property
+    def classes(self) -> int | None:
+        """The number of classes that labels name, as in `ResultForm`."""
+        return None
+
     def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
         """Return the vector [count], float32."""
         function = write_vector(self.vector, on_gpu=calls.on_gpu)

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import sym, tirx
 
 from tvmbuild.compiler.codegen.byte_products import DOT
+from tvmbuild.compiler.ir.expressions import substitute
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,16 @@ class Access:
             total += int(coefficients[0]) * step
             step *= extent
         return total
+
+    def stride_within(self, var: Any, piece: int) -> int | None:
+        """Return `stride` within every ``piece`` steps of ``var``, counted from 0, or None if it varies within one."""
+        dtype = str(var.ty.dtype)
+        number, step = (tirx.Var(name, dtype) for name in ("number", "step"))
+        analyzer = sym.Analyzer()
+        analyzer.bind(step, tvm.ir.Range(tirx.IntImm(dtype, 0), tirx.IntImm(dtype, piece)))
+        place = {var: number * tirx.IntImm(dtype, piece) + step}
+        indices = (analyzer.simplify(substitute(index, place)) for index in self.indices)
+        return Access(self.buffer, tuple(indices)).stride(step)
 
 
 @dataclass(frozen=True)
@@ -106,13 +117,22 @@ def uses(expr: Any, var: Any) -> bool:
 
 def list_moduli(expr: Any, var: Any) -> list[int]:
     """Return the constant divisors of all remainders in the expression that depend on the variable."""
+    return _list_divisors(expr, var, tirx.FloorMod)
+
+
+def list_divisors(expr: Any, var: Any) -> list[int]:
+    """Return the constant divisors of all quotients and remainders in the expression that depend on the variable."""
+    return _list_divisors(expr, var, tirx.FloorMod, tirx.FloorDiv)
+
+
+def _list_divisors(expr: Any, var: Any, *kinds: Any) -> list[int]:
     found: list[int] = []
 
-    def on_remainder(remainder: Any) -> None:
-        if isinstance(remainder.b, tirx.IntImm) and uses(remainder.a, var):
-            found.append(int(remainder.b))
+    def on_division(division: Any) -> None:
+        if isinstance(division.b, tirx.IntImm) and uses(division.a, var):
+            found.append(int(division.b))
 
-    tvm_ffi.structural_walk(expr, (tirx.FloorMod, on_remainder), order="post")
+    tvm_ffi.structural_walk(expr, [(kind, on_division) for kind in kinds], order="post")
     return found
 
 

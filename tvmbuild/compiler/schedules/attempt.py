@@ -1,4 +1,4 @@
-"""Schedule rules, tried one after the other: a rule may refuse a function; any other exception is a bug of ours."""
+"""Schedule rules, tried one after the other: a rule may refuse a function; any other exception is a bug of tvmbuild."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import tvm
 from tvm import s_tir, tirx
 
 from tvmbuild.compiler.machine.machine import CHUNKS_PER_THREAD, PARALLEL_WORK, Machine
-from tvmbuild.compiler.schedules.access import Access, collect, find_bound, list_moduli, uses
+from tvmbuild.compiler.schedules.access import Access, collect, find_bound, list_divisors, list_moduli, uses
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 
 MAX_TOGETHER = 8
@@ -103,6 +103,18 @@ class Nest:
         periods = {period for condition in self.conditions for period in list_moduli(condition, axis.var)}
         small = [each for each in periods if 1 < each <= MAX_TOGETHER and axis.extent % each == 0]
         return max(small, default=1)
+
+    def find_piece(self, axis: Axis) -> int:
+        """Return the largest number of steps along the axis within which each load moves by one element or not at all.
+
+        The axis is one that a reshape has made of several. Return 1 if there is no such number.
+        """
+        divisors = {each for load in self.loads for index in load.indices for each in list_divisors(index, axis.var)}
+        pieces = sorted((each for each in divisors if each > 1 and axis.extent % each == 0), reverse=True)
+        return next((each for each in pieces if self._is_smooth_within(axis, each)), 1)
+
+    def _is_smooth_within(self, axis: Axis, piece: int) -> bool:
+        return all(load.stride_within(axis.var, piece) in {0, 1} for load in self.loads)
 
     def find_part(self, axis: Axis) -> int:
         """Return the largest number of steps along the axis that never begin or end within a branch.

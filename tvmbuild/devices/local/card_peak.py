@@ -107,7 +107,9 @@ def measure_here(precision: str) -> Peak:
 def _measure_compute(stream: int, precision: str) -> tuple[float, str]:
     arch = 10 * driver.read_attribute(_MAJOR) + driver.read_attribute(_MINOR)
     source, operations, how = write_kernel(precision, arch)
-    kernel = driver.load_kernel(compile_by_nvrtc(source, f"sm_{arch}", _find_compiler(arch)), "peak")
+    kernel = driver.load_kernel(
+        compile_by_nvrtc(source, f"sm_{arch}", find_compiler(arch, driver.read_version())), "peak"
+    )
     blocks = BLOCKS_A_CORE * driver.read_attribute(_CORES)
     with driver.allocate(4) as out:
         arguments = (ctypes.c_void_p(out), ctypes.c_int(STEPS))
@@ -115,12 +117,17 @@ def _measure_compute(stream: int, precision: str) -> tuple[float, str]:
     return operations * STEPS * (BLOCK // _WARP) * blocks / seconds / 1e9, how
 
 
-def _find_compiler(arch: int) -> Nvrtc:
-    major = choose_driver({"arch": f"sm_{arch}"})[0]
-    found = find_nvrtc(major)
-    if found is None:
-        raise TvmbuildError(f"NVRTC {major} is not there", explain_install(major))
-    return found
+def find_compiler(arch: int, newest: int) -> Nvrtc:
+    """Return an installed NVRTC for the card, whose code a driver of CUDA ``newest`` loads; packages' usual one first.
+
+    Raises TvmbuildError if there is none.
+    """
+    usual = choose_driver({"arch": f"sm_{arch}"})[0]
+    for major in (usual, *range(newest, usual, -1)):
+        found = find_nvrtc(major)
+        if found is not None:
+            return found
+    raise TvmbuildError(f"NVRTC {usual} is not there", explain_install(usual))
 
 
 def _measure_memory(stream: int) -> tuple[float, str]:

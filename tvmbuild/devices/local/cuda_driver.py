@@ -42,6 +42,13 @@ def read_attribute(number: int) -> int:
     return value.value
 
 
+def read_version() -> int:
+    """Return the major number of the newest CUDA that the driver knows."""
+    version = ctypes.c_int()
+    _call("cuDriverGetVersion", ctypes.byref(version))
+    return version.value // 1000
+
+
 @contextmanager
 def allocate(size: int) -> Iterator[int]:
     """Yield the address of ``size`` uninitialised bytes on the card."""

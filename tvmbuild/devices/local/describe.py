@@ -12,8 +12,8 @@ import sys
 import tvm
 from tvm.target import codegen
 
-from tvmbuild.base.cpu_features import X86_FEATURES
-from tvmbuild.base.host_cpu import cpu_flags
+from tvmbuild.base.cpu_features import ASKED_FOR, FEATURES
+from tvmbuild.base.host_cpu import cpu_flags, machine_of
 from tvmbuild.base.vulkan_driver import ask_driver
 from tvmbuild.package.runtime.host import try_backend
 
@@ -32,10 +32,14 @@ _VECTOR_FAMILIES = ("amx", "avx", "bmi", "f16c", "fma", "gfni", "vaes", "vpclmul
 
 
 def describe_cpu() -> dict[str, object]:
-    """Return this CPU's mcpu and mtriple, and a mattr that disables the vector features which a hypervisor hides."""
+    """Return this CPU's mcpu and mtriple, and a mattr that disables the features which a hypervisor hides.
+
+    Features whose instructions no network needs are not disabled, except vector ones.
+    """
     mcpu, triple = str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
     target = tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "mtriple": triple})
-    hidden = _find_hidden({str(feature) for feature in codegen.llvm_get_cpu_features(target)}, cpu_flags())
+    features = {str(feature) for feature in codegen.llvm_get_cpu_features(target)}
+    hidden = _find_hidden(features, cpu_flags(), machine_of(triple))
     described: dict[str, object] = {"mcpu": mcpu, "mtriple": normalise_triple(triple)}
     return {**described, "mattr": [f"-{feature}" for feature in hidden]} if hidden else described
 
@@ -66,12 +70,14 @@ def normalise_triple(triple: str) -> str:
     return "-".join(part for index, part in enumerate(parts) if index != 1 or len(parts) < 4 or part not in _VENDORS)
 
 
-def _find_hidden(features: set[str], flags: frozenset[str]) -> list[str]:
-    """Return the vector features in ``features`` that /proc/cpuinfo's ``flags`` lack, or none if it has no flags."""
+def _find_hidden(features: set[str], flags: frozenset[str], machine: str) -> list[str]:
+    """Return the features in ``features`` that /proc/cpuinfo's ``flags`` lack, or none if it has no flags."""
+    known = FEATURES.get(machine, {})
     if not flags:
         return []
-    vector = (feature for feature in features if feature.startswith(_VECTOR_FAMILIES))
-    return sorted(name for name in vector if X86_FEATURES.get(name, name.replace("-", "_")) not in flags)
+    used = known.keys() - ASKED_FOR
+    relevant = (feature for feature in features if feature in used or feature.startswith(_VECTOR_FAMILIES))
+    return sorted(name for name in relevant if known.get(name, name.replace("-", "_")) not in flags)
 
 
 def _to_plain(value: object) -> object:

@@ -31,6 +31,8 @@ from tvmbuild.package.profile import Peak
 MEASURE_S = 0.25
 """The approximate time of each measurement, in seconds."""
 LIMIT_S = 120.0
+_HINT, _NAME = "hint: ", "tvmbuild.errors.TvmbuildError: "
+"""The beginning of the last lines that Python writes about our errors."""
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _MIB = 1 << 20
 _LEAST_BYTES = 256 * _MIB
@@ -62,9 +64,16 @@ def measure_in_process(module: str, argument: str, environment: Mapping[str, str
         except subprocess.TimeoutExpired as error:
             raise TvmbuildError(f"measuring this machine's peak took longer than {LIMIT_S:g} s") from error
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
-        raise TvmbuildError(f"measuring this machine's peak failed: {lines[-1]}")
+        why, hint = _read_error(done.stderr)
+        raise TvmbuildError(f"measuring this machine's peak failed: {why or f'exit code {done.returncode}'}", hint)
     return Peak.from_json(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _read_error(written: str) -> tuple[str, str | None]:
+    """Return the message and the hint of a process that ended with an error."""
+    lines = [line for line in written.splitlines() if line.strip()]
+    hint = lines.pop().strip().removeprefix(_HINT) if lines and lines[-1].strip().startswith(_HINT) else None
+    return (lines[-1].removeprefix(_NAME) if lines else ""), hint
 
 
 def measure_here(threads: int) -> Peak:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LIMITS = {
     "timeout_s": "A board that gives no sign of life for so many seconds is lost.",
     "wait_s": "Busy boards are waited for, so many seconds.",
-    "session_s": "The board ends a session after so many seconds, were it forgotten.",
+    "session_s": "The board ends a session after so many seconds, in case it is forgotten.",
 }
 
 

@@ -64,7 +64,7 @@ class BoardFrames:
         return self._session.ask(command, self._beat)
 
     def _receive(self, command: Command) -> list[np.ndarray]:
-        """Return the arrays that the program sends behind its answer."""
+        """Return the arrays that the program sends after its answer."""
         forms: Any = self._session.ask(command, self._beat)["arrays"]
         arrays = []
         for form in forms:

@@ -19,7 +19,8 @@ import numpy as np
 from tvmbuild.base.host_cpu import find_cpu_name
 from tvmbuild.base.processes import die_with_parent
 from tvmbuild.devices.answers import Answers
-from tvmbuild.devices.machine_state import MachineState, find_peak_mb
+from tvmbuild.devices.machine_state import MachineState
+from tvmbuild.devices.process_memory import find_peak_mb
 from tvmbuild.devices.ssh.frames import COMMANDS as FRAME_COMMANDS
 from tvmbuild.devices.ssh.frames import BoardFrames
 from tvmbuild.devices.ssh.program import find_files, machine_of_package
@@ -121,7 +122,7 @@ class BoundPackage:
         return {}
 
     def run(self, command: Mapping[str, Any]) -> dict[str, object]:
-        """Run the package once on the inputs in the command's .npz, write the outputs, and bind the old inputs anew."""
+        """Run the package once on the inputs in the command's .npz, write the outputs, and rebind the old inputs."""
         before = self._bound
         with np.load(command["inputs"], allow_pickle=False) as arrays:
             self.bind({name: arrays[name] for name in arrays.files})

@@ -22,7 +22,7 @@ _CONNECTION = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "it has another host key than the one that is known",
-        "where the board was set up anew: `ssh-keygen -R HOST`, then `ssh {host}` once by hand",
+        "where the board was set up again: `ssh-keygen -R HOST`, then `ssh {host}` once by hand",
     ),
     (
         "Host key verification failed",

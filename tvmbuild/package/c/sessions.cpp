@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -113,7 +114,13 @@ void place_inputs(SessionState &state, const tvmbuild_array *given, size_t count
   if (!same) {
     state.bound = false;
     state.inputs.clear();
-    for (const TensorInfo &each : forms) state.inputs.emplace_back(each);
+    for (size_t i = 0; i < count; i++) {
+      if (forms[i].shape == info.inputs[i].shape) {
+        state.inputs.push_back(state.session.make_input(i));
+      } else {
+        state.inputs.emplace_back(forms[i]);
+      }
+    }
     state.session.bind(state.inputs);
     state.bound = true;
   }
@@ -206,6 +213,27 @@ tvmbuild_status tvmbuild_threads(tvmbuild_session *session, int32_t *threads) {
     auto found = find(session, "session");
     expect(threads, "threads");
     *threads = found->session.threads();
+  });
+}
+
+tvmbuild_status tvmbuild_at(tvmbuild_session *session, const tvmbuild_size_info *size, tvmbuild_session **part) {
+  return guard(TVMBUILD_CALL, [&] {
+    auto whole = find(session, "session");
+    expect(size, "size");
+    expect(part, "part");
+    tvmbuild_size_info wish = read(size, "size");
+    if (wish.count != 0) expect(wish.letters, "size->letters");
+    if (wish.count != 0) expect(wish.values, "size->values");
+    std::map<std::string, int64_t> values;
+    for (size_t i = 0; i < wish.count; i++) {
+      expect(wish.letters[i], "size->letters");
+      values[wish.letters[i]] = wish.values[i];
+    }
+    std::lock_guard<std::mutex> lock(whole->turn);
+    Session &chosen = whole->session.at(values);
+    auto state = whole->sizes[&chosen].lock();
+    if (!state) whole->sizes[&chosen] = state = std::make_shared<SessionState>(whole, chosen);
+    *part = Handles::all().add<tvmbuild_session>(std::move(state));
   });
 }
 

@@ -45,7 +45,7 @@ Preprocess read_rules(const tvmbuild_preprocess_info &from) {
   }
   if (from.mean_count != 0) expect(from.mean, "rules->mean");
   if (from.std_count != 0) expect(from.std, "rules->std");
-  if (from.fill < 0 || from.fill > UINT8_MAX) throw ArgumentError("`rules->fill` is no byte");
+  if (from.fill < 0 || from.fill > UINT8_MAX) throw ArgumentError("`rules->fill` is not a byte");
   rules.mean.assign(from.mean, from.mean + from.mean_count);
   rules.std.assign(from.std, from.std + from.std_count);
   rules.scale = from.scale;

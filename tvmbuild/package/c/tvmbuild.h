@@ -78,7 +78,7 @@ TVMBUILD_API tvmbuild_status tvmbuild_threads(tvmbuild_session *session, int32_t
 
 /* Read a package's metadata, and check all of its files' digests. The code is not loaded. */
 TVMBUILD_API tvmbuild_status tvmbuild_read_package(const char *path, tvmbuild_package **package);
-/* Return the metadata of a session as a handle of its own, which may outlive the session. */
+/* Return the metadata of a session as its own handle, which may outlive the session. */
 TVMBUILD_API tvmbuild_status tvmbuild_describe(tvmbuild_session *session, tvmbuild_package **package);
 
 typedef struct tvmbuild_package_info {
@@ -148,6 +148,14 @@ TVMBUILD_API tvmbuild_status tvmbuild_package_result(tvmbuild_package *package, 
 TVMBUILD_API tvmbuild_status tvmbuild_package_size(tvmbuild_package *package, size_t at, tvmbuild_size_info *info);
 /* Describe how pictures become an input. TVMBUILD_CALL: the package does not say. */
 TVMBUILD_API tvmbuild_status tvmbuild_package_preprocess(tvmbuild_package *package, tvmbuild_preprocess_info *info);
+
+/* ---- One size of a package with sizes ---- */
+
+/* Return the session of a size alone, one of tvmbuild_package_size(). Its inputs and its frames have this size. Inputs
+ * and results are its own; weights and threads are those of `session`, which lives until both handles are closed. Equal
+ * sizes have one session, with a handle for each call. */
+TVMBUILD_API tvmbuild_status tvmbuild_at(tvmbuild_session *session, const tvmbuild_size_info *size,
+                                         tvmbuild_session **part);
 
 /* ---- From a camera's frame to the results ---- */
 
@@ -273,15 +281,16 @@ TVMBUILD_API tvmbuild_status tvmbuild_output_shape(tvmbuild_session *session, si
 /* ---- Calls that do not wait ---- */
 
 /* Takes the outputs of a call, or another status and none; then tvmbuild_last_error() says why. The tensors are closed
- * behind it: tvmbuild_tensor_to_host() makes a handle that stays, without a copy. `context` is that of the call. All
+ * after it: tvmbuild_tensor_to_host() makes a handle that stays, without a copy. `context` is that of the call. All
  * functions may be called in it, tvmbuild_close() of the session too, but not tvmbuild_wait_async(). */
 typedef void (*tvmbuild_done)(void *context, tvmbuild_status status, tvmbuild_tensor *const *outputs, size_t count);
 
 /* Return at once; a thread of the session runs on the inputs, in order, and calls `done`, once, with the outputs in the
  * host's memory. The inputs must not change until then, but their handles may be closed. While one call runs and
  * another waits, this waits; if `newest` is not 0, the call that waits is cancelled instead, so that the newest frame
- * of a camera is the next. The end of the session cancels the call that waits, and waits for the one that runs. Other
- * calls on the session do not wait for these. After an error of this function, `done` is not called. */
+ * of a camera is the next. Closing the session's last handle cancels the call that waits, and waits for the one that
+ * runs; a session of tvmbuild_at() may be opened again. Other calls on the session do not wait for these. After an
+ * error of this function, `done` is not called. */
 TVMBUILD_API tvmbuild_status tvmbuild_call_async(tvmbuild_session *session, tvmbuild_tensor *const *inputs,
                                                  size_t count, int32_t newest, tvmbuild_done done, void *context);
 /* Wait until all calls of tvmbuild_call_async are done. */

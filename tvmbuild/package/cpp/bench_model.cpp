@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <map>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "program.h"
 #include "tvmbuild.hpp"
@@ -12,21 +16,45 @@
 namespace {
 
 const char *const USAGE =
-    "usage: bench_model PACKAGE.tar [OTHER.tar] [--repeat N] [--number N] [--threads N]\n"
+    "usage: bench_model PACKAGE.tar [OTHER.tar] [--repeat N] [--number N] [--threads N] [--size T=64]\n"
     "\n"
     "A GPU's time includes copying the inputs to the device and the outputs back.\n"
     "\n"
     "OTHER.tar   timed in turns with the first, sample by sample: how many times as long it takes\n"
     "--repeat N  samples (default: 100)\n"
     "--number N  calls in a sample (default: 1)\n"
-    "--threads N default: the cores that the package was tuned for, as far as there are so many\n";
+    "--threads N default: the cores that the package was tuned for, as far as there are so many\n"
+    "--size T=64 the inputs' size in a package of several sizes, or H=320,W=640 (default: the largest); with "
+    "OTHER.tar,\n"
+    "            one of the two may be of this shape alone\n";
+
+using Size = std::map<std::string, int64_t>;
+
+// The shapes of inputs of a size, which may lie between those of the package.
+std::vector<tvmbuild::TensorInfo> shape_inputs(tvmbuild::Session &session, const Size &size) {
+  const tvmbuild::Info &info = session.info();
+  std::vector<tvmbuild::TensorInfo> inputs = info.inputs;
+  if (size.empty()) return inputs;
+  auto has_letter = [&](const Size::value_type &own) { return size.count(own.first) != 0; };
+  const std::vector<tvmbuild::SizeFunction> &functions = info.sizes.functions;
+  bool fits = !functions.empty() && functions.back().values.size() == size.size() &&
+              std::all_of(functions.back().values.begin(), functions.back().values.end(), has_letter);
+  if (!fits) session.at(size);  // throws, and lists the sizes
+  for (tvmbuild::TensorInfo &input : inputs) {
+    auto found = info.sizes.inputs.find(input.name);
+    for (size_t axis = 0; found != info.sizes.inputs.end() && axis < input.shape.size(); axis++) {
+      if (!found->second[axis].letter.empty()) input.shape[axis] = size.at(found->second[axis].letter);
+    }
+  }
+  return inputs;
+}
 
 // [-1, 1) for floats, 0 for integers, which may be indices.
-std::vector<tvmbuild::Tensor> make_inputs(const tvmbuild::Info &info) {
+std::vector<tvmbuild::Tensor> make_inputs(const std::vector<tvmbuild::TensorInfo> &infos) {
   std::mt19937 engine(0);
   std::uniform_real_distribution<float> distribution(-1, 1);
   std::vector<tvmbuild::Tensor> inputs;
-  for (const tvmbuild::TensorInfo &each : info.inputs) {
+  for (const tvmbuild::TensorInfo &each : infos) {
     inputs.emplace_back(each);
     if (each.dtype != "float32") continue;
     std::generate_n(inputs.back().as<float>(), each.count(), [&] { return distribution(engine); });
@@ -41,11 +69,23 @@ struct Candidate {
   std::vector<tvmbuild::Tensor> outputs;
 
   Candidate(const std::string &package, int threads)
-      : session(package, threads), on_gpu(session.info().kind != "llvm") {
-    session.bind(make_inputs(session.info()));
-    for (const tvmbuild::TensorInfo &each : session.info().outputs) outputs.emplace_back(each);
+      : session(package, threads), on_gpu(session.info().kind != "llvm") {}
+
+  void bind(const std::vector<tvmbuild::TensorInfo> &inputs) {
+    session.bind(make_inputs(inputs));
+    session.call();
+    outputs = session.outputs();
   }
 };
+
+// Bind inputs of a size. A package of one shape beside one of several must have that of the size.
+void bind_all(std::vector<Candidate> &candidates, const Size &size) {
+  auto varies = [](const Candidate &each) { return !each.session.info().sizes.functions.empty(); };
+  auto found = std::find_if(candidates.begin(), candidates.end(), varies);
+  Candidate &first = found == candidates.end() ? candidates.front() : *found;
+  std::vector<tvmbuild::TensorInfo> inputs = shape_inputs(first.session, size);
+  for (Candidate &each : candidates) each.bind(size.empty() ? each.session.info().inputs : inputs);
+}
 
 double time_ms(Candidate &candidate, int number) {
   auto start = std::chrono::steady_clock::now();
@@ -87,6 +127,7 @@ void run(const tvmbuild::Arguments &arguments) {
   std::vector<Candidate> candidates;
   candidates.reserve(arguments.plain.size());
   for (const std::string &package : arguments.plain) candidates.emplace_back(package, arguments.number("--threads", 0));
+  bind_all(candidates, arguments.size("--size"));
   for (Candidate &candidate : candidates) settle(candidate, 500);
   std::vector<std::vector<double>> samples(candidates.size());
   for (int i = 0; i < repeat; i++) {
@@ -107,6 +148,6 @@ void run(const tvmbuild::Arguments &arguments) {
 
 int main(int count, char **words) {
   return tvmbuild::run_program(USAGE, count, words, [&] {
-    run(tvmbuild::read_arguments(count, words, {"--repeat", "--number", "--threads"}, 1, 2));
+    run(tvmbuild::read_arguments(count, words, {"--repeat", "--number", "--threads", "--size"}, 1, 2));
   });
 }

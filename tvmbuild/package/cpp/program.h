@@ -1,6 +1,7 @@
 // The programs' common code: arguments, and one place where errors become messages and exit codes.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -35,6 +36,24 @@ struct Arguments {
       throw UsageError(option + " needs a number over 0, not " + digits);
     return static_cast<int>(value);
   }
+  // Read T=64 or H=320,W=640 as the values of letters. Without the option: none.
+  std::map<std::string, int64_t> size(const std::string &option) const {
+    std::map<std::string, int64_t> values;
+    std::string rest = text(option);
+    bool has_more = !rest.empty();  // a comma at the end stands before an empty part, which is refused
+    while (has_more) {
+      std::string part = rest.substr(0, rest.find(','));
+      has_more = part.size() < rest.size();
+      rest.erase(0, part.size() + 1);
+      size_t equals = part.find('=');
+      std::string digits = equals == std::string::npos ? "" : part.substr(equals + 1);
+      bool is_number =
+          !digits.empty() && digits.size() < 10 && digits.find_first_not_of("0123456789") == std::string::npos;
+      if (equals == 0 || !is_number || !values.emplace(part.substr(0, equals), std::stoll(digits)).second)
+        throw UsageError(option + " needs T=64 or H=320,W=640, not " + text(option));
+    }
+    return values;
+  }
 };
 
 // `known` lists the options. Each has a value.
@@ -55,7 +74,7 @@ inline Arguments read_arguments(int count, char **words, const std::vector<std::
     arguments.repeated[word].push_back(words[i]);
   }
   if (arguments.plain.size() < least || arguments.plain.size() > most)
-    throw UsageError(std::to_string(arguments.plain.size()) + " arguments that are no options");
+    throw UsageError(std::to_string(arguments.plain.size()) + " arguments that are not options");
   return arguments;
 }
 

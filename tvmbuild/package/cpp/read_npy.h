@@ -48,7 +48,7 @@ class NpyHeader {
 
   [[noreturn]] void refuse(const std::string &why) const { throw Error(path_ + " cannot be read as .npy: " + why); }
 
-  // Return the text behind a key up to one of the characters.
+  // Return the text after a key up to one of the characters.
   std::string value_of(const std::string &key, const std::string &ends) const {
     size_t at = text_.find("'" + key + "':");
     if (at == std::string::npos) refuse("its header has no " + key);

@@ -181,7 +181,7 @@ Picture read_by_stb(std::ifstream &stream, const std::string &path) {
   StbSource source{stream};
   int width = 0, height = 0, channels = 0;
   if (stbi_info_from_callbacks(&calls, &source, &width, &height, &channels) == 0)
-    throw Error(path + " is no picture that this program reads: " + stbi_failure_reason());
+    throw Error(path + " is not a picture that this program reads: " + stbi_failure_reason());
   Picture picture;
   picture.channels = 1;
   set_size(picture, static_cast<size_t>(width), static_cast<size_t>(height), path);  // before stb allocates

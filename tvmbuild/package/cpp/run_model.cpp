@@ -17,14 +17,16 @@ namespace {
 
 const char *const USAGE =
     "usage: run_model PACKAGE.tar PICTURE [LABELS] [--normalize NUMBERS] [--top N] [--input NAME=FILE] [--threads N]\n"
+    "                 [--size H=320,W=640]\n"
     "       run_model PACKAGE.tar --frame FILE [--encoding NAME] [--width N] [--score X] [--overlap X]\n"
-    "                 [--input NAME=FILE] [--threads N]\n"
+    "                 [--input NAME=FILE] [--threads N] [--size H=320,W=640]\n"
     "\n"
     "LABELS      a text file, one name a line; default: those of the package\n"
     "--normalize imagenet, none, or MEAN,MEAN,MEAN:STD,STD,STD instead of the package's mean and std\n"
     "--top N     how many classes to print (default: 5)\n"
     "--input     an input beside the picture, an .npy; once for each\n"
     "--threads N default: the cores that the package was tuned for, as far as there are so many\n"
+    "--size      the network's size in a package of several sizes (default: the largest)\n"
     "--frame     the bytes of a camera's frame; prints a line for each result:\n"
     "            boxes `score index label x y width height`, masks also the number of pixels; keypoints below their\n"
     "            box, and heatmaps, `score index label x y`; classes `score index label`; segmentation `pixels index\n"
@@ -35,7 +37,7 @@ const char *const USAGE =
 double read_number(const std::string &option, const std::string &digits) {
   char *end = nullptr;
   double number = std::strtod(digits.c_str(), &end);
-  if (digits.empty() || *end != '\0') throw tvmbuild::Error(option + ": " + digits + " is no number");
+  if (digits.empty() || *end != '\0') throw tvmbuild::Error(option + ": " + digits + " is not a number");
   return number;
 }
 
@@ -202,13 +204,18 @@ void print_results(const tvmbuild::Results &results, const tvmbuild::Info &info)
   for (const tvmbuild::Point &each : results.points) print_point(each);
 }
 
+tvmbuild::Session &choose(tvmbuild::Session &whole, const tvmbuild::Arguments &arguments) {
+  return arguments.options.count("--size") ? whole.at(arguments.size("--size")) : whole;
+}
+
 void run_frame(const tvmbuild::Arguments &arguments) {
   tvmbuild::FrameOptions options;
   options.encoding = arguments.text("--encoding");
   options.width = arguments.number("--width", 0);
   if (arguments.options.count("--score")) options.score = read_number("--score", arguments.text("--score"));
   if (arguments.options.count("--overlap")) options.overlap = read_number("--overlap", arguments.text("--overlap"));
-  tvmbuild::Session session(arguments.plain[0], arguments.number("--threads", 0));
+  tvmbuild::Session whole(arguments.plain[0], arguments.number("--threads", 0));
+  tvmbuild::Session &session = choose(whole, arguments);
   if (session.info().preprocess) options.inputs = read_others(arguments, session.info(), *session.info().preprocess);
   std::vector<uint8_t> bytes = read_bytes(arguments.text("--frame"));
   const tvmbuild::Results &results = session.run_frame(bytes.data(), bytes.size(), options);
@@ -230,7 +237,8 @@ void run(const tvmbuild::Arguments &arguments) {
   }
   int top = arguments.number("--top", 5);
   std::string how = arguments.text("--normalize");
-  tvmbuild::Session session(arguments.plain[0], arguments.number("--threads", 0));
+  tvmbuild::Session whole(arguments.plain[0], arguments.number("--threads", 0));
+  tvmbuild::Session &session = choose(whole, arguments);
   const tvmbuild::Info &info = session.info();
   if (!info.preprocess) throw tvmbuild::Error(info.model + " does not say how a picture becomes its input");
   tvmbuild::Preprocess rules = *info.preprocess;
@@ -260,9 +268,9 @@ void run(const tvmbuild::Arguments &arguments) {
 
 int main(int count, char **words) {
   return tvmbuild::run_program(USAGE, count, words, [&] {
-    run(tvmbuild::read_arguments(
-        count, words,
-        {"--normalize", "--top", "--threads", "--frame", "--encoding", "--width", "--score", "--overlap", "--input"}, 1,
-        3));
+    run(tvmbuild::read_arguments(count, words,
+                                 {"--normalize", "--top", "--threads", "--frame", "--encoding", "--width", "--score",
+                                  "--overlap", "--input", "--size"},
+                                 1, 3));
   });
 }

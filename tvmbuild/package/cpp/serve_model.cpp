@@ -39,14 +39,15 @@ class Server {
     last_beat_ = Clock::now();
     beat_s_ = command.value("beat_s", 10.0);
     if (what == "bind") {
-      if (command.contains("size")) resize(command.at("size"), command.at("shapes"));
+      bool has_function = true;  // what is padded or cut into parts stays in the host's memory
+      if (command.contains("size")) has_function = resize(command.at("size"), command.at("shapes"));
       for (tvmbuild::Tensor &input : inputs_) {
         auto size = static_cast<std::streamsize>(input.info().bytes());
         if (!std::cin.read(static_cast<char *>(input.data()), size)) throw tvmbuild::Error("too few bytes of inputs");
       }
       std::vector<tvmbuild::Tensor> placed;  // placed once, so that no copy is timed, as in Python's twin
       placed.reserve(inputs_.size());
-      for (const tvmbuild::Tensor &input : inputs_) placed.push_back(session_.to_device(input));
+      for (const tvmbuild::Tensor &input : inputs_) placed.push_back(has_function ? session_.to_device(input) : input);
       session_.bind(placed);
       answer(json::object());
     } else if (what == "outputs") {
@@ -83,14 +84,19 @@ class Server {
   }
 
  private:
-  // Make the inputs of one size of a package whose shapes vary, and let frames be for this size.
-  void resize(const json &size, const json &shapes) {
-    if (!session_.info().frames.empty()) framed_ = &session_.at(size.get<std::map<std::string, int64_t>>());
+  // Make the inputs of one size of a package whose shapes vary, and let frames be for this size. Return whether the
+  // size has a function of its own.
+  bool resize(const json &size, const json &shapes) {
+    auto values = size.get<std::map<std::string, int64_t>>();
     for (size_t i = 0; i < inputs_.size(); i++) {
       tvmbuild::TensorInfo info = inputs_[i].info();
       info.shape = shapes.at(i).get<std::vector<int64_t>>();
       inputs_[i] = tvmbuild::Tensor(info);
     }
+    std::vector<std::map<std::string, int64_t>> sizes = session_.sizes();
+    bool has_function = std::find(sizes.begin(), sizes.end(), values) != sizes.end();
+    if (has_function && !session_.info().frames.empty()) framed_ = &session_.at(values);
+    return has_function;
   }
 
   void bind_frames(const std::vector<size_t> &sizes) {

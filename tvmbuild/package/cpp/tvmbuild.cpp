@@ -278,6 +278,18 @@ void Session::bind_parts(const std::vector<Tensor> &inputs, const std::vector<Ba
   impl_->parts = std::move(made);
 }
 
+Tensor Session::make_input(size_t place) const {
+  if (place >= impl_->info.inputs.size())
+    throw Error(impl_->info.model + " has no input number " + std::to_string(place));
+  const TensorInfo &info = impl_->info.inputs[place];
+  if (impl_->device.device_type != kDLCUDA || !has_own_runtime("cuda")) return Tensor(info);
+  DeviceUse use(impl_->device);
+  Value locked = allocate(info, DLDevice{kDLCUDAHost, impl_->device.device_id});
+  Tensor made;
+  made.hold(info.name, share_with(DLDevice{kDLCPU, 0}, locked, info.name).release());
+  return made;
+}
+
 void Session::bind(const std::vector<Tensor> &inputs) {
   const std::vector<TensorInfo> &wanted = impl_->info.inputs;
   if (inputs.size() != wanted.size())
@@ -305,7 +317,13 @@ void Session::bind(const std::vector<Tensor> &inputs) {
   DeviceUse use(impl_->device);
   impl_->copies.resize(wanted.size());
   for (size_t i = 0; i < wanted.size(); i++) {
-    if (copied[i] && impl_->copies[i].type() != kTVMFFITensor) impl_->copies[i] = allocate(wanted[i], impl_->device);
+    Value in_place = copied[i] && impl_->shares_memory ? share_with(impl_->device, given[i], wanted[i].name) : Value();
+    if (in_place.type() == kTVMFFITensor) {
+      given[i] = std::move(in_place);
+      copied[i] = false;
+    }
+    if (copied[i] && impl_->copies[i].type() != kTVMFFITensor)
+      impl_->copies[i] = allocate_for_host(wanted[i], impl_->device);
   }
   impl_->inputs = std::move(given);
   impl_->copied = std::move(copied);
@@ -332,12 +350,15 @@ void Session::call() {
   DeviceUse use(impl_->device, !impl_->called);
   OnCores bound(impl_->share.cores);
   std::vector<TVMFFIAny> arguments;
+  impl_->result = Value();  // its memory is reused
+  impl_->read.clear();
   for (size_t i = 0; i < impl_->inputs.size(); i++) {
     if (impl_->copied[i]) copy_to_device(impl_->inputs[i], impl_->copies[i], impl_->info.inputs[i].name);
-    arguments.push_back((impl_->copied[i] ? impl_->copies[i] : impl_->inputs[i]).view());
+    const Value &used = impl_->copied[i] ? impl_->copies[i] : impl_->inputs[i];
+    arguments.push_back(used.view());
+    impl_->read.push_back(range_of(used));
   }
   for (const Value &each : impl_->params) arguments.push_back(each.view());
-  impl_->result = Value();  // its memory is reused
   impl_->result = invoke(impl_->entry, std::move(arguments), impl_->info.model);
   wait_for(impl_->device, impl_->info.model);
   impl_->called = true;
@@ -348,6 +369,8 @@ std::vector<Tensor> Session::outputs() const {
   std::vector<Tensor> outputs;
   if (impl_->has_sizes()) {
     outputs = impl_->at_size().outputs();
+  } else if (impl_->shares_memory) {
+    outputs = take_outputs();
   } else {
     for (const TensorInfo &info : impl_->info.outputs) outputs.emplace_back(info);
     copy_outputs(outputs);
@@ -355,6 +378,29 @@ std::vector<Tensor> Session::outputs() const {
   std::vector<std::vector<int64_t>> shapes = output_shapes();
   for (size_t i = 0; i < outputs.size(); i++) {
     if (shapes[i] != outputs[i].info().shape) outputs[i] = cut(outputs[i], shapes[i]);
+  }
+  return outputs;
+}
+
+// Return the memory that the kernels wrote where the host shares it, and copies of the rest.
+std::vector<Tensor> Session::take_outputs() const {
+  std::vector<Tensor> outputs;
+  DeviceUse use(impl_->device);
+  std::vector<const void *> taken;  // a model may return a tensor twice, and the caller may write into one of them
+  for (size_t i = 0; i < impl_->info.outputs.size(); i++) {
+    const TensorInfo &info = impl_->info.outputs[i];
+    Value value = impl_->output(i);
+    const void *memory = TVMFFITensorGetDLTensorPtr(value.object())->data;
+    bool is_own = std::find(taken.begin(), taken.end(), memory) == taken.end() && !impl_->is_input(value);
+    Value here = is_own ? share_with(DLDevice{kDLCPU, 0}, value, info.name) : Value();
+    taken.push_back(memory);
+    if (here.type() == kTVMFFITensor) {
+      outputs.push_back(Tensor());
+      outputs.back().hold(info.name, here.release());
+    } else {
+      outputs.emplace_back(info);
+      copy_to_host(value, outputs.back().data(), info.bytes(), info.name);
+    }
   }
   return outputs;
 }
@@ -427,12 +473,18 @@ std::vector<Tensor> Session::outputs_in_place() const {
   if (!impl_->parts.empty()) return impl_->parts.outputs(true);
   if (impl_->has_sizes()) return impl_->at_size().outputs_in_place();
   std::vector<Tensor> outputs;
-  for (size_t i = 0; i < impl_->info.outputs.size(); i++) {
-    Value value = impl_->output(i);
-    TVMFFIObjectIncRef(value.object());  // the tensor's reference
+  DeviceUse use(impl_->device);
+  bool has_copies = false;
+  for (const TensorInfo &info : impl_->info.outputs) {
+    Value value = impl_->output(outputs.size());
+    if (impl_->is_input(value)) {
+      value = impl_->copy_here(value, info);
+      has_copies = true;
+    }
     outputs.push_back(Tensor());
-    outputs.back().hold(impl_->info.outputs[i].name, value.object());
+    outputs.back().hold(info.name, value.release());
   }
+  if (has_copies) wait_for(impl_->device, impl_->info.model);
   return outputs;
 }
 
@@ -461,18 +513,27 @@ void Session::call_async(std::vector<Tensor> inputs, Done done, bool newest) {
   std::unique_lock<std::mutex> lock(impl_->calls_mutex);
   if (!impl_->calls) {
     std::shared_ptr<Session> twin(new Session(impl_->make_twin()));
-    impl_->calls = std::make_unique<CallQueue>([twin](const std::vector<Tensor> &each) { return twin->run(each); });
+    impl_->calls = std::make_shared<CallQueue>([twin](const std::vector<Tensor> &each) { return twin->run(each); });
   }
-  CallQueue &calls = *impl_->calls;
+  std::shared_ptr<CallQueue> calls = impl_->calls;
   lock.unlock();  // a callback may add a call while this one waits for room
-  calls.add(std::move(inputs), std::move(done), newest);
+  calls->add(std::move(inputs), std::move(done), newest);
 }
 
 void Session::wait_async() {
   std::unique_lock<std::mutex> lock(impl_->calls_mutex);
-  CallQueue *calls = impl_->calls.get();
+  std::shared_ptr<CallQueue> calls = impl_->calls;
   lock.unlock();
-  if (calls != nullptr) calls->wait();
+  if (calls) calls->wait();
+}
+
+void Session::end_async() {
+  std::shared_ptr<CallQueue> calls;
+  {
+    std::lock_guard<std::mutex> lock(impl_->calls_mutex);
+    calls.swap(impl_->calls);
+  }
+  if (calls) calls->close();
 }
 
 void Session::prepare_frames() {

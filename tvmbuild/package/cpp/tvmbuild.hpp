@@ -36,7 +36,7 @@ class Error : public std::runtime_error {
 // An axis of an output whose length depends on data. The output's shape has the largest length.
 struct Count {
   size_t axis = 0;
-  size_t place = 0;  // of the length, in the tensor that the code returns behind all outputs
+  size_t place = 0;  // of the length, in the tensor that the code returns after all outputs
 };
 
 struct TensorInfo {
@@ -312,6 +312,9 @@ class Session {
   // Its inputs and results are its own. Its frames are for this size; those of this session are for the largest.
   Session &at(const std::map<std::string, int64_t> &size);
 
+  // Return an uninitialised array in the host's memory for an input, by its place in info().inputs. For CUDA it is
+  // page-locked: call() copies it in half the time or less, and on an integrated card (Jetson) the kernels read it.
+  Tensor make_input(size_t place) const;
   // Set the inputs, in the order of info().inputs. They are not copied, so their contents may change between calls. A
   // package for a GPU copies inputs in the host's memory to its device in each call(), but not inputs on the device.
   // A package with sizes runs at the smallest one that fits. Between two sizes, call() copies the inputs into larger
@@ -320,18 +323,19 @@ class Session {
   void bind(const std::vector<Tensor> &inputs);
   // Run on the bound inputs, and return when the device has finished.
   void call();
-  // Copy the outputs of the last call() to the host's memory, in the order of info().outputs. An output whose length
-  // depends on data has its real length.
+  // Return the outputs of the last call() in the host's memory, in the order of info().outputs. They are copies, or on
+  // an integrated card what its kernels wrote; later calls do not change them. An output whose length depends on data
+  // has its real length.
   std::vector<Tensor> outputs() const;
   // Copy the outputs of the last call() into tensors that outputs() returned earlier. Unless inputs were padded, this
   // allocates nothing. An output
-  // whose length depends on data needs a Tensor of info().outputs: it is copied whole, with zeros behind its length.
+  // whose length depends on data needs a Tensor of info().outputs: it is copied whole, with zeros after its length.
   void copy_outputs(const std::vector<Tensor> &to) const;
   // Return the real shapes of the outputs of the last call(), in the order of info().outputs.
   std::vector<std::vector<int64_t>> output_shapes() const;
   // Return the outputs of the last call() without copying them, for example as inputs of another session. Later calls
-  // do not change them. An output whose length depends on data is whole, with zeros behind its length, and so are the
-  // outputs for padded inputs.
+  // do not change them: if the model returns an input, that output is a copy. An output whose length depends on data is
+  // whole, with zeros after its length, and so are the outputs for padded inputs.
   std::vector<Tensor> outputs_in_place() const;
   // Return a copy on the package's device, or the tensor itself if the device is a CPU or the tensor is on a device.
   Tensor to_device(const Tensor &tensor) const;
@@ -348,6 +352,9 @@ class Session {
   void call_async(std::vector<Tensor> inputs, Done done, bool newest = false);
   // Wait until all calls of call_async() are done.
   void wait_async();
+  // Cancel the call of call_async() that waits, and wait for the one that runs, as the session's end does; but the
+  // session takes further calls. In `done` it does not wait for the call that `done` belongs to.
+  void end_async();
 
   // Run on a camera's frame of `size` bytes, one of info().frames, from its bytes to the result, which is valid until
   // the next run_frame() or the session's end. This is independent of bind() and call(). On a CPU, bytes at a multiple
@@ -368,6 +375,7 @@ class Session {
   void bind_size(const std::vector<Tensor> &inputs);
   void bind_parts(const std::vector<Tensor> &inputs, const std::vector<detail::BatchPart> &parts,
                   std::map<std::string, int64_t> size);
+  std::vector<Tensor> take_outputs() const;
   void copy_size_outputs(const std::vector<Tensor> &to) const;
   void prepare_frames();
   std::unique_ptr<Impl> impl_;

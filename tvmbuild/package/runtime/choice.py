@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tvmbuild.errors import CannotRunError, TvmbuildError
 from tvmbuild.package.archive import is_pack
@@ -12,16 +13,21 @@ from tvmbuild.package.pack import Packed, list_packed
 from tvmbuild.package.runtime.session import Session
 
 
-def load_first(paths: Sequence[Path | str], make: Callable[[Path | str | Packed], Session]) -> Session:
+def load_first(paths: Iterable[Path | str], make: Callable[[Path | str | Packed], Session]) -> Session:
     """Return a session of the first package that this machine can run; `passed_over` has the others before it.
 
     A pack stands for its packages, in its order. A package that is damaged, missing or fails for another reason is
     passed over with a warning. Raises TvmbuildError that names all reasons if no package can be loaded.
     """
-    if not paths:
+    is_list = isinstance(paths, Iterable) and not isinstance(paths, bytes)
+    listed: list[Any] = list(paths) if is_list else [paths]
+    wrong = [each for each in listed if not isinstance(each, (str, Path))]
+    if wrong:
+        raise TvmbuildError(f"{wrong[0]!r} is no path of a package", "name one path, or a list of them")
+    if not listed:
         raise TvmbuildError("no package was named", "name one or more")
     passed_over: dict[str, str] = {}
-    for path in _list_all(paths, passed_over):
+    for path in _list_all(listed, passed_over):
         try:
             session = make(path)
         except TvmbuildError as error:  # noqa: PERF203 - loading takes longer

@@ -18,7 +18,7 @@ def find_damage(library: bytes) -> str | None:
     fields = _HEADER.unpack_from(library)
     kind, segments_at, segment_size, segments = fields[1], fields[5], fields[9], fields[10]
     if kind != _SHARED or segment_size != _SEGMENT.size:
-        return "it is no shared library"
+        return "it is not a shared library"
     if segments_at + segments * segment_size > len(library):
         return "it is cut short"
     for index in range(segments):

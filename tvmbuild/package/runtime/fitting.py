@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tvm_ffi
 
-from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
@@ -44,10 +43,16 @@ class Fitted:
         return {name: padding.cut(value, self.cuts[name], self.values) for name, value in outputs.items()}
 
 
-def fit(info: PackageInfo, inputs: Mapping[str, Any]) -> list[Fitted]:
+Known = dict[tuple[tuple[int, ...], ...], "Calls"]
+"""The shapes of inputs, in their order → their calls."""
+_MOST_KNOWN = 1024
+
+
+def fit(info: PackageInfo, inputs: Mapping[str, Any], known: Known) -> list[Fitted]:
     """Return the inputs in the shapes of the smallest function that takes them, or of several for parts of a batch.
 
-    Raises TvmbuildError, which lists the sizes, if there is none.
+    ``known`` has the calls for shapes of earlier inputs, and gets those for new ones. Raises TvmbuildError, which lists
+    the sizes, if there is no function.
     """
     sizes = info.sizes
     if sizes is None:
@@ -56,7 +61,12 @@ def fit(info: PackageInfo, inputs: Mapping[str, Any]) -> list[Fitted]:
     missing = [name for name in sizes.inputs if name not in arrays]
     if missing:
         raise TvmbuildError(f"{info.model} needs the input {', '.join(missing)}", sizes.describe())
-    calls = sizes.plan({name: tuple(each.shape) for name, each in arrays.items()}, info.model)
+    shapes = tuple(tuple(arrays[name].shape) for name in sizes.inputs)
+    calls = known.get(shapes)
+    if calls is None:
+        calls = sizes.plan(dict(zip(sizes.inputs, shapes, strict=True)), info.model)
+        if len(known) < _MOST_KNOWN:
+            known[shapes] = calls
     if len(calls.parts) > 1:
         arrays = dict(_to_host(arrays, sizes))
     return [_fit_part(sizes, arrays, calls, part) for part in calls.parts]
@@ -64,15 +74,14 @@ def fit(info: PackageInfo, inputs: Mapping[str, Any]) -> list[Fitted]:
 
 def _fit_part(sizes: SizeFunctions, arrays: Mapping[str, Any], calls: Calls, part: Part) -> Fitted:
     """Return the inputs of one call, padded if they are smaller than its function."""
-    function, values = part.function, calls.size.values
-    if sizes.range is not None and part.count is not None:
-        values = FrozenMap({**values, sizes.range.letter: part.count})
-        if len(calls.parts) > 1:
-            arrays = {
-                name: padding.take_rows(each, sizes.inputs.get(name, ()), sizes.range.letter, part.start, part.count)
-                for name, each in arrays.items()
-            }
-    if values == function.values:
+    function, values = part.function, part.values
+    if len(calls.parts) > 1 and sizes.range is not None:
+        letter = sizes.range.letter
+        arrays = {
+            name: padding.take_rows(each, sizes.inputs.get(name, ()), letter, part.start, values[letter])
+            for name, each in arrays.items()
+        }
+    if not part.is_padded:
         return Fitted(arrays, function, values=values)
     shapes = {name: sizes.shape(name, function) or tuple(each.shape) for name, each in arrays.items()}
     return Fitted(padding.pad_inputs(_to_host(arrays, sizes), shapes, sizes.pad), function, sizes.outputs, values)

@@ -65,5 +65,5 @@ def place_picture(info: PackageInfo, picture: Image.Image) -> tuple[str, np.ndar
 
 
 def prefix(word: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arrays by their names behind a word, because an input may have the name of a frame or threshold."""
+    """Return arrays by prefixed names, because an input may have the name of a frame or threshold."""
     return {f"{word} {name}": value for name, value in arrays.items()}

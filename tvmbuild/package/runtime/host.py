@@ -42,8 +42,7 @@ _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME, _DRIVER_VERSION = 0, 4, 5, 12
 def check_cpu(target: PackageTarget) -> None:
     """Raise CannotRunError if the package's target shows that this CPU cannot run its code.
 
-    The check covers the architecture, the levels of x86-64 (`x86-64-v3`) and features in ``mattr``. It cannot cover the
-    features of another ``mcpu``, which only the compiler knows.
+    The check covers the architecture, and the instruction sets that the package states if the kernel lists this CPU's.
     """
     attributes = target.cpu
     triple = str(attributes.get("mtriple", ""))
@@ -53,9 +52,8 @@ def check_cpu(target: PackageTarget) -> None:
             f"the package is built for {wanted} ({target.name}); this machine is {here}",
             "run it on its device, or build for a target of this machine",
         )
-    needed = required_features(attributes)
-    present = cpu_flags() if here == "x86_64" else frozenset()
-    missing = sorted(needed - present) if present else []
+    present = cpu_flags()
+    missing = sorted(required_flags(target) - present) if present else []
     if missing:
         raise CannotRunError(
             f"the package is built for {attributes.get('mcpu', target.name)}; this CPU has no {', '.join(missing)}",
@@ -63,8 +61,20 @@ def check_cpu(target: PackageTarget) -> None:
         )
 
 
-def required_features(attributes: Attributes) -> frozenset[str]:
-    """Return the x86 features that a target's ``mcpu`` and ``mattr`` require, in the spelling of /proc/cpuinfo."""
+def required_flags(target: PackageTarget) -> frozenset[str]:
+    """Return the instruction sets that a package needs, in the spelling of /proc/cpuinfo.
+
+    For an older package, which does not state them, these are the levels of x86-64 (`x86-64-v3`) and the x86 features
+    in ``mattr``. Only the compiler knows those of another ``mcpu``.
+    """
+    if target.flags is not None:
+        return frozenset(target.flags)
+    attributes = target.cpu
+    machine = machine_of(str(attributes.get("mtriple", "")) or platform.machine())
+    return _read_features(attributes) if machine == "x86_64" else frozenset()
+
+
+def _read_features(attributes: Attributes) -> frozenset[str]:
     needed = set(X86_LEVELS.get(str(attributes.get("mcpu", "")), frozenset()))
     mattr = attributes.get("mattr", ())
     for entry in mattr if isinstance(mattr, tuple) else str(mattr).split(","):

@@ -106,19 +106,30 @@ def check_device(runtime: NativeRuntime, index: int) -> None:
         tensor = call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((len(sent),)), "uint8", device, None)
         call("runtime.TVMTensorCopyFromBytes", tensor, ctypes.cast(sent, ctypes.c_void_p), len(sent))
         call("runtime.TVMTensorCopyToBytes", tensor, ctypes.cast(got, ctypes.c_void_p), len(sent))
+        is_refused = _refuses_too_much(runtime, device)
     except RuntimeError as error:
         said = explain(error)
         raise TvmbuildError(f"the {runtime.title} device {index} cannot be used: {said.message}", said.hint) from error
-    try:
-        call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((1 << 60,)), "uint8", device, None)
-        reason = ""
-    except RuntimeError as error:
-        reason = str(error)
-    if got.raw != sent.raw or f"{runtime.title}: out of memory" not in reason:
+    if got.raw != sent.raw or not is_refused:
         raise TvmbuildError(
             f"the {runtime.title} runtime and this TVM do not understand each other",
             f"{runtime.choice}=tvm leaves it out",
         )
+
+
+def _refuses_too_much(runtime: NativeRuntime, device: tvm_ffi.Device) -> bool:
+    """Return whether an allocation of more memory than any device has ends with the runtime's own error.
+
+    Raises RuntimeError if the runtime fails for another reason.
+    """
+    try:
+        call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((1 << 60,)), "uint8", device, None)
+    except RuntimeError as error:
+        if f"{runtime.title}: out of memory" in str(error):
+            return True
+        if str(error).startswith(f"{runtime.title}: "):
+            raise
+    return False
 
 
 def explain_refusal(runtime: NativeRuntime) -> str | None:
@@ -167,8 +178,14 @@ def _digest(runtime: NativeRuntime) -> str:
 
 
 def read_choice(runtime: NativeRuntime) -> str:
-    """Return the value of the environment variable that chooses between TVM's runtime and tvmbuild's."""
-    return os.environ.get(runtime.choice, "")
+    """Return `own` for tvmbuild's runtime, `tvm` for TVM's, or an empty text if the environment chooses none of them.
+
+    Raises TvmbuildError if the environment variable has another value.
+    """
+    choice = os.environ.get(runtime.choice, "")
+    if choice not in {"", "own", "tvm"}:
+        raise TvmbuildError(f"{runtime.choice}={choice} chooses no runtime", "write own or tvm, or unset it")
+    return choice
 
 
 def _version_of(distribution: str) -> str | None:

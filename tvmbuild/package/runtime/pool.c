@@ -9,8 +9,10 @@
  * the package, and sets the package's __TVMBackendParallelLaunch to its tvmbuild_pool_launch. A loader that knows no
  * host calls tvmbuild_pool_start(). With other loaders the package runs on TVM's pool.
  *
- * A team is the threads for one set of cores. No more of them are awake than its cores that no caller uses.
+ * A team is the threads for one set of cores. No more of them are awake than its cores that no caller uses, and no
+ * thread of another team whose cores are among these.
  */
+#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -71,7 +73,8 @@ typedef struct {
 } Team;
 
 static Team teams[MAX_TEAMS];
-static int team_count;
+static atomic_int team_count;
+static atomic_uint inside[MAX_TEAMS];           /* for each team, a bit for every team whose cores are among its own */
 static atomic_flag changing = ATOMIC_FLAG_INIT; /* held for changes of teams and their workers */
 static atomic_int owner;                        /* a forked child has no workers */
 static atomic_int stopping;
@@ -98,20 +101,43 @@ static int64_t now_ns(void) {
   return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-static int count_callers(Team *team, int64_t now) {
+/* The callers in a loop, or so long after one. */
+static int count_callers(Team *team, int64_t now, int64_t after) {
   int count = 0;
   for (int i = 0; i < MAX_JOBS; i++) {
     int64_t left = atomic_load_explicit(&team->left[i], memory_order_relaxed);
     if (left == 0) break; /* jobs are taken from the first on */
-    count += left == INSIDE || now - left < BETWEEN_LOOPS_NS;
+    count += left == INSIDE || now - left < after;
   }
   return count;
 }
 
+static int count_awake(Team *team) { return atomic_load(&team->count) - atomic_load(&team->sleeping); }
+
+/* The cores of one team for more workers of `asking`, whose cores are among them. Of the others, those without a caller
+ * in a loop do not count: their workers go to sleep, and their caller may be the one that now asks. */
+static int count_cores_left(int place, Team *asking, int64_t now) {
+  unsigned members = atomic_load_explicit(&inside[place], memory_order_relaxed);
+  int left = atomic_load(&teams[place].limit);
+  for (int i = 0; members >> i != 0; i++) {
+    if ((members >> i & 1) == 0) continue;
+    int is_own = &teams[i] == asking;
+    int callers = count_callers(&teams[i], now, is_own ? BETWEEN_LOOPS_NS : 0);
+    if (callers != 0 || is_own) left -= callers + count_awake(&teams[i]);
+  }
+  return left;
+}
+
 /* The cores for more workers; negative if too many are awake. */
 static int count_free_cores(Team *team, int64_t now) {
-  return atomic_load(&team->limit) - count_callers(team, now) - atomic_load(&team->count) +
-         atomic_load(&team->sleeping);
+  unsigned own = 1u << (team - teams);
+  int least = INT_MAX, known = atomic_load_explicit(&team_count, memory_order_acquire);
+  for (int i = 0; i < known; i++) {
+    if ((atomic_load_explicit(&inside[i], memory_order_relaxed) & own) == 0) continue;
+    int left = count_cores_left(i, team, now);
+    if (left < least) least = left;
+  }
+  return least;
 }
 
 static void keep_error(Job *job) {
@@ -239,13 +265,25 @@ static int is_ours(void) {
   return atomic_load(&owner) == process;
 }
 
+static int is_within(const Team *inner, const Team *outer) {
+  for (int i = 0; i < MASK_WORDS; i++)
+    if ((inner->cores[i] & ~outer->cores[i]) != 0) return 0;
+  return 1;
+}
+
 static Team *find_team(const uint64_t *cores, int pinned) {
   for (int i = 0; i < team_count; i++)
     if (teams[i].pinned == pinned && memcmp(teams[i].cores, cores, sizeof(teams[i].cores)) == 0) return &teams[i];
-  if (team_count == MAX_TEAMS) return NULL;
-  Team *team = &teams[team_count++];
+  int place = atomic_load(&team_count);
+  if (place == MAX_TEAMS) return NULL;
+  Team *team = &teams[place];
   memcpy(team->cores, cores, sizeof(team->cores));
   team->pinned = pinned;
+  for (int i = 0; i <= place; i++) {
+    if (is_within(team, &teams[i])) atomic_fetch_or(&inside[i], 1u << place);
+    if (is_within(&teams[i], team)) atomic_fetch_or(&inside[place], 1u << i);
+  }
+  atomic_store(&team_count, place + 1);
   return team;
 }
 
@@ -283,7 +321,7 @@ static Job *take_job(Team *team) {
 static void wake_workers(Team *team) {
   int sleeping = atomic_load(&team->sleeping);
   if (sleeping == 0) return;
-  int missing = atomic_load(&team->demand) - (atomic_load(&team->count) - sleeping);
+  int missing = atomic_load(&team->demand) - count_awake(team);
   if (missing <= 0) return;
   int room = count_free_cores(team, now_ns());
   if (room > 0) wake(&team->rounds, missing < room ? missing : room);
@@ -354,7 +392,8 @@ EXPORTED void tvmbuild_pool_use(void *team, int threads, int priority, void *hos
 /* Start an own team of `threads` with the caller; 0 if it exists. A library that is loaded again has it already. */
 EXPORTED int tvmbuild_pool_start(int threads) {
   if (joined != NULL) return shares == threads && is_ours() ? 0 : -1;
-  static const uint64_t everywhere[MASK_WORDS];
+  uint64_t everywhere[MASK_WORDS];
+  memset(everywhere, 0xff, sizeof(everywhere));
   Team *team = tvmbuild_pool_join(everywhere, 0, threads, threads);
   if (team == NULL || atomic_load(&team->count) < threads - 1) return -1;
   tvmbuild_pool_use(team, threads, 0, (void *)tvmbuild_pool_run, NULL, NULL);

@@ -8,12 +8,13 @@ launches, or kernels with a wait after each, and nothing inside a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.operator_info import OperatorInfo
 from tvmbuild.package.profile import Clock, Event, GraphTime, Profile, summarize_runs
 from tvmbuild.package.runtime.host_clock import HostClock
 from tvmbuild.package.runtime.session import Session
@@ -31,7 +32,8 @@ def profile_operators(
 
     ``beat`` is called after each run.
     """
-    clock, recorder, remarks = _choose_recorder(session)
+    operators = session.info.at_inputs({name: value.shape for name, value in inputs.items()}).operators
+    clock, recorder, remarks = _choose_recorder(session, operators)
     call = session.bind_instrumented(inputs, recorder.note)
     runs = []
     for index in range(WARM_UP_CALLS + repeat):
@@ -40,7 +42,7 @@ def profile_operators(
             runs.append(events)
         beat()
     graph = recorder.finish(repeat) if isinstance(recorder, _GraphRecorder) else None
-    return Profile(summarize_runs(runs, session.info.operators or ()), clock, graph, remarks)
+    return Profile(summarize_runs(runs, operators or ()), clock, graph, remarks)
 
 
 class _Recorder(Protocol):
@@ -67,8 +69,7 @@ class _Chosen(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def _choose_recorder(session: Session) -> _Chosen:
-    operators = session.info.operators
+def _choose_recorder(session: Session, operators: Sequence[OperatorInfo] | None) -> _Chosen:
     kernels = None if operators is None else {info.function for info in operators}
     if session.info.target.kind == "vulkan":
         from tvmbuild.package.runtime.vulkan.timestamps import DeviceClock, has_timestamps  # noqa: PLC0415 - Vulkan

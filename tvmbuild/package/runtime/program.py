@@ -11,12 +11,14 @@ import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import LIBRARY, Package
+from tvmbuild.package.counts import cut_outputs, has_counts
 from tvmbuild.package.inputs import check_inputs
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.library import num_threads
 from tvmbuild.package.runtime.machine import Machine, describe_devices
-from tvmbuild.package.runtime.tensors import count_bytes, keep_apart, place, read_array, to_arrays
+from tvmbuild.package.runtime.shared_memory import call_with_own_memory
+from tvmbuild.package.runtime.tensors import copy_tensor, count_bytes, find_shared, place, read_array, to_arrays
 from tvmbuild.package.runtime.thread_pool import Share, run_on_cores
 from tvmbuild.package.runtime.weights import load_weights
 
@@ -39,20 +41,29 @@ class Program:
         self._library = library
         self._params = list(params)
         self._device, self._share = device, share
-        self._sizes = count_bytes(info.inputs)
+        self._names = [each.name for each in info.outputs]
+        self._is_counted = has_counts(info.outputs)
+        self._shared: dict[str, tuple[int, ...]] = {}  # function → places of outputs that share memory with an input
         self._lock = Lock()
         machine = self._make_machine()
         self._check_arity(machine)
         self._idle = [self._wrap(machine)]
 
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Return the outputs by name as new arrays, each with its real length."""
+        arrays = to_arrays(self.compute(inputs))
+        if self._is_counted:
+            return cut_outputs(self.info.outputs, arrays)
+        return dict(zip(self._names, arrays, strict=True))
+
     def compute(self, inputs: Mapping[str, Any]) -> list[tvm_ffi.Tensor]:
-        """Return the outputs on the device, and behind them their lengths if they depend on data."""
+        """Return the outputs on the device, and after them their lengths if they depend on data."""
         arrays = self._check(inputs)
         machine = self._borrow()
         arguments = self._arguments(arrays, machine.kept)
         values = _list_tensors(machine.main(*arguments))
         # Before the machine is given back: its next user writes into the inputs' memory.
-        values = keep_apart(values, arguments[: len(self._sizes)], self._sizes)
+        values = self._keep_apart(self.info.entry, values, arguments[: len(self.info.inputs)])
         self._give_back(machine)  # not after an error: a machine that raised is not used again
         return values
 
@@ -61,7 +72,8 @@ class Program:
         machine = self._borrow()
         kept = machine.kept_by_entry.setdefault(name, {})
         arguments = [place(each, value, self._device, kept) for each, value in values.items()]
-        arrays = to_arrays(_list_tensors(run_on_cores(machine.machine[name], self._share)(*arguments, *self._params)))
+        outputs = _list_tensors(run_on_cores(machine.machine[name], self._share)(*arguments, *self._params))
+        arrays = to_arrays(self._keep_apart(name, outputs, arguments))
         self._give_back(machine)
         return arrays
 
@@ -84,27 +96,38 @@ class Program:
         """Release library and weights as soon as all running calls have ended."""
         with self._lock:
             self._library = None
-            self._idle, self._params = [], []
+            self._idle.clear()  # calls that run keep this program, and so its weights, until they end
+
+    def _keep_apart(self, function: str, values: list[Any], arguments: Sequence[Any]) -> list[Any]:
+        """Return a function's outputs, with copies in place of those that share memory with an input."""
+        shared = self._shared.get(function)
+        if shared is None:
+            shared = self._shared[function] = find_shared(values, arguments, count_bytes(arguments))
+        if not shared:
+            return values
+        return [copy_tensor(each) if number in shared else each for number, each in enumerate(values)]
 
     def _borrow(self) -> Machine:
-        with self._lock:
-            machine = self._idle.pop() if self._idle else None
-        return machine or self._wrap(self._make_machine())
+        try:
+            return self._idle.pop()  # without the lock: pop and append are atomic
+        except IndexError:
+            return self._wrap(self._make_machine())
 
     def _wrap(self, machine: Any) -> Machine:
         return Machine(machine, run_on_cores(machine[self.info.entry], self._share))
 
     def _give_back(self, machine: Machine) -> None:
-        with self._lock:
-            if self._library is not None:
-                self._idle.append(machine)
+        self._idle.append(machine)
+        if self._library is None:  # closed, perhaps just now
+            self._idle.clear()
 
     def _make_machine(self) -> Any:
         with self._lock:
             if self._library is None:
                 raise TvmbuildError(f"the session of {self.info.model} is closed")
             machine = self._library["vm_load_executable"]()
-            machine["vm_initialization"](*describe_devices(self._device, self.info.workspace))
+            devices = describe_devices(self._device, self.info.workspace)
+            call_with_own_memory(machine["vm_initialization"], devices, self._device)
         return machine
 
     def _check_arity(self, machine: Any) -> None:
@@ -148,6 +171,9 @@ class Programs:
     def open(self, function: SizeFunction | None) -> Program:
         """Return the program of a size; None stands for the only one. Raises TvmbuildError if these are closed."""
         library = function.library if function else LIBRARY
+        opened = self._opened.get(library)  # without the lock, because small networks take as long as the lock
+        if opened is not None:
+            return opened
         with self._lock:
             if self._weights is None:
                 raise TvmbuildError(f"the session of {self._info.model} is closed")

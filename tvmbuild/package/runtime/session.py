@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,14 +22,8 @@ from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime
 from tvmbuild.package.runtime.program import Program, Programs
-from tvmbuild.package.runtime.tensors import (
-    empty_array,
-    page_locked_array,
-    place,
-    read_array,
-    to_array,
-    to_arrays,
-)
+from tvmbuild.package.runtime.shared_memory import page_locked_array
+from tvmbuild.package.runtime.tensors import empty_array, place, read_array, to_array
 from tvmbuild.package.runtime.thread_pool import Wish, choose_share
 
 if TYPE_CHECKING:
@@ -77,6 +72,7 @@ class Session:
             check_card(self.info.target, self._device)
         self.passed_over: Mapping[str, str] = {}  # path → reason, of packages that `tvmbuild.load` tried before
         self._calls = CallQueue()
+        self._known: fitting.Known = {}
         self._function = self.info.sizes.functions[-1] if self.info.sizes else None
         self._share = choose_share(self.info, Wish(threads, cores, priority))
         with EXPLAINED_ERRORS:
@@ -110,13 +106,13 @@ class Session:
         return self.info.outputs
 
     @property
-    def sizes(self) -> tuple[Mapping[str, int], ...]:
+    def sizes(self) -> tuple[dict[str, int], ...]:
         """The sizes of a package whose shapes vary, each as letter → value, the smallest first. Others have none.
 
         ``inputs`` and ``outputs`` are those of the largest size. ``run`` takes the smallest size that fits; frames and
         pictures are for the largest, or for that of ``at``.
         """
-        return tuple(each.values for each in self.info.sizes.functions) if self.info.sizes else ()
+        return tuple(dict(each.values) for each in self.info.sizes.functions) if self.info.sizes else ()
 
     def at(self, size: Mapping[str, int]) -> Session:
         """Return a session of one of ``sizes`` alone, which shares code, weights and threads with this one.
@@ -149,17 +145,19 @@ class Session:
         for which the build has shown that this is harmless. Along a letter with a range, it runs parts of the inputs.
         """
         with EXPLAINED_ERRORS:
-            parts = fitting.fit(self.info, inputs)
+            if self.info.sizes is None:
+                return self._open().run(inputs)
+            parts = fitting.fit(self.info, inputs, self._known)
             if len(parts) > 1:
                 return self._run_parts(parts)
-            program, fitted = self._open(parts[0].function), parts[0]
-            return fitted.cut(cut_outputs(program.info.outputs, to_arrays(program.compute(fitted.inputs))))
+            return parts[0].cut(self._open(parts[0].function).run(parts[0].inputs))
 
     def submit(self, inputs: Mapping[str, Any], *, newest: bool = False) -> Future[dict[str, np.ndarray]]:
         """Return at once with the future of ``run``, which a thread of this session calls, in order.
 
         The inputs must not change until it is done. While one call runs and another waits, this waits; if ``newest``,
-        the call that waits is cancelled instead, so that the newest frame of a camera is the next.
+        the call that waits is cancelled instead, so that the newest frame of a camera is the next. Raises TvmbuildError
+        if the session is closed, or if a callback of a future, in that thread, would have to wait.
         """
         return self._calls.submit(self.run, inputs, newest=newest)
 
@@ -168,12 +166,12 @@ class Session:
 
         Other sessions on this device accept the tensors as inputs, and other libraries can share them by DLPack. They
         are ready when this returns, and must not be written to. They remain valid and unchanged when the session runs
-        again or is closed. An output whose length depends on data has its largest length, with zeros behind what
+        again or is closed. An output whose length depends on data has its largest length, with zeros after what
         ``run`` would return. Outputs for padded inputs have the shape of the larger size. Inputs that are run in parts
         have their outputs on a CPU only; on other devices, this raises TvmbuildError.
         """
         with EXPLAINED_ERRORS:
-            parts = fitting.fit(self.info, inputs)
+            parts = fitting.fit(self.info, inputs, self._known)
             if len(parts) > 1:
                 if self.info.target.on_gpu:
                     raise TvmbuildError(
@@ -204,27 +202,32 @@ class Session:
     def empty(self, name: str, size: Mapping[str, int] | None = None) -> np.ndarray:
         """Return an uninitialised array with the shape and dtype of an input, which a CPU package uses without a copy.
 
-        ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if the package has no input called
-        ``name``, or no such size.
+        For CUDA it is in page-locked memory, from which a copy to the device takes half the time or less; an integrated
+        card (Jetson) reads it in place. ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if
+        the package has no input called ``name``, or no such size.
         """
         for info in self.inputs if size is None else self.info.at_size(self._find(size)).inputs:
             if info.name == name:
-                return empty_array(info.shape, info.dtype)
+                return self._empty(info.shape, info.dtype)
         known = ", ".join(info.name for info in self.inputs)
         raise TvmbuildError(f"{self.info.model} has no input {name}; its inputs are {known}")
 
     def empty_frame(self, number: int = 0) -> np.ndarray:
         """Return an uninitialised array for the bytes of a frame, by its number in `metadata.frames`.
 
-        A package for a CPU uses it without a copy. For CUDA it is in page-locked memory, from which a copy to the
-        device takes half the time or less. Raises TvmbuildError if the package has no such frame.
+        Its memory is like that of ``empty``. Raises TvmbuildError if the package has no such frame.
         """
         frames = self.info.frames
+        if not isinstance(number, int | np.integer):
+            raise TvmbuildError(f"a frame has a number in `metadata.frames`, got {number!r}", "give its number")
         if not 0 <= number < len(frames):
             raise TvmbuildError(f"{self.info.model} has no frame number {number}; it has {len(frames)}")
+        return self._empty(frames[number].shape, "uint8")
+
+    def _empty(self, shape: Sequence[int], dtype: str) -> np.ndarray:
         make = page_locked_array if self.info.target.kind == "cuda" else empty_array
         with EXPLAINED_ERRORS:
-            return make(frames[number].shape, "uint8")
+            return make(shape, dtype)
 
     def preprocess(self, picture: Picture, name: str | None = None) -> np.ndarray:
         """Convert a picture into the array for an input, by the package's preprocessing rules.
@@ -263,6 +266,12 @@ class Session:
         if not self.info.postprocess:
             return cut_outputs(self.outputs, arrays)
         return result_arrays.read_results(self.info, result_arrays.Placed(arrays))
+
+    def submit_frame(
+        self, frame: Any, *, newest: bool = False, **options: Any
+    ) -> Future[Results | dict[str, np.ndarray]]:
+        """Return at once with the future of ``run_frame`` with these ``options``, as ``submit`` does for ``run``."""
+        return self._calls.submit(functools.partial(self.run_frame, frame, **options), newest=newest)
 
     def run_picture(
         self,
@@ -350,7 +359,7 @@ class Session:
         inputs do not fit.
         """
         with EXPLAINED_ERRORS:
-            parts = fitting.fit(self.info, inputs)
+            parts = fitting.fit(self.info, inputs, self._known)
             if len(parts) > 1:
                 return lambda: self._run_parts(parts)
             bound = self._open(parts[0].function).bind(parts[0].inputs)
@@ -370,7 +379,7 @@ class Session:
 
         Before and after each call, the machine calls ``instrument(function, name, before, result, *arguments)``.
         """
-        parts = fitting.fit(self.info, inputs)
+        parts = fitting.fit(self.info, inputs, self._known)
         bound = [self._open(each.function).bind_instrumented(each.inputs, instrument) for each in parts]
         return bound[0] if len(bound) == 1 else lambda: [each() for each in bound]
 

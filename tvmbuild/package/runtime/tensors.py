@@ -14,13 +14,12 @@ from tvmbuild.base.tvm_ffi_import import adopt_torch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.package.runtime.library import call, has_function
+from tvmbuild.package.runtime.shared_memory import page_locked_array, share_on_device, share_on_host, shares_memory
 
 ALIGNMENT = 64
 """The alignment that a tensor's memory needs, in bytes, because compiled code reads whole vectors."""
 _CPU, _VULKAN = 1, 7
 """DLPack's numbers of device types."""
-_CUDA_HOST = 3
-"""DLPack's number of page-locked memory."""
 
 
 def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
@@ -29,16 +28,6 @@ def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)
-
-
-def page_locked_array(shape: Sequence[int], dtype: str) -> np.ndarray:
-    """Return an uninitialised array in page-locked memory, from which CUDA copies at the full speed of the bus."""
-    device = tvm_ffi.Device(_CUDA_HOST, 0)
-    tensor = call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape(tuple(shape)), tvm_ffi.dtype(dtype), device, None)
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = (ctypes.c_uint8 * size).from_address(tensor.data_ptr())
-    memory.tensor = tensor  # type: ignore[attr-defined] # it lives as long as the array
-    return np.frombuffer(memoryview(memory), dtype).reshape(shape)
 
 
 def count_bytes(tensors: Sequence[TensorInfo]) -> list[int]:
@@ -77,7 +66,14 @@ def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
     on_cpu = device.dlpack_device_type() == _CPU
     shared = _share(value, ALIGNMENT if on_cpu else 1)  # a copy to another device takes any address
     if not on_cpu:
-        kept[name] = to_device(_copy_aligned(value) if shared is None else shared, device, kept.get(name))
+        here = _copy_aligned(value) if shared is None else shared
+        if shares_memory(device):
+            in_place = None if here.data_ptr() % ALIGNMENT else share_on_device(here, device)
+            if in_place is not None:
+                return in_place
+            if name not in kept:
+                kept[name] = _empty_shared(value, device)
+        kept[name] = to_device(here, device, kept.get(name))
         return kept[name]
     if shared is not None:
         return shared
@@ -92,25 +88,33 @@ def to_device(tensor: Any, device: Any, into: Any = None) -> Any:
 
     If ``into`` is given, the copy is written into this tensor.
     """
-    return tensor if device.dlpack_device_type() == _CPU else _copy(tensor, device, into)
+    return tensor if device.dlpack_device_type() == _CPU else copy_tensor(tensor, device, into)
 
 
-def keep_apart(tensors: Sequence[Any], inputs: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
-    """Return the tensors (outputs), but replace each one that shares memory with an input by a copy.
+def find_shared(tensors: Sequence[Any], inputs: Sequence[Any], sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the places of the tensors (outputs) that share memory with an input, because a model may return an input.
 
-    ``sizes`` are the inputs' sizes in bytes. A model may return its input as an output.
+    ``sizes`` are the inputs' sizes in bytes. The places are the same in each call of a function.
     """
     taken = [(each.data_ptr(), each.data_ptr() + size) for each, size in zip(inputs, sizes, strict=True)]
-    return [
-        _copy(tensor) if any(start <= tensor.data_ptr() < end for start, end in taken) else tensor for tensor in tensors
-    ]
+    return tuple(
+        place for place, tensor in enumerate(tensors) if any(start <= tensor.data_ptr() < end for start, end in taken)
+    )
+
+
+def copy_tensor(tensor: Any, device: Any = None, into: Any = None) -> Any:
+    """Return a copy of a tensor on a device, by default its own. If ``into`` is given, it becomes the copy."""
+    shape = tvm_ffi.Shape(tuple(tensor.shape))
+    if into is None:
+        into = call("runtime.TVMTensorAllocWithScope", shape, tensor.dtype, device or tensor.device, None)
+    call("runtime.TVMTensorCopyFromTo", tensor, into)
+    return into
 
 
 def to_array(tensor: Any) -> np.ndarray:
     """Return a copy of the tensor, which may be on any device, as a NumPy array."""
     if tensor.device.dlpack_device_type() == _CPU:
-        copy: np.ndarray = np.from_dlpack(tensor).copy()
-        return copy
+        return _copy_of_cpu(tensor)
     array = np.empty(tuple(tensor.shape), str(tensor.dtype))
     call("runtime.TVMTensorCopyToBytes", tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
     return array
@@ -131,10 +135,16 @@ def copy_block(tensor: Any, into: np.ndarray) -> None:
 def to_arrays(tensors: Sequence[Any]) -> list[np.ndarray]:
     """Return copies of tensors, which are all on the same device, as NumPy arrays.
 
-    On a Vulkan device, tvmbuild's runtime waits only once for all copies.
+    On a Vulkan device, tvmbuild's runtime waits only once for all copies. Tensors in memory that the CPU shares with an
+    integrated card are not copied: an array keeps its tensor's memory.
     """
+    kind = tensors[0].device.dlpack_device_type() if tensors else _CPU
+    if kind == _CPU:
+        return [_copy_of_cpu(each) for each in tensors]
+    if shares_memory(tensors[0].device):
+        return _take_shared(tensors)
     together = "tvmbuild_vulkan.copy_to_host"
-    if len(tensors) < 2 or tensors[0].device.dlpack_device_type() != _VULKAN or not has_function(together):
+    if len(tensors) < 2 or kind != _VULKAN or not has_function(together):
         return [to_array(each) for each in tensors]
     arrays = [np.empty(tuple(each.shape), str(each.dtype)) for each in tensors]
     places = [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]
@@ -142,12 +152,9 @@ def to_arrays(tensors: Sequence[Any]) -> list[np.ndarray]:
     return arrays
 
 
-def _copy(tensor: Any, device: Any = None, into: Any = None) -> Any:
-    shape = tvm_ffi.Shape(tuple(tensor.shape))
-    if into is None:
-        into = call("runtime.TVMTensorAllocWithScope", shape, tensor.dtype, device or tensor.device, None)
-    call("runtime.TVMTensorCopyFromTo", tensor, into)
-    return into
+def _copy_of_cpu(tensor: Any) -> np.ndarray:
+    copy: np.ndarray = np.from_dlpack(tensor).copy()
+    return copy
 
 
 def _share(value: np.ndarray, alignment: int) -> Any:
@@ -160,6 +167,21 @@ def _share(value: np.ndarray, alignment: int) -> Any:
         return None
     tensor = tvm_ffi.from_dlpack(value)
     return None if tensor.data_ptr() % alignment else tensor
+
+
+def _take_shared(tensors: Sequence[Any]) -> list[np.ndarray]:
+    """Return the tensors as arrays with the same memory where the CPU shares it, or else copies."""
+    taken: set[int] = set()  # a model may return a tensor twice, and the caller may write into one of the arrays
+    arrays = []
+    for tensor in tensors:
+        shared = None if tensor.data_ptr() in taken else share_on_host(tensor)
+        taken.add(tensor.data_ptr())
+        arrays.append(to_array(tensor) if shared is None else shared)
+    return arrays
+
+
+def _empty_shared(value: np.ndarray, device: Any) -> Any:
+    return share_on_device(tvm_ffi.from_dlpack(page_locked_array(value.shape, str(value.dtype))), device)
 
 
 def _copy_aligned(value: np.ndarray) -> Any:

@@ -6,8 +6,9 @@ import _ctypes
 import ctypes
 import os
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,8 @@ _SLOT = "__TVMBackendParallelLaunch"
 
 TVM's runtime sets the pointer when it loads the library.
 """
+_MOST_DIGITS = 9
+_MOST_PRIORITY = 2**31 - 1  # of C
 _MASK_WORDS = 16
 _MOST_CORES = 64 * _MASK_WORDS
 
@@ -55,21 +58,34 @@ def choose_share(info: PackageInfo, wish: Wish) -> Share:
     """Return the share for ``wish``. Its threads are TVM_NUM_THREADS or the package's default if it has no number.
 
     Raises TvmbuildError if more threads are requested than the process may use cores, because two threads on one core
-    take twice the time of one thread, or if the process may not use a core.
+    take twice the time of one thread, if the process may not use a core, or if an argument is of another type.
     """
-    if wish.cores is None or wish.cores == "fastest":
-        threads = _choose_threads(info, wish.threads, available_cores(), "this process may use")
+    priority = _read_whole("priority", wish.priority)
+    if not -_MOST_PRIORITY <= priority <= _MOST_PRIORITY:
+        remedy = f"take one from -{_MOST_PRIORITY} to {_MOST_PRIORITY}"
+        raise TvmbuildError(f"the priority {priority} was asked for", remedy)
+    wanted = None if wish.threads is None else _read_whole("threads", wish.threads)
+    if wish.cores is None or (isinstance(wish.cores, str) and wish.cores == "fastest"):
+        threads = _choose_threads(info, wanted, available_cores(), "this process may use")
         cores = tuple(pick_fastest(usable_cores(), threads)) if wish.cores == "fastest" else ()
-        return Share(threads, wish.priority, cores)
-    asked = sorted(set(wish.cores))
+        return Share(threads, priority, cores)
+    if isinstance(wish.cores, (str, bytes)) or not isinstance(wish.cores, Iterable):
+        raise TvmbuildError(f"`cores` is {wish.cores!r}", 'write "fastest", or a list of numbers of cores')
+    asked = sorted({_read_whole("cores", each) for each in wish.cores})
     usable = usable_cores()
     wrong = [core for core in asked if core not in usable]
     if wrong or not asked:
         told = f"the cores {_name_all(wrong)} were asked for" if wrong else "no core was named"
         known = _name_all(sorted(usable))
         raise TvmbuildError(f"{told}, and this process may use the cores {known}", "name some of them")
-    threads = _choose_threads(info, wish.threads, min(len(asked), available_cores()), "the session may use")
-    return Share(threads, wish.priority, tuple(asked))
+    threads = _choose_threads(info, wanted, min(len(asked), available_cores()), "the session may use")
+    return Share(threads, priority, tuple(asked))
+
+
+def _read_whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TvmbuildError(f"`{name}` has the value {value!r}", "write a whole number")
+    return int(value)
 
 
 def _choose_threads(info: PackageInfo, threads: int | None, cores: int, who: str) -> int:
@@ -96,8 +112,9 @@ def _read_variable() -> int:
     Asking TVM's runtime would start its pool, whose threads may keep a process on one busy core from ending.
     """
     text = os.environ[_VARIABLE]
-    if not (text.isascii() and text.isdecimal()):
-        raise TvmbuildError(f"{_VARIABLE} is {text!r}, not a number", "set a number of threads, or unset it")
+    if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
+        told = f"{text[:_MOST_DIGITS]}…" if len(text) > _MOST_DIGITS else text
+        raise TvmbuildError(f"{_VARIABLE} is {told!r}, not a number of threads", "set a number, or unset it")
     return int(text)
 
 

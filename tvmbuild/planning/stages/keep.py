@@ -15,9 +15,9 @@ from tvmbuild.planning.subject import Subject
 
 
 class Keep(StageOfCells):
-    """The planner of the keep stage, for cells of 16 bits whose model has `keep:`."""
+    """The planner of the keep stage, for cells of shorter floats whose model has `keep:`."""
 
-    about = "choose the operators that stay in float32 on the targets of the precisions fp16 and bf16"
+    about = "choose the operators that stay in float32 on the targets of the precisions fp16, bf16 and tf32"
 
     def make_options(self, subject: Subject, _capabilities: Capabilities) -> KeepStep:
         """Return the named operators, and for a search the accuracy that it must keep."""

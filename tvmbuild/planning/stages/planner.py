@@ -53,7 +53,7 @@ class StageOfModels:
 
     def explain(self, _target: TargetSpec, _capabilities: Capabilities) -> str | None:
         """Raise ValueError, because the stage has no target."""
-        raise ValueError(f"{type(self).__name__.lower()} is no stage of a cell")
+        raise ValueError(f"{type(self).__name__.lower()} is not a stage of a cell")
 
 
 class StageOfCells:
@@ -61,4 +61,4 @@ class StageOfCells:
 
     def explain_model(self, _model: ModelSpec, _capabilities: Capabilities) -> str | None:
         """Raise ValueError, because the stage needs a cell, not a model alone."""
-        raise ValueError(f"{type(self).__name__.lower()} is no stage of a model")
+        raise ValueError(f"{type(self).__name__.lower()} is not a stage of a model")

@@ -27,7 +27,8 @@ class Quantize(StageOfModels):
         model, quantize = subject.model, _require(subject.model)
         accuracy = model.accuracy if _needs_thresholds(quantize) else _leave_thresholds(model.accuracy)
         kinds = {quantize.calibration.kind, *([accuracy.kind] if accuracy else [])}
-        return QuantizeStep(model.name, quantize, model.preprocess if "images" in kinds else None, accuracy)
+        sizes = model.sizes if model.sizes is not None and model.sizes.range is not None else None
+        return QuantizeStep(model.name, quantize, model.preprocess if "images" in kinds else None, accuracy, sizes)
 
     def list_more_inputs(self, subject: Subject, root: Path, options: QuantizeStep) -> dict[str, Path]:
         """Return role → file for the calibration samples, and for those of `accuracy:`.

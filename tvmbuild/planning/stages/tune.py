@@ -26,7 +26,7 @@ class Tune(StageOfCells):
 
     def make_options(self, subject: Subject, capabilities: Capabilities) -> TuneStep:
         """Return the options that can change records."""
-        target = subject.require_target()
+        target, model = subject.require_target(), subject.model
         on_cpu_here = isinstance(target.device, LocalDevice) and not target_kind(target.kind).on_gpu
         return TuneStep(
             target=target.name,
@@ -41,6 +41,10 @@ class Tune(StageOfCells):
             needs_records=target_kind(target.kind).needs_records,
             rules=target_kind(target.kind).rules,
             timed_on=capabilities.host_cpu if on_cpu_here else target.measured_on,
+            preprocess=model.preprocess,
+            frames=model.frames,
+            postprocess=model.postprocess,
+            labels=model.labels,
         )
 
     def list_more_inputs(self, _subject: Subject, _root: Path, _options: TuneStep) -> dict[str, Path]:

@@ -48,7 +48,7 @@ class Choice:
         more = f" and {len(self.groups) - SHOWN} more" if len(self.groups) > SHOWN else ""
         reduced, kept = self.words.reduced, self.words.kept
         return (
-            f"{self.by} keeps {len(self.groups)} of {self.total} groups {kept}, {cost:.0%} of the operations: "
+            f"{self.by} keeps {len(self.groups)} of {self.total} groups {kept}, about {cost:.0%} of the saved time: "
             f"{listed}{more}; all {reduced}: {self.before.told}; with these {kept}: {self.after.told}"
         )
 
@@ -99,7 +99,7 @@ class KeepSearch:
         return frozenset(name for group in self._groups.values() for name in group.nodes)
 
     def read(self, found: Mapping[str, Any], judged: Judged) -> Choice:
-        """Return the choice that `Choice.to_json` wrote, which was ``judged`` anew."""
+        """Return the choice that `Choice.to_json` wrote, which was ``judged`` again."""
         groups = tuple(
             KeptShare(str(row["name"]), tuple(row["nodes"]), float(row["harm"]), float(row["cost"]))
             for row in found["groups"]

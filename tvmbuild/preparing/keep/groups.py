@@ -1,4 +1,4 @@
-"""Groups of operators in a reduced precision: a product, and the operators behind it up to the next product."""
+"""Groups of operators in a reduced precision: a product, and the operators after it up to the next product."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ import onnx.shape_inference
 
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 MOVERS = frozenset({"Concat", "Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators that only move numbers: a product behind one reads the numbers that were rounded before it."""
+"""Operators that only move numbers: a product after one reads the numbers that were rounded before it."""
 _ROUNDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
-_OPERATIONS_PER_ELEMENT = 16
-"""The multiplications that take as long as one element's way through memory: 20 G a second and core, and 5 GB/s."""
+_OPERATIONS_PER_ELEMENT = 6
+"""The multiplications of a product that save as much time in 8 bits as the shorter way of one element through memory.
+
+With AVX512-VNNI on one core of an AMD EPYC (Zen 4), the products of efficientnet_lite0 saved about 13 ps a
+multiplication, and its depthwise convolutions about 80 ps for each element that they read or write.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Group:
     nodes: tuple[str, ...]
     """The names of its operators that are computed in the reduced precision."""
     cost: float
-    """The cost if they stay in floats: operations, and results that move through memory."""
+    """An estimate of the time that they would save in the reduced precision, in multiplications of a product."""
 
 
 def list_groups(original: Any, rounded: Collection[str]) -> tuple[Group, ...]:
@@ -49,7 +53,7 @@ def list_groups(original: Any, rounded: Collection[str]) -> tuple[Group, ...]:
         if node.name in rounded:
             members.setdefault(owner, []).append(node)
     return tuple(
-        Group(owner, tuple(node.name for node in nodes), sum(_count_operations(node, shapes) for node in nodes))
+        Group(owner, tuple(node.name for node in nodes), sum(_estimate_saving(node, shapes) for node in nodes))
         for owner, nodes in members.items()
     )
 
@@ -57,7 +61,7 @@ def list_groups(original: Any, rounded: Collection[str]) -> tuple[Group, ...]:
 def find_dequantised(quantised: Any) -> frozenset[str]:
     """Return the names of the nodes of a QDQ model that compute with quantised inputs.
 
-    Those that only move numbers are left out: in floats, they would put the product behind them in floats, too.
+    Those that only move numbers are left out: in floats, they would put the product after them in floats, too.
     """
     makers = _find_makers(quantised)
     computing = (node for node in quantised.graph.node if node.op_type not in MOVERS | _ROUNDERS)
@@ -85,12 +89,18 @@ def _find_makers(proto: Any) -> dict[str, Any]:
     return {name: node for node in proto.graph.node for name in node.output}
 
 
-def _count_operations(node: Any, shapes: Mapping[str, tuple[int, ...]]) -> float:
-    elements = math.prod(shapes.get(node.output[0], ()))
-    moved = float(_OPERATIONS_PER_ELEMENT * elements)
+def _estimate_saving(node: Any, shapes: Mapping[str, tuple[int, ...]]) -> float:
+    """Return about how many multiplications' time the reduced precision saves in a node.
+
+    A depthwise convolution saves only memory: its short sums do not fill the instructions for 8 bits.
+    """
+    results = math.prod(shapes.get(node.output[0], ()))
     if node.op_type not in PRODUCTS:
-        return moved
+        return float(_OPERATIONS_PER_ELEMENT * results)
     data, weight = (shapes.get(name, ()) for name in node.input[:2])
+    moved = float(_OPERATIONS_PER_ELEMENT * (math.prod(data) + results))
     if node.op_type == "ConvTranspose":
         return moved + math.prod(data) * math.prod(weight[1:])
-    return moved + elements * (math.prod(weight[1:]) if node.op_type == "Conv" else data[-1] if data else 1)
+    if node.op_type == "Conv":
+        return moved + (results * math.prod(weight[1:]) if weight[1:2] != (1,) else 0)
+    return moved + results * (data[-1] if data else 1)

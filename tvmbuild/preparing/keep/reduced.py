@@ -62,7 +62,7 @@ class QuantisedModel:
 
     def build(self, nodes: frozenset[str]) -> Any:
         """Return the QDQ model with the named operators in floats."""
-        return restore(self.quantised, self.original, nodes) if nodes else self.quantised
+        return restore(self.quantised, self.original, nodes)
 
     def list_roundings(self, model: bytes) -> Iterator[tuple[bytes, bool]]:
         """Yield two ways: sums half-way between two steps are rounded otherwise in each."""

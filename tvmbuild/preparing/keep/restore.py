@@ -15,8 +15,10 @@ def restore(quantised: Any, original: Any, names: Collection[str]) -> Any:
 
     Their inputs are the values before rounding, and their constants are those of the float model ``original``, before
     the corrections that only quantised weights need. Activations that the quantiser left out, because their rounding
-    contains them, are computed.
+    contains them, are computed. Without names it is the same model.
     """
+    if not names:
+        return quantised
     restored = onnx.ModelProto.FromString(quantised.SerializeToString())
     _Restorer(restored.graph, original.graph).restore(names)
     return restored
@@ -105,7 +107,7 @@ class _Restorer:
         return self._added[tensor.name]
 
     def _return_unrounded(self, output: str) -> None:
-        """Make a node return the output of the graph that is rounded behind it."""
+        """Make a node return the output of the graph that is rounded after it."""
         name = self._find_unrounded(output)
         if name == output:
             return
@@ -120,7 +122,7 @@ def _rename(names: Any, changes: dict[str, str]) -> None:
 
 
 def _sort_needed(graph: Any) -> None:
-    """Put each node behind those that it reads, and remove nodes and constants that no output needs (in place)."""
+    """Put each node after those that it reads, and remove nodes and constants that no output needs (in place)."""
     makers = {name: node for node in graph.node for name in node.output}
     ordered: dict[str, Any] = {}
     entered: set[str] = set()

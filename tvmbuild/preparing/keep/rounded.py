@@ -1,7 +1,9 @@
-"""A float model whose values are rounded to 16 bits where a package of that precision stores them.
+"""A float model whose values are rounded as a package of fp16, bf16 or tf32 rounds them.
 
-ONNX Runtime computes it in float32 with roundings between the operators, as a GPU does that adds up in float32. A CPU
-also adds up short sums in 16 bits. `compiler/passes/precision.py` decides the same for the package.
+ONNX Runtime computes it in float32. In 16 bits there are roundings between the operators, where a package stores
+values; a GPU adds up in float32, but a CPU also adds up short sums in 16 bits. In tf32 only the factors of products are
+rounded; products that are too small for tensor cores stay exact in a package.
+`compiler/passes/precision.py` decides the same for the package.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -20,8 +22,10 @@ from tvmbuild.base.attributes import Precision
 from tvmbuild.preparing.keep.groups import Group, list_groups
 from tvmbuild.preparing.keep.reduced import Words
 
+Array = np.ndarray[Any, np.dtype[np.float32]]
+
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
-"""The operators that always run in 16 bits."""
+"""The operators whose factors are always rounded."""
 FOLLOWERS = frozenset(
     {
         *("Abs", "Add", "AveragePool", "BatchNormalization", "Clip", "Concat", "DepthToSpace", "Div", "Dropout"),
@@ -43,22 +47,81 @@ _MOVES = frozenset(
 """Followers whose results need no rounding, because they are among the operands, or zero."""
 
 
+class _Format(Protocol):
+    """A format of floats that is shorter than float32."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether results are stored in it, too, so that operators after products are computed in it."""
+
+    def round(self, values: Array) -> Array:
+        """Return float32 values, rounded."""
+
+    def list_nodes(self, name: str, to: str) -> list[Any]:
+        """Return the ONNX nodes that round the float32 tensor ``name`` to the tensor ``to``."""
+
+
 @dataclass(frozen=True)
-class _Type:
+class _SixteenBits:
     onnx: int
     numpy: Any
     largest: float
+    is_stored: bool = True
+
+    def round(self, values: Array) -> Array:
+        return np.clip(values, -self.largest, self.largest).astype(self.numpy).astype(np.float32)
+
+    def list_nodes(self, name: str, to: str) -> list[Any]:
+        narrow = helper.make_node("Cast", [name], [f"{to}__16"], to=self.onnx)
+        return [narrow, helper.make_node("Cast", [f"{to}__16"], [to], to=TensorProto.FLOAT)]
 
 
-_TYPES: Mapping[Precision, _Type] = {
-    "fp16": _Type(TensorProto.FLOAT16, np.float16, 65504.0),
-    "bf16": _Type(TensorProto.BFLOAT16, bfloat16, 3.3e38),
+@dataclass(frozen=True)
+class _Tf32:
+    """Float32 with 10 bits of mantissa.
+
+    Veltkamp's split rounds x to 11 significant bits: c - (c - x), where c = x (2^13 + 1). (T. J. Dekker, A
+    floating-point technique for extending the available precision, Numerische Mathematik 18, 1971.)
+    """
+
+    factor: float = 2.0**13 + 1
+    largest: float = 2.0**114
+    """The largest number whose product with the factor is finite."""
+    is_stored: bool = False
+
+    def round(self, values: Array) -> Array:
+        bounded = np.clip(values, -self.largest, self.largest).astype(np.float32)
+        scaled = bounded * np.float32(self.factor)
+        rounded: Array = scaled - (scaled - bounded)
+        return rounded
+
+    def list_nodes(self, name: str, to: str) -> list[Any]:
+        bounds = [
+            self._make_constant(f"{to}__{which}", sign * self.largest) for which, sign in (("low", -1), ("high", 1))
+        ]
+        return [
+            *bounds,
+            self._make_constant(f"{to}__factor", self.factor),
+            helper.make_node("Clip", [name, f"{to}__low", f"{to}__high"], [f"{to}__bounded"]),
+            helper.make_node("Mul", [f"{to}__bounded", f"{to}__factor"], [f"{to}__scaled"]),
+            helper.make_node("Sub", [f"{to}__scaled", f"{to}__bounded"], [f"{to}__rest"]),
+            helper.make_node("Sub", [f"{to}__scaled", f"{to}__rest"], [to]),
+        ]
+
+    def _make_constant(self, name: str, value: float) -> Any:
+        return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.float32(value), name))
+
+
+_FORMATS: Mapping[Precision, _Format] = {
+    "fp16": _SixteenBits(TensorProto.FLOAT16, np.float16, 65504.0),
+    "bf16": _SixteenBits(TensorProto.BFLOAT16, bfloat16, 3.3e38),
+    "tf32": _Tf32(),
 }
 
 
 @dataclass(frozen=True)
 class RoundedModel:
-    """A float model that is computed in a type of 16 bits."""
+    """A float model that is computed in a precision of shorter floats."""
 
     original: Any
     """An ONNX ModelProto whose nodes have unique names."""
@@ -73,17 +136,27 @@ class RoundedModel:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The groups of operators with results of 16 bits."""
+        """The groups of operators that round."""
         rounder = self._make_rounder(self.fixed)
         rounder.build()
         return list_groups(self.original, rounder.rounded)
+
+    def list_keepable(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the nodes whose numbers change if they stay in float32.
+
+        In 16 bits these are all, because a kept node also keeps those after it.
+        """
+        if _FORMATS[self.precision].is_stored:
+            return names
+        products = {node for group in self.groups for node in group.nodes}
+        return tuple(name for name in names if name in products)
 
     def build(self, nodes: frozenset[str]) -> Any:
         """Return the rounded model with the named operators in float32."""
         return self._make_rounder(self.fixed | nodes).build()
 
     def list_roundings(self, _model: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Yield nothing: a sum in another order changes a result by much less than its rounding to 16 bits."""
+        """Yield nothing: a sum in another order changes a result by much less than the precision's rounding."""
         yield from ()
 
     @cached_property
@@ -91,22 +164,22 @@ class RoundedModel:
         return _find_floats(self.original)
 
     def _make_rounder(self, kept: frozenset[str]) -> _Rounder:
-        return _Rounder(self.original, _TYPES[self.precision], kept, self._floats)
+        return _Rounder(self.original, _FORMATS[self.precision], kept, self._floats)
 
 
 class _Rounder:
-    def __init__(self, original: Any, narrow: _Type, kept: frozenset[str], floats: frozenset[str]) -> None:
-        self._original, self._type, self._kept = original, narrow, kept
+    def __init__(self, original: Any, format_: _Format, kept: frozenset[str], floats: frozenset[str]) -> None:
+        self._original, self._format, self._kept = original, format_, kept
         self._constants = {
             tensor.name: tensor for tensor in original.graph.initializer if tensor.data_type == TensorProto.FLOAT
         }
         self._floats = floats
         self._narrow: dict[str, str] = {}
-        """A value with 16 bits → the name of its rounded value."""
+        """A value that is stored in the format → the name of its rounded value."""
         self._nodes: list[Any] = []
         self._added: list[Any] = []
         self.rounded: set[str] = set()
-        """The names of the nodes whose results have 16 bits."""
+        """The names of the nodes whose operands are rounded."""
 
     def build(self) -> Any:
         for node in self._original.graph.node:
@@ -131,6 +204,9 @@ class _Rounder:
             return
         self.rounded.add(node.name)
         copy.input[:] = [self._round_operand(name, is_product=is_product) for name in node.input]
+        if not self._format.is_stored:
+            self._nodes.append(copy)
+            return
         outputs = [name for name in node.output if name in self._floats]
         copy.output[:] = [f"{name}__wide" if name in outputs else name for name in node.output]
         self._nodes.append(copy)
@@ -154,16 +230,14 @@ class _Rounder:
         return rounded
 
     def _round(self, name: str, to: str) -> str:
-        self._nodes.append(helper.make_node("Cast", [name], [f"{to}__16"], to=self._type.onnx))
-        self._nodes.append(helper.make_node("Cast", [f"{to}__16"], [to], to=TensorProto.FLOAT))
+        self._nodes += self._format.list_nodes(name, to)
         return to
 
     def _round_constant(self, name: str) -> str:
         rounded = f"{name}__narrow"
         if all(tensor.name != rounded for tensor in self._added):
-            values = np.clip(numpy_helper.to_array(self._constants[name]), -self._type.largest, self._type.largest)
-            narrow = values.astype(self._type.numpy).astype(np.float32)
-            self._added.append(numpy_helper.from_array(narrow, rounded))
+            values = self._format.round(numpy_helper.to_array(self._constants[name]))
+            self._added.append(numpy_helper.from_array(values, rounded))
         return rounded
 
 

@@ -9,9 +9,14 @@ from typing import Any
 
 from tvmbuild.base.progress import only_progress_printed
 from tvmbuild.preparing.keep.control import RANKED
+from tvmbuild.preparing.quantisers.attention import is_transformer, list_products_of_activations
 from tvmbuild.preparing.quantisers.quantiser import Work
 
 _TELEMETRY = "openvino_telemetry"
+_ALPHA = 0.8
+"""The share of outliers that SmoothQuant moves from activations into weights. The similarities of texts by minilm_l6
+had a rank correlation with the float model's of 0.997 with 0.7, of 0.998 with 0.8, and of 0.994 with 0.95.
+"""
 
 
 def quantise(work: Work) -> Any:
@@ -24,10 +29,19 @@ def quantise(work: Work) -> Any:
                 # Activations get zero points, because SiLU and similar functions are hardly ever negative.
                 "preset": nncf.QuantizationPreset.MIXED,
                 "subset_size": len(work.samples),
-                "ignored_scope": nncf.IgnoredScope(names=list(work.excluded), validate=False),
+                # Residual sums, attention's products and softmax then stay in floats, and SmoothQuant moves outliers of
+                # activations into weights. Without it, the similarities of texts by minilm_l6 had a rank correlation of
+                # 0.915 with the float model's, with it of 0.998.
+                "model_type": nncf.ModelType.TRANSFORMER if is_transformer(work.model) else None,
+                "ignored_scope": nncf.IgnoredScope(
+                    names=[*work.excluded, *list_products_of_activations(work.model)], validate=False
+                ),
             }
             # Sums do not saturate here, so that weights may have all their bits.
-            advanced = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.DISABLE)
+            advanced = nncf.AdvancedQuantizationParameters(
+                overflow_fix=nncf.OverflowFix.DISABLE,
+                smooth_quant_alphas=nncf.AdvancedSmoothQuantParameters(matmul=_ALPHA),
+            )
             calibration = nncf.Dataset(work.samples)
             if work.control is None:
                 return nncf.quantize(work.model, calibration, advanced_parameters=advanced, **options)

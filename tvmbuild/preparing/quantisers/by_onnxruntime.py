@@ -12,7 +12,19 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tvmbuild.preparing.quantisers.attention import is_transformer, list_products_of_activations
 from tvmbuild.preparing.quantisers.quantiser import Work
+
+_PRODUCTS = ["Conv", "ConvTranspose", "Gemm", "MatMul"]
+_OF_ATTENTION = {
+    "op_types_to_quantize": _PRODUCTS,
+    "extra_options": {"OpTypesToExcludeOutputQuantization": _PRODUCTS},
+}
+"""The options for transformers: products with constant weights read integers and return floats.
+
+Outliers of residual sums and of scores leave the other values few steps: with the default options, the similarities of
+texts by minilm_l6 had a rank correlation of 0.34 with the float model's, and with these of 0.985.
+"""
 
 
 def quantise(work: Work) -> Any:
@@ -37,10 +49,11 @@ def quantise(work: Work) -> Any:
                 str(path),
                 Reader(),
                 quant_format=quantization.QuantFormat.QDQ,
-                nodes_to_exclude=list(work.excluded),
+                nodes_to_exclude=[*work.excluded, *list_products_of_activations(work.model)],
                 per_channel=True,
                 activation_type=quantization.QuantType.QUInt8,
                 weight_type=quantization.QuantType.QInt8,
+                **(_OF_ATTENTION if is_transformer(work.model) else {}),
             )
             return onnx.load(str(path))
     finally:

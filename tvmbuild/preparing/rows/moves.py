@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tvmbuild.preparing.rows.axis import Dependent, Node, Rows, count
 from tvmbuild.preparing.rows.places import agree, align, normal_axis, place_of_first, refuse_axis
 
@@ -119,6 +121,41 @@ def gather_nd(node: Node) -> Rows:
     if data is None or indices is None or place.axis >= batched:
         raise Dependent("it picks elements of all rows")
     return place
+
+
+def scatter_nd(node: Node) -> Rows:
+    """Write at places that are the same in all rows."""
+    node.require_shared(1)
+    place, depth = node.place(0), node.shape(1)[-1]
+    updates = node.place(2)
+    if place is None:
+        raise Dependent("it writes rows into values that all rows share")
+    if place.axis >= depth:  # the indices are of other axes
+        wanted = place.move(place.axis - depth + len(node.shape(1)) - 1)
+    elif list_written(node) is not None:
+        wanted = place.move(0)
+    else:
+        raise Dependent("it writes to some rows of the batch")
+    if updates is None:
+        node.require_one_value(2, wanted)
+    elif updates != wanted:
+        raise Dependent("its updates have the batch on another axis than their places")
+    return place
+
+
+def list_written(node: Node) -> np.ndarray | None:
+    """Return the places in a row to which a ScatterND writes, if its indices name each row once, in their order.
+
+    The indices are [rows, …, axes]. Each of the rows writes to itself, and all at the same places.
+    """
+    place, indices = node.place(0), node.constants.get(node.inputs[1])
+    if place is None or not place.is_whole or indices is None or indices.ndim < 2 or len(indices) != node.rows:
+        return None
+    if place.axis >= indices.shape[-1]:
+        return None
+    named, others = indices[..., place.axis], np.delete(indices, place.axis, -1)
+    rows = np.arange(node.rows).reshape(-1, *[1] * (named.ndim - 1))
+    return others[0] if (named == rows).all() and (others == others[:1]).all() else None
 
 
 def trilu(node: Node) -> Rows:

@@ -9,9 +9,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tvmbuild.compiler.importing.expand.expand import expand_what_can_be
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
+from tvmbuild.compiler.importing.refusals import ONNX
 from tvmbuild.preparing.rebatch import infer_shapes, list_reads
 from tvmbuild.preparing.rows.axis import Dependent, Node, Rows
-from tvmbuild.preparing.rows.moves import list_slices
+from tvmbuild.preparing.rows.moves import list_slices, list_written
 from tvmbuild.preparing.rows.table import RULES
 
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -31,11 +34,12 @@ class Proven:
 
 
 def prove_rows(proto: onnx.ModelProto, inputs: Mapping[str, int], rows: int, name: str) -> Proven:
-    """Return the places of the batch in the outputs of a model of fixed shapes, each row of which it computes alone.
+    """Return the places of the batch in the outputs of a model of fixed shapes, where it computes each row by itself.
 
     ``inputs`` has the axis of the batch of each input with one, and ``rows`` its length, at least 2. Raises Dependent
-    that names the first node in which rows influence each other, or of which this is not known.
+    that names the first node in which rows influence each other, or may do so.
     """
+    proto = _expand(proto)
     shapes = infer_shapes(proto)
     constants = {each.name: numpy_helper.to_array(each) for each in proto.graph.initializer}
     opset = max((each.version for each in proto.opset_import if each.domain in {"", "ai.onnx"}), default=1)
@@ -60,6 +64,19 @@ def prove_rows(proto: onnx.ModelProto, inputs: Mapping[str, int], rows: int, nam
     return Proven(name, tuple(nodes), {each.name: places[each.name] for each in proto.graph.output})
 
 
+def _expand(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with operators of ONNX alone that have a rule, where the importer can express them so.
+
+    These are attention, the operators of com.microsoft, and branches and loops whose conditions are constant. What the
+    importer cannot express stays, and has no rule.
+    """
+    return expand_what_can_be(proto, dict.fromkeys(RULES, _keep))[0]
+
+
+def _keep(node: onnx.NodeProto, _scope: Scope) -> Nodes | None:
+    return [node] if node.domain in ONNX else None
+
+
 def describe_node(node: onnx.NodeProto) -> str:
     """Return the operator and the name of a node."""
     return f"{node.op_type} {node.name or f'that makes {node.output[0]}'}"
@@ -71,7 +88,7 @@ def _find_places(node: Node) -> dict[str, Rows]:
         raise Dependent("its numbers are random")
     if not any(name in node.places for name in list_reads(proto)):
         return {}
-    rule = RULES.get(proto.op_type) if proto.domain in {"", "ai.onnx"} else None
+    rule = RULES.get(proto.op_type) if proto.domain in ONNX else None
     if rule is None:
         raise Dependent("no rule shows that it computes each row alone")
     found = rule(node)
@@ -144,6 +161,8 @@ def _compare_constants(one: Node, other: Node, index: int) -> None:
         return
     if one.proto.op_type == "Slice" and _list_other_slices(one) == _list_other_slices(other):
         return
+    if (one.proto.op_type, index) == ("ScatterND", 1) and _write_the_same(one, other):
+        return
     depends = any(name in one.places for name in one.inputs)
     if not (depends and mine.dtype == theirs.dtype and _is_same_row(mine, theirs)):
         raise Dependent(f"its constant {one.inputs[index]} has other values")
@@ -152,6 +171,12 @@ def _compare_constants(one: Node, other: Node, index: int) -> None:
 def _list_other_slices(node: Node) -> list[tuple[int, int, int, int]]:
     place = node.place(0)
     return [each for each in list_slices(node) if place is None or each[0] != place.axis]
+
+
+def _write_the_same(one: Node, other: Node) -> bool:
+    """Return whether the indices of two ScatterND write at the same places of each row."""
+    mine, theirs = list_written(one), list_written(other)
+    return mine is not None and theirs is not None and np.array_equal(mine, theirs)
 
 
 def _is_same_row(mine: np.ndarray, theirs: np.ndarray) -> bool:

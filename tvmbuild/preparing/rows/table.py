@@ -60,6 +60,7 @@ _TABLE: tuple[tuple[Rule, str], ...] = (
     (moves.gather, "Gather"),
     (moves.gather_elements, "GatherElements ScatterElements"),
     (moves.gather_nd, "GatherND"),
+    (moves.scatter_nd, "ScatterND"),
 )
 RULES: dict[str, Rule] = {name: rule for rule, names in _TABLE for name in names.split()}
 """Operator of ONNX → its rule. Rows of other operators are taken to influence each other."""

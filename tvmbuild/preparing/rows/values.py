@@ -73,7 +73,7 @@ def arg(node: Node) -> Rows:
 
 
 def _drop(node: Node, place: Rows, axes: Sequence[int]) -> Rows:
-    """Return the place behind a reduction of axes."""
+    """Return the place after a reduction of axes."""
     refuse_axis(place, axes, "reduces")
     kept = bool(node.attribute("keepdims", 1))
     return place if kept else place.move(place.axis - sum(each < place.axis for each in set(axes)))

@@ -22,7 +22,7 @@ SHAPE = (2, 8)
 
 
 def lower_chains(save_model: SaveModel, *lengths: int) -> Lowered:
-    """Lower chains, each to a function of its own, and a sort beside them."""
+    """Lower chains, each to its own function, and a sort beside them."""
     nodes, x = [], "x"
     for chain, length in enumerate(lengths):
         for step in range(length):

@@ -20,6 +20,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {"floats": {"default_float": 2.5}, "int64s
 TYPES = {"floats": "float32", "int64s": "int64"}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 2)])
 @pytest.mark.parametrize(
     ("version", "keys", "values"),
@@ -51,6 +52,7 @@ def test_keys_that_are_no_numbers(version: int, cpu: tvm.target.Target) -> None:
     check(make_model("LabelEncoder", fed, attributes, version=version), fed, cpu)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(5,), (7, 5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 @pytest.mark.parametrize("categories", [[0, 1, -1], [3, 0, 3, 2, 0]])

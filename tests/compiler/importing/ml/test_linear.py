@@ -26,6 +26,7 @@ def make_classifier(fed: dict[str, np.ndarray], attributes: dict[str, Any], labe
     return make_model("LinearClassifier", fed, attributes | {"classlabels_ints": labels}, ("label", "scores"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(5,), (7, 5)])
 @pytest.mark.parametrize("targets", [1, 3])
 @pytest.mark.parametrize("intercepts", [[], [0.5], [0.5, 0.25, 0.0]])
@@ -38,6 +39,7 @@ def test_regressors(shape: tuple[int, ...], targets: int, intercepts: list[float
     check(join([make_model("LinearRegressor", fed, form) for form in forms]), fed, cpu)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize("count", [2, 4])
 def test_classifiers(dtype: str, count: int, cpu: tvm.target.Target) -> None:

@@ -11,6 +11,7 @@ import tvm
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from machine_learning_nodes import check, draw_rows, join, make_model
+from nights import draws
 from onnx import numpy_helper
 
 pytestmark = pytest.mark.compiler
@@ -83,13 +84,17 @@ def ensembles(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 
 @settings(
-    max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=draws(12),
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(drawn=ensembles())
 def test_ensembles(cpu: tvm.target.Target, drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]]) -> None:
     check(*drawn, cpu)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("aggregate", range(4))
 @pytest.mark.parametrize("targets", [1, 2])
 def test_aggregates(aggregate: int, targets: int, cpu: tvm.target.Target) -> None:

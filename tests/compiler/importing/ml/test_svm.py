@@ -11,6 +11,7 @@ import tvm
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from machine_learning_nodes import TRANSFORMS, check, draw_rows, join, make_model
+from nights import draws
 
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.errors import TvmbuildError
@@ -75,7 +76,10 @@ def classifiers(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]
 
 
 @settings(
-    max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=draws(12),
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(drawn=classifiers())
 def test_classifiers(cpu: tvm.target.Target, drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]]) -> None:
@@ -83,6 +87,7 @@ def test_classifiers(cpu: tvm.target.Target, drawn: tuple[onnx.ModelProto, dict[
     check(*drawn, cpu)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("low", [-1.0, 0.0])
 @pytest.mark.parametrize("with_probabilities", [False, True])

@@ -11,6 +11,7 @@ import tvm
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from machine_learning_nodes import TRANSFORMS, check, draw_rows, join, make_model
+from nights import draws
 from onnx import helper, numpy_helper
 
 from tvmbuild.compiler.importing.expand.ml.trees import KINDS
@@ -19,7 +20,7 @@ from tvmbuild.errors import TvmbuildError
 
 pytestmark = pytest.mark.compiler
 FEW = settings(
-    max_examples=8,
+    max_examples=draws(8),
     deadline=None,
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -108,7 +109,10 @@ def regressors(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]
 
 
 @settings(
-    max_examples=8, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=draws(8),
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(drawn=regressors())
 def test_regressors(cpu: tvm.target.Target, drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]]) -> None:
@@ -133,7 +137,10 @@ def classifiers(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]
 
 
 @settings(
-    max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=draws(12),
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(drawn=classifiers())
 def test_classifiers(cpu: tvm.target.Target, drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]]) -> None:
@@ -178,6 +185,7 @@ def test_transformations(targets: int, cpu: tvm.target.Target) -> None:
     check(join([make_model("TreeEnsembleRegressor", fed, form) for form in forms]), fed, cpu, rtol=1e-3)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ids", [[0], [1], [0, 1]])
 @pytest.mark.parametrize("positive", [False, True])
 def test_two_classes(ids: list[int], positive: bool, cpu: tvm.target.Target) -> None:

@@ -10,11 +10,12 @@ import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nights import draws
 from onnx import helper
 from quantized_nodes import BYTES, MICROSOFT, Drawn, check
 
 Case: TypeAlias = tuple[onnx.ModelProto, dict[str, np.ndarray]]
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=draws(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SHAPES = ((1, 3, 5, 6), (2, 4, 8, 8), (7,), (3, 1))
 
 

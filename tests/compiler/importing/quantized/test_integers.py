@@ -10,11 +10,12 @@ import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nights import draws
 from onnx import helper
 from quantized_nodes import BYTES, MICROSOFT, Drawn, check, run_built
 
 Case: TypeAlias = tuple[onnx.ModelProto, dict[str, np.ndarray]]
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=draws(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SIGNS = (("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
 
 

@@ -10,11 +10,12 @@ import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nights import draws
 from onnx import helper
 from quantized_nodes import MICROSOFT, Drawn, check, run_built, run_onnx
 
 Case: TypeAlias = tuple[onnx.ModelProto, dict[str, np.ndarray]]
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=draws(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def fit(drawn: Drawn, name: str, products: int, shape: tuple[int, ...] = ()) -> str:

@@ -10,13 +10,14 @@ import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nights import draws
 from onnx import TensorProto, helper, numpy_helper
 from quantized_nodes import BYTES, MICROSOFT, Drawn, check, run_built
 
 from tvmbuild.compiler.importing.importer import import_model
 
 Case: TypeAlias = tuple[onnx.ModelProto, dict[str, np.ndarray]]
-FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=draws(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 OPSETS = (10, 13, 19, 21, 23)
 
 

@@ -10,6 +10,7 @@ import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nights import draws
 from onnx import helper
 from quantized_nodes import BYTES, MICROSOFT, Drawn, run_built
 
@@ -53,7 +54,7 @@ def layers(draw: st.DrawFn) -> Case:
 
 
 @given(drawn=layers())
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=draws(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_lstm_of_integers(cpu: tvm.target.Target, drawn: Case) -> None:
     model, fed = drawn
     wanted = run_onnx(model.SerializeToString(), fed, "it")  # one thread: each thread has a range for its own sequences

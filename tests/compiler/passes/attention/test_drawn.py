@@ -39,6 +39,7 @@ def check(seed: int, most: int) -> None:
     np.testing.assert_allclose(got, want, rtol=error, atol=error)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.compiler
 @pytest.mark.parametrize("seed", range(8))
 def test_a_few(seed: int) -> None:

@@ -105,6 +105,7 @@ def check_compiles(seed: int) -> None:
             assert cuda.compile_source(source, target)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.compiler
 @pytest.mark.parametrize("seed", range(12))
 def test_drawn_attention_compiles_for_cards(seed: int) -> None:

@@ -178,6 +178,7 @@ def test_hidden_keys_are_left_out(
     assert "attention" in compare(drawn, cpu)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("tokens", "vectors"), [(16, None), (19, 1), (33, 1), (39, 1), (45, None), (8, None), (5, None)]
 )

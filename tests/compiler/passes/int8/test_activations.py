@@ -8,6 +8,7 @@ import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nights import draws
 from onnx import helper
 from quantised_graphs import IN_SCALE, Network, compute, run_optimized
 from quantized_nodes import BYTES, Drawn, run_onnx
@@ -63,6 +64,7 @@ def draw() -> np.ndarray:
     return np.random.RandomState(1).uniform(-3, 3, SHAPE).astype(np.float32)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cpu", ["here", "x86-64-v3"])
 @pytest.mark.parametrize("zeros", [(131, 77), (0, 128), (128, 0), (255, 255)])
 @pytest.mark.parametrize("activations", BYTES)
@@ -76,6 +78,7 @@ def test_attention(activations: str, zeros: tuple[int, int], cpu: str) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cpu", CPUS)
 def test_the_target_s_instruction_is_used(cpu: str) -> None:
     target = describe(cpu)
@@ -121,7 +124,7 @@ def products(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 
 @given(drawn=products(), kind=st.sampled_from(["cpu", *GPUS]))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=draws(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_bytes_whose_zero_points_the_call_knows(
     drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]], kind: str
 ) -> None:

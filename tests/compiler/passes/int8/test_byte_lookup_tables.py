@@ -55,6 +55,7 @@ def activate(net: Network, tensor: str, kind: str) -> str:
     return net.round(net.add(kind, [tensor]), 0.63 * OUT_SCALE, 50)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["SiLU", "LeakyRelu", "HardSwish", "Sigmoid", "Tanh", "Abs"])
 def test_what_is_computed_of_each_byte_alone_is_looked_up(kind: str) -> None:
     net, shape = Network(np.random.RandomState(3)), (1, 16, 9, 9)
@@ -141,6 +142,7 @@ def test_channels_are_filled_up_from_one_convolution_to_the_next(channels: int) 
     check(net, convolve(net, both, (channels, 16), kernel=3, scale=1.7 * OUT_SCALE), shape)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("activation", ["Relu", "SiLU"])
 @pytest.mark.parametrize("zero", [None, 3])

@@ -70,6 +70,7 @@ def names(function: tirx.PrimFunc) -> list[str]:
     return [str(block.annotations[ANNOTATION]) for block in blocks if ANNOTATION in block.annotations]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FORMS)
 def test_numbers_are_those_of_onnx_runtime(name: str) -> None:
     model = make(FORMS[name])
@@ -90,6 +91,7 @@ def test_sums_of_the_largest_weights_do_not_saturate() -> None:
     np.testing.assert_array_equal(compute(model, x), run_optimized(model, {"x": x})["y"])
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("cpu", ["alderlake", "znver4"])
 @pytest.mark.parametrize("name", FORMS)
 def test_they_are_added_up_by_the_instruction(name: str, cpu: str) -> None:

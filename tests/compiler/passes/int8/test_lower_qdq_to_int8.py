@@ -46,6 +46,7 @@ def check(model: bytes, shape: tuple[int, ...], target: tvm.target.Target | None
     np.testing.assert_array_equal(compute(model, x, target), want)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "activations"), [*((name, "uint8") for name in CONVOLUTIONS), ("padded", "int8")])
 def test_convolutions(name: str, activations: str) -> None:
     check(*convolution(np.random.RandomState(0), activations, **CONVOLUTIONS[name]))
@@ -182,6 +183,7 @@ def test_bounds_of_a_sum_are_bounds_of_its_integers(high: float) -> None:
     assert (error > 0).mean() < 0.01
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "bounds"), [("Min", (-1.0,)), ("Max", (100.0,)), ("Clip", (-3.0, -1.0))])
 @pytest.mark.parametrize("activations", ["uint8", "int8"])
 def test_bounds_beyond_what_a_byte_holds(activations: str, kind: str, bounds: tuple[float, ...]) -> None:
@@ -206,7 +208,7 @@ def test_a_bias_of_many_steps_is_added_as_floats() -> None:
     model = net.finish(net.round(made, OUT_SCALE, 20), (1, 8, 6, 6))
     mod = lower_qdq_to_int8(import_onnx(model).mod)
     assert count_float_sums(model) == 1
-    assert len(operator_calls(mod, "relax.maximum")) == 2  # of the input and the result; the ReLU is a bound of its own
+    assert len(operator_calls(mod, "relax.maximum")) == 2  # of the input and the result; the ReLU is a separate bound
     x = np.random.RandomState(1).uniform(-3, 3, (1, 8, 6, 6)).astype(np.float32)
     want = run_onnx(model, {"x": x}, "the network")["y"]  # ONNX Runtime's optimised bias has too few bits for it
     np.testing.assert_array_equal(compute(model, x), want)

@@ -45,6 +45,7 @@ def check(case: Case, card: str, words: int) -> None:
     np.testing.assert_array_equal(got, run_optimized(model, {"x": x})["y"])
 
 
+@pytest.mark.sampled(4)
 @cards
 @pytest.mark.parametrize("activations", ["uint8", "int8"])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
@@ -72,6 +73,7 @@ def test_what_two_convolutions_read_is_packed_once(card: str) -> None:
     check((model, (1, 10, 6, 6)), card, 2)
 
 
+@pytest.mark.sampled(2)
 @cards
 @pytest.mark.parametrize(("data", "zero"), [("uint8", 0), ("uint8", 7), ("int8", -3)])
 def test_integer_operators_of_bytes_of_either_kind(data: str, zero: int, card: str) -> None:

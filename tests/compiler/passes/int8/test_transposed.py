@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nights import draws
 from quantised_graphs import IN_SCALE, OUT_SCALE, Case, Network, compute, run_optimized
 from vulkan_devices import HOST
 
@@ -21,7 +22,7 @@ from tvmbuild.compiler.passes.widen_conv1d import widen_conv1d
 from tvmbuild.compiler.pipeline import lower
 
 pytestmark = pytest.mark.compiler
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=draws(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 CARD = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
 GPU = tvm_target("cuda", FrozenMap({"arch": "sm_86", **CARD}), HOST)
 CASES: dict[str, dict[str, Any]] = {
@@ -66,6 +67,7 @@ def draw(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.RandomState(1).uniform(-3, 3, shape).astype(np.float32)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("activations", ["uint8", "int8"])
 @pytest.mark.parametrize("name", CASES)
 def test_transposed(name: str, activations: str) -> None:
@@ -76,6 +78,7 @@ def test_transposed(name: str, activations: str) -> None:
     check(compute(model, draw(shape), host_target("x86-64-v3", 2)), want)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in CASES if name != "one dimension"])
 def test_gpus_multiply_words(name: str) -> None:
     model, shape = transposed(CASES[name])

@@ -78,6 +78,7 @@ def names(lowered: Lowered) -> list[str]:
     return [task.name for task in extract_tasks(lowered)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("case", SHAPES)
 def test_a_convolution_is_the_same_by_either(
@@ -138,6 +139,7 @@ EPILOGUES: dict[str, tuple[list[onnx.NodeProto], list[str]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("case", EPILOGUES)
 def test_what_follows_is_done_to_the_tiles(

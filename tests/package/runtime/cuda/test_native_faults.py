@@ -12,6 +12,12 @@ pytestmark = pytest.mark.compiler
 
 CARD = "NVIDIA H100 shim"
 REASON = "from cuda_child import *\nprint(catch(describe_devices))"
+FIND = """
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.runtime.host import find_device
+try: print(find_device("cuda"))
+except TvmbuildError as error: print(error.message)
+"""
 TWICE = """
 import ctypes
 from cuda_child import *
@@ -38,13 +44,27 @@ def test_a_driver_that_cannot_be_loaded(tmp_path: Path) -> None:
     [
         ({"driver": "11030"}, "the driver is of CUDA 11.3, and 11.4 is needed"),
         ({"fail": "cuInit:999"}, "the driver does not start: code 999"),
+        ({"fail": "cuInit:999@1"}, "the driver does not start: code 999"),
         ({"devices": "none"}, "the driver shows no device"),
     ],
 )
 def test_a_machine_without_devices(options: dict[str, str], reason: str) -> None:
-    assert run_child(REASON, shim_environment(**options)) == f"CUDA: {reason}"
+    """The driver is asked once: every later call has the first reason."""
+    environment = shim_environment(**options)
+    assert run_child(f"{REASON}\nprint(catch(describe_devices))", environment).splitlines() == [f"CUDA: {reason}"] * 2
+    missing = "the package needs a cuda device, and this machine has none that answers"
+    assert run_child(FIND, environment) == f"{missing}: {reason}"
 
 
+def test_unknown_words_of_settings_are_refused() -> None:
+    environment = {**shim_environment(), "TVMBUILD_CUDA_WITHOUT": "unified_memory,graphs"}
+    assert run_child(FIND, environment).endswith(
+        ": TVMBUILD_CUDA_WITHOUT does not know graphs; allowed: unified_memory"
+    )
+    assert run_child(FIND, {**shim_environment(), "TVMBUILD_CUDA": "ours"}) == "TVMBUILD_CUDA=ours chooses no runtime"
+
+
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("fail", "message"),
     [
@@ -63,6 +83,18 @@ def test_a_call_that_fails_once(fail: str, message: str) -> None:
     assert first.startswith("CUDA: ")
     assert message in first
     assert (second, third) == ("no error", str(7 * 200_000))
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (2, f"{CARD} could not tell its free memory: out of memory"),
+        (700, f"{CARD} was lost when it should tell its free memory: an illegal memory access was encountered{LOST}"),
+    ],
+)
+def test_a_test_of_the_device_that_fails_gives_the_drivers_error(code: int, message: str) -> None:
+    told = run_child(FIND, shim_environment(fail=f"cuMemGetInfo_v2:{code}@1"))
+    assert told == f"the CUDA device 0 cannot be used: CUDA: {message}"
 
 
 @pytest.mark.parametrize(
@@ -168,3 +200,37 @@ print([(each["name"], each["arch"], each["integrated"]) for each in describe_dev
     lines = log.read_text().splitlines()
     assert [line for line in lines if line.startswith("load")] == [f"load sm_90 on device {index}" for index in (0, 1)]
     assert not [line for line in lines if line.startswith("mistake")]
+
+
+def test_the_context_that_was_current_is_current_afterwards() -> None:
+    """PyTorch finds its own card by the current context; a thread without one keeps that of card 0, CUDA's default."""
+    program = """
+import ctypes
+from cuda_child import *
+driver = ctypes.CDLL("libcuda.so.1")
+contexts = [ctypes.c_void_p() for _ in range(2)]
+for index, context in enumerate(contexts):
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), index)
+
+def tell(use):
+    def read():
+        current = ctypes.c_void_p()
+        driver.cuCtxGetCurrent(ctypes.byref(current))
+        return "no card" if not current else [each.value for each in contexts].index(current.value)
+    seen = []
+    for before in (None, *contexts):
+        driver.cuCtxSetCurrent(before)
+        use()
+        seen.append(read())
+    return seen
+
+show = load_module(write_blob(Kernel("show0", ())))["show0"]
+ones = np.ones(4, np.float32)
+first, second = upload(ones, cuda(0)), upload(ones, cuda(1))
+print(tell(lambda: empty(4, cuda(0))), tell(lambda: empty(4, cuda(1))), tell(lambda: catch(empty, 1 << 50, cuda(1))))
+print(tell(lambda: download(first)), tell(lambda: download(second)), tell(lambda: show(1, 1)))
+print(tell(lambda: call("runtime.TVMTensorCopyFromTo", first, second)))
+"""
+    told = run_child(program, shim_environment(devices="H100:90,H100:90")).splitlines()
+    restored = "['no card', 0, 1]"
+    assert told == [f"[0, 0, 1] {restored} {restored}", f"[0, 0, 1] {restored} [0, 0, 1]", "[0, 0, 1]"]

@@ -93,12 +93,14 @@ def test_a_capture_that_fails_is_told_and_the_next_call_captures(
 try: session.run(x)
 except TvmbuildError as error: print(error.message)
 session.run(x)
+session.close()
 """
     told, lines = run(package, code, tmp_path / "log", fail=fail)
     assert len(told) == 1
     assert told[0].startswith("CUDA: NVIDIA H100 shim could not ")
     assert message in told[0]
     assert lines.count("graph") == 1
+    assert lines[-1].endswith(" streams=0 events=0 graphs=0")
     assert not [line for line in lines if line.startswith("mistake")]
 
 

@@ -82,6 +82,7 @@ def test_the_planner_sees_a_card_with_the_driver_alone() -> None:
     assert run_child(program, {**environment, "LD_LIBRARY_PATH": ""}).count("'cuda'") == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("attributes", "options", "message"),
     [

@@ -37,7 +37,7 @@ WORDS_AT = len(GOOD) - 16 - 4 * (len(scale_and_add()) + 1)
     [
         (b"", "too short"),
         (GOOD[:19], "too short"),
-        (b"tvmbSPV\x02" + GOOD[8:], "no module of tvmbuild's, or of another version"),
+        (b"tvmbSPV\x02" + GOOD[8:], "not a module of tvmbuild's, or of another version"),
         (GOOD[:-1], "its length"),
         (GOOD + b"\0", "its length"),
         (GOOD[:-1] + b"\1", "its checksum"),

@@ -17,7 +17,7 @@ from tvmbuild.targets.vulkan_families import FAMILIES
 pytestmark = pytest.mark.vulkan
 
 DEVICES = "Arc:integrated"
-LOST = "Vulkan: Arc was lost (a driver's reset, a kernel that ran too long, or a fault): start this process anew"
+LOST = "Vulkan: Arc was lost (a driver's reset, a kernel that ran too long, or a fault): restart this process"
 HINT = "the system's log (`dmesg`) says why; update the driver if it happens again"
 
 
@@ -115,7 +115,7 @@ session.close()
 
 def test_the_command_says_so_and_the_next_one_runs(package: Path) -> None:
     command = [sys.executable, "-m", "tvmbuild", "run", str(package), "--fill", "ones"]
-    for fail, code, errors in (("vkQueueSubmit:-4@1", 1, f"error: {LOST}\n  hint: {HINT}\n"), ("", 0, "")):
+    for fail, code, errors in (("vkQueueSubmit:-4@1", 1, f"error: {LOST}\n  hint: {HINT}.\n"), ("", 0, "")):
         environment = shim_environment(devices=DEVICES, fail=fail)
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (code, errors)

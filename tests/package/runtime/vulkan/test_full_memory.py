@@ -47,7 +47,7 @@ def test_the_command_says_so(package: Path, tensors: int, code: int) -> None:
     heap = SHARED_BLOCK + tensors * TENSOR
     command = [sys.executable, "-m", "tvmbuild", "run", str(package), "--fill", "ones"]
     done = subprocess.run(command, env=card(heap), capture_output=True, text=True, check=False)
-    told = f"error: Vulkan: out of memory on RTX 4090: {OUTPUT}\n  hint: {HINT}\n" if code else ""
+    told = f"error: Vulkan: out of memory on RTX 4090: {OUTPUT}\n  hint: {HINT}.\n" if code else ""
     assert (done.returncode, done.stderr) == (code, told)
 
 

@@ -142,9 +142,9 @@ def test_arguments_that_cannot_be(compute: ScaleAndAdd) -> None:
         compute.function(address(a), ctypes.c_void_p(4096), address(a), 1.0, 1)
     with pytest.raises(RuntimeError, match="takes 5 arguments, not 4"):
         compute.function(address(a), address(a), address(a), 1.0)
-    with pytest.raises(RuntimeError, match="argument 0 of kernel scale_and_add is no pointer"):
+    with pytest.raises(RuntimeError, match="argument 0 of kernel scale_and_add is not a pointer"):
         compute.function(7, address(a), address(a), 1.0, 1)
-    with pytest.raises(RuntimeError, match="extent 0 of kernel scale_and_add is no number"):
+    with pytest.raises(RuntimeError, match="extent 0 of kernel scale_and_add is not a number"):
         compute.function(address(a), address(a), address(a), 1.0, "one")
 
 

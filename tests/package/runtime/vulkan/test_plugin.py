@@ -63,6 +63,13 @@ def test_both_are_one_too_many() -> None:
     assert told == "TVMBUILD_VULKAN=own, but this TVM has a Vulkan runtime already"
 
 
+def test_an_unknown_choice_is_refused() -> None:
+    code = "try: plugin.load_plugin()\nexcept TvmbuildError as error: print(error)"
+    told = run_python(code, TVMBUILD_VULKAN="ours").splitlines()
+    assert told[0] == "TVMBUILD_VULKAN=ours chooses no runtime"
+    assert told[1].startswith("  hint: write own or tvm, or unset it")
+
+
 TRY = """
 plugin.load_plugin()
 print(call('runtime.GetDeviceAttr', 7, 0, 0))

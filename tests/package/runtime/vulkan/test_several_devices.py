@@ -55,6 +55,13 @@ def test_a_choice_that_there_is_not(wish: str) -> None:
     assert told == f"Vulkan: TVMBUILD_VULKAN_DEVICE={wish} names no device; there are 0 Arc 2, 1 llvmpipe"
 
 
+def test_an_unknown_word_for_a_feature_is_refused() -> None:
+    environment = {**shim_environment(), "TVMBUILD_VULKAN_WITHOUT": "timestamps,,shaderFloat16,floats"}
+    told = run_child(REASON, environment)
+    assert told.startswith("Vulkan: TVMBUILD_VULKAN_WITHOUT does not know floats; allowed: unified_memory, push_desc")
+    assert told.endswith(", shaderIntegerDotProduct")
+
+
 COMPUTE = """
 from concurrent.futures import ThreadPoolExecutor
 from vulkan_child import *

@@ -27,3 +27,5 @@ class Intrinsics:
     depth: int
     """The number of columns of the left operand's tile, and of rows of the right operand's tile."""
     scopes: Scopes
+    operand_scope: str
+    """The scope of the operands' copies in shared memory."""

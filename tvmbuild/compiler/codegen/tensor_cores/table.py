@@ -16,11 +16,11 @@ TYPES = tuple(_MAKERS)
 
 @cache
 def register_tensor_cores(dtype: str) -> Intrinsics:
-    """Register the intrinsics for one type of operands, once in a process, and return their names, depth and scopes."""
+    """Register the intrinsics for operands of a type, once per process, and return their names, depth and scopes."""
     suffix = "" if dtype == "float16" else f"_{dtype}"
     tiles = _MAKERS[dtype]()
     steps = tiles.write_steps()
     names = {step: f"tensor_core_{step}{suffix}" for step in steps}
     for step, pair in steps.items():
         TensorIntrin.register(names[step], *pair, override=True)
-    return Intrinsics(**names, depth=tiles.depth, scopes=tiles.scopes)
+    return Intrinsics(**names, depth=tiles.depth, scopes=tiles.scopes, operand_scope=tiles.operand_scope)

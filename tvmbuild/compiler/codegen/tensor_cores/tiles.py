@@ -39,12 +39,21 @@ class Tiles:
     store: Call
     """The function for a call that stores the sums; its arguments are (sums, target)."""
 
+    @property
+    def operand_scope(self) -> str:
+        """Return the scope of the operands in shared memory, where the float32 sums are later.
+
+        Both share the launch's memory if they have one type, so that larger tiles fit. TVM cannot let tiles of two
+        types share it ("element type must match the source buffer").
+        """
+        return "shared.dyn" if self.dtype == "float32" else "shared"
+
     def write_steps(self) -> Steps:
         """Return the loops of each step and their replacement, by the step's name."""
         straight, turned, implementation = _multiply(self)
         return {
-            "load_left": _load(self, self.scopes[0], (16, self.depth), self.load_left),
-            "load_right": _load(self, self.scopes[1], (self.depth, 16), self.load_right),
+            "load_left": _load(self, 0, (16, self.depth), self.load_left),
+            "load_right": _load(self, 1, (self.depth, 16), self.load_right),
             "multiply": (straight, implementation),
             "multiply_turned": (turned, implementation),
             "fill": _fill(self),
@@ -77,13 +86,13 @@ def _fill(tiles: Tiles) -> tuple[Any, Any]:
     return description, implementation
 
 
-def _load(tiles: Tiles, scope: str, shape: tuple[int, int], call: Call) -> tuple[Any, Any]:
-    dtype, (rows, columns) = tiles.dtype, shape
+def _load(tiles: Tiles, which: int, shape: tuple[int, int], call: Call) -> tuple[Any, Any]:
+    dtype, (rows, columns), scope, shared = tiles.dtype, shape, tiles.scopes[which], tiles.operand_scope
     aligned = _COPIED // _BYTES[dtype]
 
     @T.prim_func(s_tir=True)
     def description(
-        source: T.Buffer((rows, columns), dtype, align=64, offset_factor=aligned, scope="shared"),
+        source: T.Buffer((rows, columns), dtype, align=64, offset_factor=aligned, scope=shared),
         tile: T.Buffer((rows, columns), dtype, align=64, offset_factor=columns, scope=scope),
     ) -> None:
         with T.sblock("root"):
@@ -98,7 +107,7 @@ def _load(tiles: Tiles, scope: str, shape: tuple[int, int], call: Call) -> tuple
     def implementation(a: T.handle, c: T.handle) -> None:
         a1, a0, c1, c0 = T.int32(), T.int32(), T.int32(), T.int32()
         source = T.match_buffer(
-            a, (rows, columns), dtype, align=64, offset_factor=aligned, scope="shared", strides=[a1, a0]
+            a, (rows, columns), dtype, align=64, offset_factor=aligned, scope=shared, strides=[a1, a0]
         )
         tile = T.match_buffer(c, (rows, columns), dtype, align=64, offset_factor=columns, scope=scope, strides=[c1, c0])
         with T.sblock("root"):

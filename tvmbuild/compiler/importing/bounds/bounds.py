@@ -1,6 +1,6 @@
 """The pass that gives values whose length depends on data a fixed shape and a count.
 
-It walks the nodes in order. Nodes that read such values are written anew by a rule, all others stay as they are.
+It walks the nodes in order. Nodes that read such values are rewritten by a rule, all others stay as they are.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Walk:
         return Bounded(self.model, self.tracker.refused, counts)
 
     def take(self, node: onnx.NodeProto) -> None:
-        """Take a node over: as it is, or by a rule if it reads values that were written anew."""
+        """Take a node over: as it is, or by a rule if it reads values that were rewritten."""
         tracker = self.tracker
         if not self.lost.isdisjoint(list_read(node)):
             self._lose(node)

@@ -88,7 +88,7 @@ def split(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
 
 
 def pad(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
-    """Write a Pad with a constant behind real elements; how much is added may depend on data."""
+    """Write a Pad with a constant after real elements; how much is added may depend on data."""
     name, pads, value, axes = [*node.input, "", "", ""][:_PAD_INPUTS]
     rank = len(tracker.shape(name))
     if attribute_of(node, "mode", b"constant") != b"constant":

@@ -59,7 +59,7 @@ def gather_nd(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
 
 
 def scatter_nd(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
-    """Write a ScatterND; padded updates write into a row behind the data, which is cut off again."""
+    """Write a ScatterND; padded updates write into a row after the data, which is cut off again."""
     data, indices, updates = node.input
     given, more = tracker.lengths(data), tracker.lengths(indices)
     depth, last = tracker.shape(indices)[-1], len(tracker.shape(indices)) - 1
@@ -81,7 +81,7 @@ def scatter_nd(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
 
 
 def scatter_elements(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
-    """Write a ScatterElements; padded updates write behind the data along the axis."""
+    """Write a ScatterElements; padded updates write after the data along the axis."""
     data, indices, updates = node.input
     axis = attribute_of(node, "axis", 0) % len(tracker.shape(data))
     given, more = tracker.lengths(data), tracker.lengths(indices)

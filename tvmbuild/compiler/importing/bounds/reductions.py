@@ -174,7 +174,7 @@ def general_product(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
         if own in tracker.lengths(name):
             lengths[axis] = tracker.lengths(name)[own]
     if any(tracker.is_counted(name) for name in added if name):
-        raise cannot_follow(node, "the length of what it adds depends on data")
+        raise cannot_follow(node, "the length of the values that it adds depends on data")
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.input[:] = [first, second, *added]
@@ -184,7 +184,7 @@ def general_product(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
 def _mask_inner(
     node: onnx.NodeProto, tracker: Tracker, names: tuple[str, str], axes: tuple[int, int]
 ) -> tuple[str, str]:
-    """Return the factors with zeros behind the real elements of the axes over which a product sums."""
+    """Return the factors with zeros after the real elements of the axes over which a product sums."""
     lengths = [tracker.true_shape(name)[axis] for name, axis in zip(names, axes, strict=True)]
     if lengths[0] != lengths[1]:
         raise cannot_follow(node, "the lengths over which it sums depend on data and may differ")

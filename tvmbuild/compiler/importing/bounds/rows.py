@@ -10,7 +10,7 @@ import onnx
 from tvmbuild.compiler.importing.bounds.tracker import Tracker, attribute_of, cannot_follow
 
 _LAST = 13
-"""The first opset in which Hardmax reads one axis, and not all behind it, too."""
+"""The first opset in which Hardmax reads one axis, and not all after it, too."""
 
 
 def by_rows(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
@@ -86,5 +86,5 @@ def grid_sample(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.input[:] = [tracker.cut(each, 0, size) for each in (data, tracker.mask(grid, 0))]
-    # The result has the channels behind the batch.
+    # The result has the channels after the batch.
     return [tracker.give(tracker.copy(copy)[0], {axis + bool(axis): length for axis, length in lengths.items()})]

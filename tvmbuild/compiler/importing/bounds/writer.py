@@ -91,7 +91,7 @@ class Writer:
         return self.constant(np.array(value).astype(self.dtype(name)))
 
     def emit(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Write a node with one output unless there is such a node already, and return the output's name."""
+        """Write a node with one output unless it exists already, and return the output's name."""
         node = helper.make_node(operator, [self.value(each) for each in inputs], [""], **attributes)
         return self.copy(node)[0]
 
@@ -196,7 +196,7 @@ class Writer:
         return self.emit("Slice", name, *(self.integers([each]) for each in (start, end, axis, step)))
 
     def grow(self, name: str, axis: int, size: int) -> str:
-        """Return the value with zeros behind its elements along an axis, so that there are ``size`` of them."""
+        """Return the value with zeros after its elements along an axis, up to ``size`` elements."""
         shape = list(self.shape(name))
         more = size - shape[axis]
         if more <= 0:

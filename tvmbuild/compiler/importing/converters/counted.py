@@ -14,7 +14,7 @@ from tvmbuild.errors import TvmbuildError
 
 
 def convert_positions(call: NodeCall) -> relax.Expr:
-    """Return the positions of a vector's true elements, zeros behind them, and their number."""
+    """Return the positions of a vector's true elements, zeros after them, and their number."""
     (size,) = call.shape
     flags = call.emit(relax.op.astype, call.data, "int32")
     sums = call.emit(relax.op.cumsum, flags, axis=0)

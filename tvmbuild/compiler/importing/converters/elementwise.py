@@ -56,6 +56,13 @@ def convert_is_inf(call: NodeCall) -> relax.Expr:
     return signs[0] if len(signs) == 1 else relax.op.logical_or(*signs)
 
 
+def convert_equal(call: NodeCall) -> relax.Expr:
+    """Convert Equal; TVM 0.27 would compare booleans as floats, which LLVM refuses."""
+    if call.dtype != "bool":
+        return call.by_tvm()
+    return relax.op.logical_not(call.emit(relax.op.logical_xor, *call.inputs[:2]))
+
+
 def convert_cosh(call: NodeCall) -> relax.Expr:
     """Convert Cosh to e^(|x| - ln 2) + e^(-|x| - ln 2), which does not overflow early; TVM's cosh has no code."""
     return relax.op.add(*_halves_of_exponentials(call))

@@ -79,25 +79,3 @@ def convert_max_unpool(call: NodeCall) -> relax.Expr:
     if len(call.inputs) > 2 and call.inputs[2] is not None:
         raise TvmbuildError("its `output_shape` is not supported", "export it without")
     return call.by_tvm()
-
-
-def convert_roi_align(call: NodeCall) -> relax.Expr:
-    """Convert RoiAlign; raise TvmbuildError for the mode `max`.
-
-    In this mode, TVM takes the maximum of other values than ONNX.
-    """
-    if call.text("mode", "avg") == "max":
-        raise TvmbuildError("its mode `max` is not supported", "use the mode `avg`")
-    return call.by_tvm()
-
-
-def convert_grid_sample(call: NodeCall) -> relax.Expr:
-    """Convert GridSample; an axis of one pixel is doubled where TVM would divide by its length less one.
-
-    Aligned corners reflect at the first and the last pixel, so that one pixel and its copy give the same samples.
-    """
-    if call.text("padding_mode", "zeros") == "reflection" and call.attributes.get("align_corners", 0):
-        for axis, length in enumerate(call.shape[2:], 2):
-            if length == 1:
-                call.inputs[0] = call.emit(relax.op.concat, [call.data, call.data], axis=axis)
-    return call.by_tvm()

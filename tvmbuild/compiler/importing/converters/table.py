@@ -26,6 +26,7 @@ from tvmbuild.compiler.importing.converters.elementwise import (
     convert_cosh,
     convert_dropout,
     convert_elu,
+    convert_equal,
     convert_is_inf,
     convert_mean,
     convert_mod,
@@ -35,12 +36,11 @@ from tvmbuild.compiler.importing.converters.elementwise import (
     convert_thresholded_relu,
     fold_pairwise,
 )
+from tvmbuild.compiler.importing.converters.grid_sample import convert_grid_sample
 from tvmbuild.compiler.importing.converters.indexing import (
     convert_gather,
-    convert_grid_sample,
     convert_max_unpool,
     convert_one_hot,
-    convert_roi_align,
     convert_slice,
     convert_split,
 )
@@ -59,6 +59,7 @@ from tvmbuild.compiler.importing.converters.quantization import (
 from tvmbuild.compiler.importing.converters.recurrent import convert_recurrence
 from tvmbuild.compiler.importing.converters.reductions import REDUCTIONS, convert_reduction
 from tvmbuild.compiler.importing.converters.resize import convert_resize
+from tvmbuild.compiler.importing.converters.roi_align import convert_roi_align
 from tvmbuild.compiler.importing.converters.top_k import convert_top_k
 from tvmbuild.compiler.importing.converters.trees import convert_tree_leaves
 from tvmbuild.compiler.importing.expand.ml.svm import COUPLING
@@ -80,6 +81,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Dropout": convert_dropout,
     "DynamicQuantizeLinear": convert_dynamic_quantize,
     "Elu": convert_elu,
+    "Equal": convert_equal,
     "Gather": convert_gather,
     "GridSample": convert_grid_sample,
     "GroupNormalization": convert_group_normalization,

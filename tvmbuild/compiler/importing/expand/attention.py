@@ -86,7 +86,7 @@ def _extend(composer: NodeComposer, new: _Operand, place: int) -> _Operand:
 def _mask(composer: NodeComposer, tokens: int, total: int) -> tuple[str, str]:
     """Return the name of the term to add to the scores, and of the condition that a row sees at least one key.
 
-    An empty name means that there is no term, or that all rows see a key.
+    An empty name means no term, or that all rows see a key.
     """
     mask, causal = composer.input(3), composer.attributes.get("is_causal", 0)
     before = (composer.known_shape(4) or (0, 0, 0))[2]

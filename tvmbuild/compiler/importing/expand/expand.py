@@ -12,6 +12,7 @@ from tvmbuild.compiler.importing.expand.attention import attention
 from tvmbuild.compiler.importing.expand.caches import tensor_scatter
 from tvmbuild.compiler.importing.expand.constants import can_fold, drop_unused, fold_nodes
 from tvmbuild.compiler.importing.expand.control_flow import unroll_if, unroll_loop, unroll_scan
+from tvmbuild.compiler.importing.expand.deformable import deformable_convolution
 from tvmbuild.compiler.importing.expand.einsum import einsum
 from tvmbuild.compiler.importing.expand.elements import columns_to_image, compress, determinant
 from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_time_fourier_transform
@@ -20,6 +21,7 @@ from tvmbuild.compiler.importing.expand.microsoft.norms import simplified_layer_
 from tvmbuild.compiler.importing.expand.microsoft.table import RULES as MICROSOFT
 from tvmbuild.compiler.importing.expand.ml.table import RULES as MACHINE_LEARNING
 from tvmbuild.compiler.importing.expand.norms import lp_normalization
+from tvmbuild.compiler.importing.expand.pooling import has_places, max_pool_with_places
 from tvmbuild.compiler.importing.expand.quantized.table import MICROSOFT as MICROSOFT_QUANTIZED
 from tvmbuild.compiler.importing.expand.quantized.table import ONNX as QUANTIZED
 from tvmbuild.compiler.importing.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
@@ -56,6 +58,7 @@ _OWN: Mapping[str, Rule] = {
     "Col2Im": columns_to_image,
     "Compress": compress,
     "DFT": fourier_transform,
+    "DeformConv": deformable_convolution,
     "Det": determinant,
     "Einsum": einsum,
     "GRU": unroll_gru,
@@ -64,6 +67,7 @@ _OWN: Mapping[str, Rule] = {
     "LayerNormalization": normalization,
     "Loop": unroll_loop,
     "LpNormalization": lp_normalization,
+    "MaxPool": max_pool_with_places,
     "RNN": unroll_rnn,
     "ReverseSequence": reverse_sequence,
     "STFT": short_time_fourier_transform,
@@ -168,7 +172,9 @@ def _has_work(model: onnx.ModelProto) -> bool:
 def find_rule(node: onnx.NodeProto) -> Rule | None:
     """Return the rule for the node's operator, or None if it has no rule.
 
-    Resize of opset 10 has no region of interest and is treated as Upsample.
+    Resize of opset 10 has no region of interest and is treated as Upsample. A MaxPool without places needs no rule.
     """
+    if node.op_type == "MaxPool" and not has_places(node):
+        return None
     name = "Upsample" if node.op_type == "Resize" and len(node.input) == 2 else node.op_type
     return RULES.get(node.domain, {}).get(name)

@@ -19,9 +19,11 @@ MAX_PRODUCTS = 1 << 22
 
 
 def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand DFT; return None if its length, axis or shape are unknown, and for a one-sided inverse.
+    """Expand DFT; return None if its length, axis or shape are unknown.
 
-    Raises NodeError if the matrix would be too large.
+    A one-sided inverse gives real numbers, like NumPy's and PyTorch's `irfft`.
+    Raises NodeError if the matrix would be too large or empty, or if a one-sided inverse has more or fewer frequencies
+    than half of its length: what ONNX Runtime computes then is not `irfft`.
     """
     attributes, shape = attributes_of(node), scope.shape(node.input[0])
     length = _integer(node, 1, scope)
@@ -31,11 +33,17 @@ def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         axis = attributes.get("axis", 1)
     inverse, half = bool(attributes.get("inverse", 0)), bool(attributes.get("onesided", 0))
     is_open = length is None and len(node.input) > 1 and bool(node.input[1])
-    if shape is None or axis is None or is_open or (inverse and half):
+    if shape is None or axis is None or is_open:
         return None
     axis %= len(shape)
-    _check_size(node, shape[axis], length or shape[axis])
-    matrix = _make_matrix(shape[axis], length or shape[axis], inverse=inverse, half=half)
+    given = shape[axis]
+    if length is None:
+        length = 2 * (given - 1) if inverse and half else given
+    _check_size(node, given, length)
+    if inverse and half:
+        matrix = _make_real_inverse(node, given, length)
+    else:
+        matrix = _make_matrix(given, length, inverse=inverse, half=half)
     composer = Composer(scope, node.name or "DFT")
     # The axis moves before the last one, which holds real and imaginary parts, and back afterwards.
     others = [each for each in range(len(shape) - 1) if each != axis]
@@ -50,7 +58,7 @@ def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 def short_time_fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """Expand STFT; return None if its step, length or the signal's shape are unknown.
 
-    Raises NodeError if the matrix would be too large.
+    Raises NodeError if the matrix would be too large or empty, or if the step is below 1.
     """
     shape, step, length = scope.shape(node.input[0]), _integer(node, 1, scope), _integer(node, 3, scope)
     has_window = len(node.input) > 2 and bool(node.input[2])
@@ -59,6 +67,8 @@ def short_time_fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | 
         length = None if window is None else window[0]
     if shape is None or step is None or length is None:
         return None
+    if step < 1:
+        raise refuse(node, f"its frames are {step} samples apart", "give it a frame_step of at least 1")
     batch, samples, parts = (*shape, 1)[:3]
     _check_size(node, length, length)
     matrix = _make_matrix(length, length, inverse=False, half=bool(attributes_of(node).get("onesided", 1)))
@@ -81,6 +91,8 @@ def _integer(node: onnx.NodeProto, index: int, scope: Scope) -> int | None:
 
 
 def _check_size(node: onnx.NodeProto, samples: int, frequencies: int) -> None:
+    if frequencies < 1:
+        raise refuse(node, f"its length is {frequencies}", "give it a length of at least 1 as an input")
     if samples * frequencies > MAX_PRODUCTS:
         remedy = f"transform pieces of {math.isqrt(MAX_PRODUCTS)}"
         raise refuse(node, f"it transforms {samples} samples, too many for a matrix", remedy)
@@ -98,8 +110,22 @@ def _make_matrix(given: int, length: int, *, inverse: bool, half: bool) -> np.nd
     return matrix[:, :, : length // 2 + 1] if half else matrix / (length if inverse else 1)
 
 
+def _make_real_inverse(node: onnx.NodeProto, given: int, length: int) -> np.ndarray:
+    """Return the matrix that makes ``length`` real numbers of the first half of their transform.
+
+    Its axes are frequencies, their parts, samples, and the samples' one part. Each frequency stands for two conjugates,
+    except the lowest one and that at the half of an even length.
+    """
+    if given != length // 2 + 1:
+        remedy = f"slice or pad the axis to {length // 2 + 1} elements first"
+        raise refuse(node, f"its axis has {given} elements for {length} samples", remedy)
+    matrix = _make_matrix(given, length, inverse=True, half=False)[..., :1]
+    matrix[1 : (length + 1) // 2] *= 2
+    return matrix
+
+
 def _multiply(composer: Composer, samples: tuple[str, str], form: Sequence[int], matrix: np.ndarray) -> str:
-    """Multiply the samples by the matrix: [outer axes, samples, parts] become [outer axes, frequencies, parts].
+    """Multiply the samples by the matrix: [outer axes, samples, parts] become [outer axes, frequencies, their parts].
 
     ``samples`` are two names: of the value, whose shape is ``form``, and of a value of the same type that the scope
     knows.
@@ -109,4 +135,4 @@ def _multiply(composer: Composer, samples: tuple[str, str], form: Sequence[int],
     weights = matrix[:, :parts].reshape(len(matrix) * parts, -1).astype(dtype)
     flat = composer.constant(np.array([math.prod(outer), len(weights)], dtype=np.int64))
     product = composer.add("MatMul", composer.add("Reshape", value, flat), composer.constant(weights))
-    return composer.add("Reshape", product, composer.constant(np.array([*outer, matrix.shape[2], 2], dtype=np.int64)))
+    return composer.add("Reshape", product, composer.constant(np.array([*outer, *matrix.shape[2:]], dtype=np.int64)))

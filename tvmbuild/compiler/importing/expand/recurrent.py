@@ -20,22 +20,22 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 
 
 def unroll_lstm(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the nodes of all steps of an LSTM, or None if its lengths are not known."""
+    """Return the nodes of all steps of an LSTM, or None if a length is unknown."""
     return _unroll(node, scope, Kind(4, ("Sigmoid", "Tanh", "Tanh"), 2, lstm_step))
 
 
 def unroll_dynamic_lstm(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the nodes of all steps of com.microsoft's DynamicQuantizeLSTM, or None if its lengths are not known."""
+    """Return the nodes of all steps of Microsoft's DynamicQuantizeLSTM, or None if a length is unknown."""
     return _unroll(node, scope, Kind(4, ("Sigmoid", "Tanh", "Tanh"), 2, lstm_step, is_quantized=True))
 
 
 def unroll_gru(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the nodes of all steps of a GRU, or None if its lengths are not known."""
+    """Return the nodes of all steps of a GRU, or None if a length is unknown."""
     return _unroll(node, scope, Kind(3, ("Sigmoid", "Tanh"), 1, gru_step))
 
 
 def unroll_rnn(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the nodes of all steps of an RNN, or None if its lengths are not known."""
+    """Return the nodes of all steps of an RNN, or None if a length is unknown."""
     return _unroll(node, scope, Kind(1, ("Tanh",), 1, rnn_step))
 
 

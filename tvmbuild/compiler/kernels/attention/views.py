@@ -138,7 +138,7 @@ def _axis(factor: Factor) -> Axis:
 def _take(left: list[Factor], extent: int) -> Axis | None:
     """Remove the outermost factors with the product ``extent`` from ``left``, and return them.
 
-    A factor is split if needed. Return None if the extents do not divide one another.
+    A factor is split if needed. Return None if the extents do not divide each other.
     """
     taken: list[Factor] = []
     while extent > 1:

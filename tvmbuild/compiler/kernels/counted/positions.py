@@ -22,7 +22,7 @@ POSITIONS = "true_positions"
 def write_positions(size: int, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function from elements and their prefix sums, int32 [size], to positions, int64 [size], and a count.
 
-    Behind the positions are zeros.
+    After the positions are zeros.
     """
     forms = [((size,), "int32"), ((size,), "int32")]
     outputs = [((size,), "int64"), ((1,), "int64")]

@@ -63,7 +63,7 @@ class Suppression:
 
 
 def write_suppression(form: Suppression, *, on_gpu: bool) -> tirx.PrimFunc:
-    """Return the function; zeros are behind the boxes that are kept."""
+    """Return the function; zeros are after the boxes that are kept."""
     with begin_kernel(form.name, form.list_inputs(), form.list_outputs()) as (builder, arguments):
         if on_gpu:
             with each_block(form.rows) as (row, thread):

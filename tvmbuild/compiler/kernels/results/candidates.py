@@ -41,7 +41,7 @@ class Candidates:
     width: int = 0
     """The size of the network's input, in pixels."""
     more: int = 0
-    """The number of values behind the scores: keypoints, or coefficients of a mask."""
+    """The number of values after the scores: keypoints, or coefficients of a mask."""
     priors: Priors | None = None
     """The priors, unless they are the last output."""
     variances: tuple[float, ...] = VARIANCES

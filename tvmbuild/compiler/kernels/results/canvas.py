@@ -32,10 +32,10 @@ class Side:
         return (np.arange(self.size) + 0.5) * self.scale + self.offset
 
     def list_taps(self, size: int, *, nearest: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Return, for each row or column, a row or column of an output with ``size`` of them, and a weight.
+        """Return the source of each row (or column) of pixels in an output with ``size`` rows, as two arrays.
 
-        The weight is that of the next row or column, float32; the numbers are int32, and -1 if the network does not see
-        the pixels.
+        The first, int32, has the output's row, or -1 if the network does not see the pixels; the second, float32, has
+        the weight of the next row, for interpolation.
         """
         centres, numbers = self._place(), np.arange(self.size)
         places = centres * (size / self.extent)

@@ -46,7 +46,7 @@ class Prototypes:
 def write_mask_values(form: Prototypes, results: Form, most: int, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function from results, coefficients [most, count] and prototypes to masks [most, pixels], float32.
 
-    The values of masks behind the number of results are not written.
+    The values of masks after the number of results are not written.
     """
     inputs = [results, ((most, form.count), "float32"), form.output]
     with begin_kernel("mask_values", inputs, [((most, form.pixels), "float32")]) as (builder, buffers):

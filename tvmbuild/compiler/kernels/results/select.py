@@ -39,7 +39,7 @@ def map_to_frame(geometry: Any, value: Any, axis: int) -> Any:
 
 @dataclass(frozen=True)
 class More:
-    """Values of a candidate behind its scores: keypoints, which are results, or coefficients of its mask."""
+    """Values of a candidate after its scores: keypoints, which are results, or coefficients of its mask."""
 
     output: Form
     """The output that holds them."""
@@ -69,7 +69,7 @@ class Selection:
         return COLUMNS + (self.more.count if self.more is not None and self.more.step else 0)
 
     def list_outputs(self) -> list[Form]:
-        """Return the forms of the results, of what a mask needs if there are masks, and of the kernel's own memory.
+        """Return the forms of the results, of the values for masks if there are any, and of the kernel's own memory.
 
         The first row of the results begins with their count; a row of a result has left, top, right, bottom, score and
         class, then keypoints. A mask needs a box in the input's pixels and coefficients.
@@ -84,7 +84,7 @@ def write_selection(form: Selection, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function that selects results and maps their boxes to the frame.
 
     Its arguments are boxes, scores and classes of the candidates, the thresholds of scores and of overlaps, the
-    geometry, and the output with more values of candidates. Its outputs are those of ``list_outputs``; results behind
+    geometry, and the output with more values of candidates. Its outputs are those of ``list_outputs``; results after
     the count are zeros.
     """
     inputs = [*list_candidate_forms(form.count), ((2,), "float32"), ((GEOMETRY,), "float32")]

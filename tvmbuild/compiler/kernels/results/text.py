@@ -33,7 +33,7 @@ def write_text(form: TextSteps, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function from probabilities [steps] and symbols [steps] to the text [1 + steps, 2].
 
     The first row begins with the number of characters; a row has the symbol and the probability of a character. Rows
-    behind the last character are zeros. One thread writes the text, because each step depends on the one before.
+    after the last character are zeros. One thread writes the text, because each step depends on the one before.
     """
     steps = form.steps
     inputs = [((steps,), "float32"), ((steps,), "int32")]

@@ -26,7 +26,7 @@ _VECTORS = 2
 
 
 def pays_in_rows(tiling: Tiling) -> bool:
-    """Return whether it pays to compute the convolution in groups of rows, each of which reads all weights again."""
+    """Return whether groups of rows pay, although each group reads all weights again."""
     if tiling.shape[3] % tiling.lanes[0]:
         return False
     weights = tiling.shape[3] * tiling.panels * tiling.panel

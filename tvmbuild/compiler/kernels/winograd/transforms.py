@@ -62,7 +62,7 @@ class Tiling:
 
     @property
     def positions(self) -> int:
-        """The number of positions in a tile's input, each of which has its own matrix product."""
+        """The number of positions in a tile's input; each position has its own matrix product."""
         return self.size**2
 
     @property

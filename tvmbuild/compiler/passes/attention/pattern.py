@@ -73,7 +73,7 @@ class Pattern:
     nan_is_zero: bool
 
 
-_BETWEEN = ELEMENTWISE | MOVES | {"relax.where", "relax.clip", "relax.isnan"}
+_BETWEEN = ELEMENTWISE | MOVES | {"relax.clip"}
 """Operators that exporters put, or may put, between the products and the softmax."""
 
 

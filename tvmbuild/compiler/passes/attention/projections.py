@@ -33,6 +33,12 @@ class _Projection:
     data: relax.Expr
     weights: Values
     bias: Values
+    out_dtype: Any
+    """The result type that the product states."""
+
+    def agrees_with(self, other: _Projection) -> bool:
+        """Return whether one product can compute both."""
+        return bool(self.data.same_as(other.data)) and str(self.out_dtype) == str(other.out_dtype)
 
 
 def combine_projections(mod: tvm.ir.IRModule, graph: DefUse, patterns: Sequence[Pattern]) -> tvm.ir.IRModule:
@@ -71,7 +77,9 @@ class _Projections(PyExprMutator):  # type: ignore[misc]
     def _combine(self, group: Sequence[_Projection]) -> relax.Var:
         weights = np.concatenate([each.weights for each in group], axis=1)
         bias = np.concatenate([each.bias for each in group])
-        product = self.builder_.emit(relax.op.matmul(self.visit_expr(group[0].data), constant(weights)))
+        product = self.builder_.emit(
+            relax.op.matmul(self.visit_expr(group[0].data), constant(weights), group[0].out_dtype)
+        )
         if bias.any():
             product = self.builder_.emit(relax.op.add(product, constant(bias)))
         ends = np.cumsum([each.weights.shape[1] for each in group])[:-1]
@@ -86,7 +94,7 @@ def _group(graph: DefUse, pattern: Pattern) -> list[list[_Projection]]:
         found = None if source is None else _find_projection(graph, source.tensor)
         if found is None:
             continue
-        others = next((group for group in groups if group[0].data.same_as(found.data)), None)
+        others = next((group for group in groups if found.agrees_with(group[0])), None)
         if others is None:
             groups.append([found])
         elif not any(each.value.same_as(found.value) for each in others):  # else one product already makes all
@@ -100,23 +108,23 @@ def _find_projection(graph: DefUse, expr: relax.Expr) -> _Projection | None:
         return None
     found = _find_product(graph, value)
     if found is not None:
-        data, weights = found
-        return _Projection(value, data, weights, np.zeros(weights.shape[1], weights.dtype))
+        data, weights, out_dtype = found
+        return _Projection(value, data, weights, np.zeros(weights.shape[1], weights.dtype), out_dtype)
     if not is_call(value, "relax.add"):
         return None
     for product, other in (value.args, value.args[::-1]):
         inner = graph.used(product)
         found = None if inner is None else _find_product(graph, inner)
         if found is not None and isinstance(other, tvm.ir.GenericConst):
-            data, weights = found
+            data, weights, out_dtype = found
             bias = other.value.numpy()
             if bias.shape[-1:] == weights.shape[1:] and bias.size == weights.shape[1]:
-                return _Projection(value, data, weights, bias.reshape(-1))
+                return _Projection(value, data, weights, bias.reshape(-1), out_dtype)
     return None
 
 
-def _find_product(graph: DefUse, value: relax.Expr) -> tuple[relax.Expr, Values] | None:
-    """Return (data, weights) of a product with a constant matrix or some columns of it, or None for other values."""
+def _find_product(graph: DefUse, value: relax.Expr) -> tuple[relax.Expr, Values, Any] | None:
+    """Return (data, weights, stated result type) of a product with a constant matrix or some of its columns."""
     if isinstance(value, relax.TupleGetItem):
         split = resolve(graph.lookup, value.tuple_value)
         product = graph.find(split.args[0], "matmul") if is_call(split, "relax.split") else None
@@ -125,9 +133,9 @@ def _find_product(graph: DefUse, value: relax.Expr) -> tuple[relax.Expr, Values]
             return None
         widths = [int(part.shape.values[-1]) for part in split.ty.fields]
         begin = sum(widths[: value.index])
-        return found[0], found[1][:, begin : begin + widths[value.index]]
+        return found[0], found[1][:, begin : begin + widths[value.index]], found[2]
     if not is_call(value, "relax.matmul") or not isinstance(value.args[1], tvm.ir.GenericConst):
         return None
     weights = value.args[1].value.numpy()
     types = {str(each.ty.dtype) for each in (*value.args, value)}
-    return (value.args[0], weights) if weights.ndim == 2 and len(types) == 1 else None
+    return (value.args[0], weights, value.attrs.out_dtype) if weights.ndim == 2 and len(types) == 1 else None

@@ -77,7 +77,7 @@ def _product(
     if is_known and not is_rounded:
         return missed("its weights are quantised and its data are not")
     if is_rounded and not is_known:
-        return missed("its data are quantised and its weights are no quantised constant")
+        return missed("its data are quantised and its weights are not a quantised constant")
     if not isinstance(data, Quantised | ByChannel) or not isinstance(weights, QuantizedConstant):
         return None
     return _keep(ledger, compute(data, weights))

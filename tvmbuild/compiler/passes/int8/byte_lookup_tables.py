@@ -79,7 +79,7 @@ class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
             for argument, each in zip(call.args, found, strict=True)
         ]
         if any(each is None for each in arguments):
-            return missed(f"{operator_name(call)} is of bytes and of what is not one constant number")
+            return missed(f"{operator_name(call)} is of bytes and of a value that is not one constant number")
         with np.errstate(all="ignore"):  # some bytes may occur in no tensor
             values = compute(*arguments, **_read_type(call))
         if str(values.dtype) != str(call.ty.dtype):  # NumPy divides integers in another type

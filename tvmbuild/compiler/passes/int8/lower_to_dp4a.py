@@ -189,7 +189,7 @@ def _list_obstacles(call: relax.Call) -> Iterator[str]:
     yield from list_computed_weights(call)
     groups, inputs = int(call.attrs.groups), int(call.args[1].ty.shape.values[1])
     if groups > 1 and inputs % BYTES:
-        yield f"the {inputs} channels of a group are no whole words of {BYTES}"
+        yield f"the {inputs} channels of a group are not whole words of {BYTES}"
 
 
 def _placeholder(expr: relax.Expr) -> te.Tensor:

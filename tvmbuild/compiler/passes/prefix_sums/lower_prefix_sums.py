@@ -1,7 +1,7 @@
 """A pass that replaces prefix sums (CumSum) by functions for the target: TVM's own are wrong or slow.
 
-On GPUs those are sums of blocks. On CPUs each row is added to the one before it, where neighbouring elements have
-independent sums; TVM's function goes along the axis for one element at a time: in memory, each step is a row further.
+On CPUs each row is added to the one before it, so that neighbouring elements have independent sums. TVM's function goes
+along the axis for one element at a time: in memory, each step is a row further.
 """
 
 from __future__ import annotations

@@ -19,6 +19,10 @@ TRANSPOSE_TILE = 16
 """The number of elements on a side of a transpose's tile: a cache line of float32, so that lines are used whole."""
 LANES = 8
 """The number of lanes of a vectorised transpose; a set of the first-level cache has at least as many lines."""
+SHORT_BRANCH = 64
+"""The number of elements from which LLVM makes enough vectors of a branch along an axis."""
+MIN_LANES = 4
+"""The least number of lanes of a vector that is shorter than the machine's: its operands' places take time, too."""
 PAGE = 4096
 """The distance in bytes at which two addresses are in the same set of the first-level cache."""
 
@@ -40,21 +44,43 @@ def _is_worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
     if nest is None or nest.store is None or nest.reduced or (nest.calls and not nest.axes):
         return False  # a scalar that calls a function, too: once is enough
     consumers = [view_nest(sch, consumer) for consumer in sch.get_consumers(block)]
-    if not consumers:
-        return False
-    if _is_given(sch, block):
+    if not consumers or _is_given(sch, block):
         return False
     for consumer in consumers:
-        if consumer is None or consumer.store is None:
-            return False
-        if consumer.reduced and not _may_precede_reduction(nest, consumer):
+        if consumer is None or consumer.store is None or _may_not_precede(nest, consumer):
             return False
     return len(consumers) == 1 or nest.calls == 0
+
+
+def _keeps_functions_from_vectors(nest: Nest, consumer: Nest) -> bool:
+    """Return whether functions, which take long one by one, would get no vectors if the block were inlined.
+
+    Features of places are an example: sin and cos of the products of 3 coordinates and 6 frequencies, in turn along an
+    axis of 36.
+    """
+    if not nest.axes or not consumer.axes:
+        return False
+    last = nest.axes[-1]
+    if nest.calls:
+        branches = consumer.is_conditional_on(consumer.axes[-1])
+        return branches and last.extent < SHORT_BRANCH and last.extent % LANES != 0
+    return consumer.calls > 0 and _varies(nest, last)
+
+
+def _varies(nest: Nest, last: Axis) -> bool:
+    """Return whether a load moves along the last axis by steps that vary, also within each few of them."""
+    return any(load.stride(last.var) is None for load in nest.loads) and nest.find_piece(last) < MIN_LANES
 
 
 def _is_given(sch: s_tir.Schedule, block: Any) -> bool:
     """Return whether the block names the instruction that computes it."""
     return ANNOTATION in sch.get(block).annotations
+
+
+def _may_not_precede(nest: Nest, consumer: Nest) -> bool:
+    if consumer.reduced:
+        return not _may_precede_reduction(nest, consumer)
+    return _keeps_functions_from_vectors(nest, consumer)
 
 
 def _may_precede_reduction(nest: Nest, consumer: Nest) -> bool:
@@ -148,9 +174,14 @@ def _vectorise(sch: s_tir.Schedule, nest: Nest, last: Axis, machine: Machine) ->
     """
     if nest.store is None or nest.store.stride(last.var) != 1:
         return [last.loop]
-    if any(load.stride(last.var) not in {0, 1} for load in nest.loads):
-        return [last.loop]
     width = machine.lanes(nest.bits)
+    if any(load.stride(last.var) not in {0, 1} for load in nest.loads):
+        lanes = power_of_two_divisor(nest.find_piece(last), width)
+        if lanes < MIN_LANES:
+            return [last.loop]
+        outer, inner = sch.split(last.loop, [None, lanes])
+        sch.vectorize(inner)
+        return [outer]
     lanes = power_of_two_divisor(last.extent, width)
     if 2 * lanes < width <= last.extent and not any(access.is_bool for access in (nest.store, *nest.loads)):
         outer, inner = sch.split(last.loop, [None, width])

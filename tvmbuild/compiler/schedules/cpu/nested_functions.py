@@ -27,7 +27,7 @@ _CONDITIONAL = "prim.if_then_else"
 def separate_nested_functions(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Store the results of functions within other functions' arguments in local variables.
 
-    In a vectorised loop these are vectors, and each is written by a loop of its own: TVM's VectorizeLoop gives a
+    In a vectorised loop these are vectors, and each is written by its own loop: TVM's VectorizeLoop gives a
     variable that is declared in the loop one element instead of a vector. Equal results are computed once; operators
     that read their operand several times repeat it when they are inlined.
     """

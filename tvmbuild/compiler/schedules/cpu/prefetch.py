@@ -86,7 +86,7 @@ def _write(loop: tirx.For, loops: list[tirx.For]) -> list[Any]:
     inner = {each.loop_var: int64(0) for each in list_within(loop.body, tirx.For)}
     outer = [each for each in loops if any(other.same_as(loop) for other in list_within(each.body, tirx.For))]
     realizes = list_within(loop.body, s_tir.SBlockRealize)
-    if len(realizes) != 1:  # not a schedule of ours
+    if len(realizes) != 1:  # not one of our schedules
         return []
     (realize,) = realizes
     values = {var.var: value for var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}

@@ -14,11 +14,13 @@ from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
 from tvmbuild.compiler.ir.calls import display_name
 from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import is_scheduled, list_blocks, mark_scheduled
+from tvmbuild.compiler.machine.limits import staging_limits
 from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.schedules.attempt import try_dlight
 from tvmbuild.compiler.schedules.empty_loops import drop_empty_loops
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.products import list_products
+from tvmbuild.compiler.schedules.gpu.shared_reductions import list_shared_reductions
 from tvmbuild.compiler.schedules.gpu.sliding_window import list_windows
 from tvmbuild.compiler.schedules.gpu.staged import list_staged
 from tvmbuild.compiler.schedules.gpu.sums import list_short_sums
@@ -73,7 +75,7 @@ def _list_first(
     first = [*list_on_tensor_cores(matrices, target, limit), *windows, *list_staged(matrices, target, limit)]
     if matrices is None or not first:
         first += list_short_sums(function, limit, only_in_vectors=is_product)
-    return first
+    return first or list_shared_reductions(function)
 
 
 def _alternate(first: Sequence[s_tir.Schedule], second: Sequence[s_tir.Schedule]) -> Iterator[s_tir.Schedule]:
@@ -86,10 +88,26 @@ def fits(mod: tvm.ir.IRModule, target: tvm.target.Target) -> bool:
     """Return whether the scheduled ``main`` keeps to the target's limits of threads and shared memory (TVM's check)."""
     skip_tensor_intrinsics()
     rules: dict[str, Any] = {"sch_rules": [], "mutator_probs": {}, "postprocs": [ms.postproc.VerifyGPUCode()]}
-    context = ms.TuneContext(mod=mod, target=target, space_generator=ms.space_generator.PostOrderApply(**rules))
+    checked = _allow_launched(mod, target)
+    context = ms.TuneContext(mod=mod, target=checked, space_generator=ms.space_generator.PostOrderApply(**rules))
     context.clone()
     (verify,) = context.space_generator.postprocs
     return bool(verify.apply(s_tir.Schedule(mod)))
+
+
+def _allow_launched(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.target.Target:
+    """Return the target with the shared memory that a launch may ask for, if the kernel has no other.
+
+    TVM's check adds up the operands and the output of a product on tensor cores, which share this memory
+    (`WarpTile.shared_bytes` knows how much); so twice as much is allowed.
+    """
+    scopes = {str(buffer.scope()) for block in list_blocks(mod["main"]) for buffer in block.alloc_buffers}
+    limits = staging_limits(target.attrs)
+    if "shared.dyn" not in scopes or "shared" in scopes or limits.launched_bytes == limits.shared_bytes:
+        return target
+    return tvm.target.Target(
+        {**target.export(), "max_shared_memory_per_block": 2 * limits.launched_bytes}, host=target.host
+    )
 
 
 def _schedule_by_dlight(function: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[s_tir.Schedule]:

@@ -199,10 +199,10 @@ def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Grou
     if nest.store is None:
         return None
     stored_in = nest.store.buffer
-    reads = [_positions(each.indices, ending) for each in ending.loads if each.buffer.same_as(stored_in)]
+    reads = [find_positions(each.indices, ending) for each in ending.loads if each.buffer.same_as(stored_in)]
     if not reads or any(each != reads[0] for each in reads):
         return None
-    positions = _positions(nest.store.indices, nest)
+    positions = find_positions(nest.store.indices, nest)
     full = [index for index, extent in enumerate(nest.store.shape) if extent != 1]
     if any(positions[index] is None or reads[0][index] is None for index in full):
         return None
@@ -219,7 +219,7 @@ def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Grou
     return stored, ended
 
 
-def _positions(indices: Sequence[Any], nest: Nest) -> list[int | None]:
+def find_positions(indices: Sequence[Any], nest: Nest) -> list[int | None]:
     """Return the axis of each index, with None in place of constants and of other expressions."""
     return [next((at for at, axis in enumerate(nest.axes) if axis.var.same_as(index)), None) for index in indices]
 

@@ -68,7 +68,7 @@ class _Multiplying(TiledProduct):
         super().__init__(product, tile, bind)
         self.tile = tile
         self.intrinsics = register_tensor_cores(product.operand_type)
-        self.depth = self.intrinsics.depth
+        self.depth, self.operand_scope = self.intrinsics.depth, self.intrinsics.operand_scope
         self.tiles: list[tuple[Any, str]] = []
         """The outermost loop of each tile, and the intrinsic that replaces the tile's loops at the end."""
 

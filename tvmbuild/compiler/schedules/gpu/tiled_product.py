@@ -21,6 +21,9 @@ class Tile(Protocol):
 class TiledProduct:
     """A schedule under construction; if ``binds`` is False, its threads are loops, which a CPU can run."""
 
+    operand_scope = "shared"
+    """The scope of the operands' copies; `shared.dyn` is the memory whose size a launch states."""
+
     def __init__(self, product: MatrixProduct, tile: Tile, binds: bool) -> None:
         self.product, self.binds = product, binds
         self.sch = product.sch.copy()
@@ -69,10 +72,10 @@ class TiledProduct:
         buffer = sch.get(block).reads[operand].source
         makers = [each for each in sch.get_producers(block) if sch.get(each).writes[0].source.same_as(buffer)]
         if not makers:
-            return sch.cache_read(block, operand, "shared")
+            return sch.cache_read(block, operand, self.operand_scope)
         for copy in sch.get_producers(makers[0]):
             sch.compute_inline(copy)
-        sch.set_scope(makers[0], 0, "shared")
+        sch.set_scope(makers[0], 0, self.operand_scope)
         return makers[0]
 
     def own_loops(self, block: Any) -> list[Any]:

@@ -51,7 +51,7 @@ tvmbuild_status guard(tvmbuild_status status, Work work) noexcept {
   } catch (const std::exception &error) {
     return fail(TVMBUILD_INTERNAL, error.what());
   } catch (...) {
-    return fail(TVMBUILD_INTERNAL, "something was thrown that is no std::exception");
+    return fail(TVMBUILD_INTERNAL, "something was thrown that is not a std::exception");
   }
 }
 

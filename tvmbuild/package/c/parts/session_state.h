@@ -1,6 +1,7 @@
 // A session behind its handle. A part of libtvmbuild.so.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,13 +16,27 @@ namespace tvmbuild::c {
 
 struct SessionState {
   explicit SessionState(Session given)
-      : session(std::move(given)), package(std::make_shared<const PackageView>(session.info())) {
+      : own(std::make_unique<Session>(std::move(given))),
+        session(*own),
+        package(std::make_shared<const PackageView>(session.info())) {
     for (const PassedOver &each : session.passed_over())
       passed_over += (passed_over.empty() ? "" : "\n") + each.package + ": " + each.reason;
   }
 
-  std::mutex turn;  // a session serves one thread at a time
-  Session session;
+  // A session of one size, which its whole owns.
+  SessionState(std::shared_ptr<SessionState> given, Session &part)
+      : whole(std::move(given)), session(part), package(std::make_shared<const PackageView>(session.info())) {}
+
+  // The calls in the background end here, as no handle is left. A part's session stays with its whole.
+  ~SessionState() { session.end_async(); }
+  SessionState(const SessionState &) = delete;
+  SessionState &operator=(const SessionState &) = delete;
+
+  std::mutex turn;                      // a session serves one thread at a time
+  std::shared_ptr<SessionState> whole;  // null unless this is the session of one size
+  std::unique_ptr<Session> own;         // null if it is
+  Session &session;
+  std::map<const Session *, std::weak_ptr<SessionState>> sizes;  // those with a handle
   std::shared_ptr<const PackageView> package;
   std::string passed_over;  // a line for each package
 

@@ -26,7 +26,7 @@ class CallQueue {
   ~CallQueue() { close(); }
 
   // Cancel the call that waits, wait for the one that runs, and take no more calls. From a callback, do not wait: the
-  // thread ends behind it.
+  // thread ends after it.
   void close() {
     std::optional<Call> cancelled;
     {

@@ -31,7 +31,7 @@ inline void check_library(std::string_view data) {
       "ELF\x02\x01";  // 64 bits, little-endian
   if (data.size() < 64 || data.compare(0, magic.size(), magic) != 0) throw Error("mod.so is no 64-bit ELF file");
   uint64_t begin = number(32, 8), size = number(54, 2), count = number(56, 2);
-  if (number(16, 2) != 3 || size != 56) throw Error("mod.so is no shared library");
+  if (number(16, 2) != 3 || size != 56) throw Error("mod.so is not a shared library");
   if (begin > data.size() || count * size > data.size() - begin) throw Error("mod.so is cut short");
   for (uint64_t i = 0; i < count; i++) {
     uint64_t offset = number(begin + i * size + 8, 8), bytes = number(begin + i * size + 32, 8);

@@ -145,10 +145,42 @@ inline void copy_all_to_host(DLDevice device, const std::vector<HostCopy> &copie
   invoke(together, std::move(arguments), "the outputs cannot be copied");
 }
 
+// Whether kernels of the device use page-locked memory in place: an integrated card.
+inline bool shares_memory(DLDevice device) {
+  if (device.device_type != kDLCUDA) return false;
+  Value ask = look_up("tvmbuild_cuda.shares_memory");
+  return ask.type() == kTVMFFIFunction &&
+         invoke(ask, {argument_of(int64_t{device.device_id})}, name_of(device)).view().v_int64 != 0;
+}
+
+// The same memory as a tensor of another device. None: the devices do not share it. A tensor for the host is ready.
+inline Value share_with(DLDevice device, const Value &tensor, const std::string &name) {
+  return invoke(find_global("tvmbuild_cuda.share"), {tensor.view(), argument_of(device)}, name);
+}
+
+// An uninitialised array of a GPU that the host fills in every call: on an integrated card both use the same memory.
+inline Value allocate_for_host(const TensorInfo &info, DLDevice device) {
+  if (!shares_memory(device) || info.count() == 0) return allocate(info, device);
+  return share_with(device, allocate(info, DLDevice{kDLCUDAHost, device.device_id}), info.name);
+}
+
 // Wait until the device has done all its work.
 inline void wait_for(DLDevice device, const std::string &what) {
   if (!is_host(device))
     invoke(find_global("runtime.Device_StreamSync"), {argument_of(device), argument_of(int64_t{0})}, what);
+}
+
+// The bytes of a tensor, from the first to the one after the last.
+struct MemoryRange {
+  const char *first, *last;
+};
+
+inline MemoryRange range_of(const Value &value) {
+  const DLTensor *tensor = TVMFFITensorGetDLTensorPtr(value.object());
+  size_t bytes = (static_cast<size_t>(tensor->dtype.bits) * tensor->dtype.lanes + 7) / 8;
+  for (int32_t axis = 0; axis < tensor->ndim; axis++) bytes *= static_cast<size_t>(tensor->shape[axis]);
+  const char *first = static_cast<const char *>(tensor->data) + tensor->byte_offset;
+  return {first, first + bytes};
 }
 
 inline TensorInfo describe(TVMFFIObjectHandle object, const std::string &name) {

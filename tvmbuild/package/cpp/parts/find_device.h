@@ -37,7 +37,7 @@ inline std::string load_tvm_cuda() {
 }
 
 inline void load_cuda() {
-  std::string choice = read_variable(variable_of("cuda")), problem;
+  std::string choice = read_choice("cuda"), problem;
   if (has_backend("cuda")) {
     if (choice != "own" || has_own_runtime("cuda")) return;
     throw Error("TVMBUILD_CUDA=own, but this process has loaded TVM's CUDA runtime already");
@@ -55,10 +55,12 @@ inline void load_cuda() {
 }
 
 inline void load_vulkan() {
-  std::string problem = explain_vulkan_driver();
+  std::string choice = read_choice("vulkan"), problem = explain_vulkan_driver();
   if (!has_backend("vulkan")) {
-    std::string path = find_own_library("vulkan");
-    if (path.empty()) {
+    std::string path = choice == "tvm" ? "" : find_own_library("vulkan");
+    if (choice == "tvm") {
+      problem = "TVMBUILD_VULKAN=tvm leaves tvmbuild's Vulkan out, and this TVM has none";
+    } else if (path.empty()) {
       problem = explain_missing("vulkan") + (problem.empty() ? "" : "; " + problem);
     } else if (problem.empty()) {
       problem = register_own_runtime("vulkan", path);

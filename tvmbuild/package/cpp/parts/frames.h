@@ -124,7 +124,7 @@ class FrameRunner {
     function.name = name + " of " + info_.model;
     function.entry = find_function(machine_, name);
     function.frame = share(info, nullptr);
-    if (on_gpu()) function.there = allocate(info, device_);
+    if (on_gpu()) function.there = allocate_for_host(info, device_);
   }
 
   void check_arity(size_t given, const std::string &name) const {
@@ -229,7 +229,7 @@ class FrameRunner {
     Argument made;
     if (with_memory) made.memory = allocate_aligned(info.bytes(), info.name);
     made.here = share(info, made.memory);
-    if (on_gpu()) made.there = allocate(info, device_);
+    if (on_gpu()) made.there = allocate_for_host(info, device_);
     return made;
   }
 

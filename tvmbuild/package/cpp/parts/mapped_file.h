@@ -34,7 +34,7 @@ class MappedFile {
     if (!S_ISREG(status.st_mode))
       throw Error(path + " cannot be read: " + std::strerror(S_ISDIR(status.st_mode) ? EISDIR : EOPNOTSUPP));
     if (static_cast<uint64_t>(status.st_size) > MAX_BYTES)
-      throw Error(path + " is no package: it is larger than 4 GiB");
+      throw Error(path + " is not a package: it is larger than 4 GiB");
     int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) throw Error(path + " cannot be read: " + std::strerror(errno));
     std::shared_ptr<MappedFile> file(new MappedFile(path, descriptor));

@@ -21,11 +21,11 @@ constexpr uint64_t MAX_TENSOR_BYTES = uint64_t{1} << 40;
 
 inline nlohmann::json read_json(const std::string &text) {
   auto check_depth = [](int depth, nlohmann::json::parse_event_t, nlohmann::json &) {
-    if (depth > MAX_DEPTH) damaged("mod.json is no JSON of ours: it is nested too deep");
+    if (depth > MAX_DEPTH) damaged("mod.json is not tvmbuild's JSON: it is nested too deep");
     return true;
   };
   nlohmann::json json = nlohmann::json::parse(text, check_depth, false);
-  if (json.is_discarded()) damaged("mod.json is no JSON");
+  if (json.is_discarded()) damaged("mod.json is not JSON");
   return json;
 }
 
@@ -64,7 +64,10 @@ class Part {
     return keys;
   }
   const nlohmann::json &expect(bool true_of_it, const char *wanted) const {
-    if (!true_of_it) damaged("mod.json is damaged: " + (where_.empty() ? "all of it" : where_) + " is no " + wanted);
+    if (!true_of_it) {
+      const char *article = std::string("aeiou").find(*wanted) == std::string::npos ? " is not a " : " is not an ";
+      damaged("mod.json is damaged: " + (where_.empty() ? "all of it" : where_) + article + wanted);
+    }
     return json_;
   }
 
@@ -78,7 +81,8 @@ class Part {
 struct Attributes {
   std::string mcpu, mtriple, arch, driver;
   bool has_ptx = false;
-  std::vector<std::string> features;  // `+name` or `-name`
+  std::vector<std::string> features;              // `+name` or `-name`
+  std::optional<std::vector<std::string>> flags;  // as /proc/cpuinfo spells them; older packages state none
 };
 
 inline const std::map<std::string, size_t> &dtype_sizes() {
@@ -89,7 +93,7 @@ inline const std::map<std::string, size_t> &dtype_sizes() {
 }
 
 // The axes of a tensor whose length depends on data; older packages have none.
-// Return the number of lengths that the code returns behind the outputs, or 0 if all shapes are always the same.
+// Return the number of lengths that the code returns after the outputs, or 0 if all shapes are always the same.
 inline size_t count_lengths(const Info &info) {
   size_t count = 0;
   for (const TensorInfo &each : info.outputs)
@@ -354,6 +358,10 @@ inline Info read_metadata(const Part &part, Attributes &needs) {
   if (attributes.has("mcpu")) needs.mcpu = attributes["mcpu"].text();
   if (attributes.has("mtriple")) needs.mtriple = attributes["mtriple"].text();
   if (attributes.has("mattr")) needs.features = read_features(attributes["mattr"]);
+  if (target.has("flags") && !target["flags"].is_null()) {
+    needs.flags.emplace();
+    for (const Part &flag : target["flags"].list()) needs.flags->push_back(flag.text());
+  }
   if (info.kind == "cuda") {
     Part card = target["attributes"];
     if (card.has("arch")) needs.arch = card["arch"].text();

@@ -24,7 +24,7 @@ inline bool has_own_runtime(const std::string &kind) {
   return look_up(devices_function(kind)).type() == kTVMFFIFunction;
 }
 
-// The environment variable that chooses a kind's runtime; with "_LIBRARY" behind it, the one that names the library.
+// The environment variable that chooses a kind's runtime; with "_LIBRARY" after it, the one that names the library.
 inline std::string variable_of(const std::string &kind) {
   std::string name = "TVMBUILD_" + kind;
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char each) { return std::toupper(each); });
@@ -34,6 +34,13 @@ inline std::string variable_of(const std::string &kind) {
 inline std::string read_variable(const std::string &name) {
   const char *value = std::getenv(name.c_str());
   return value != nullptr ? value : "";
+}
+
+// `own` for tvmbuild's runtime, `tvm` for TVM's; empty: the environment chooses none of them.
+inline std::string read_choice(const std::string &kind) {
+  std::string choice = read_variable(variable_of(kind));
+  if (choice.empty() || choice == "own" || choice == "tvm") return choice;
+  throw Error(variable_of(kind) + "=" + choice + " chooses no runtime: write own or tvm, or unset it");
 }
 
 // The folder of the loaded libtvm_runtime.so. Empty: it is part of the program.

@@ -16,7 +16,7 @@ namespace tvmbuild::detail {
 
 constexpr size_t MAX_PACKAGES = 64;
 
-// A package: a file of its own, or one of those in a pack.
+// A package: its own file, or one of those in a pack.
 struct PackagePlace {
   std::string path;
   std::optional<size_t> number;  // in the pack

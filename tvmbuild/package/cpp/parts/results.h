@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -33,7 +35,7 @@ struct Output {
 
 // Move the first elements of an array along each axis together, as an array of that shape. This allocates nothing.
 inline void cut_in_place(char *data, const TensorInfo &whole, const std::vector<int64_t> &shape) {
-  size_t inner = whole.bytes() / std::max<size_t>(whole.count(), 1);  // the bytes behind the axis, which are cut
+  size_t inner = whole.bytes() / std::max<size_t>(whole.count(), 1);  // the bytes after the axis, which are cut
   for (size_t axis = shape.size(); axis-- > 0; inner *= static_cast<size_t>(shape[axis])) {
     if (shape[axis] == whole.shape[axis]) continue;
     size_t outer = 1, run = static_cast<size_t>(shape[axis]) * inner;
@@ -54,10 +56,17 @@ inline void check(const Output &output, const std::string &name) {
 }
 
 // Write the thresholds for a call, two for each result; `place` is 0 for scores and 1 for overlaps. A given one is that
-// of the first result that has it. Throws if none has it.
+// of the first result that has it. Throws if none has it, or if it is no threshold.
 inline void choose_thresholds(const std::vector<Postprocess> &results, size_t place, std::optional<double> given,
                               std::vector<float> &chosen) {
   std::string kinds;
+  const bool possible = !given || (place == 0 ? !std::isnan(*given) : *given >= 0 && *given <= 1);
+  if (!possible) {
+    if (place == 0) throw Error("the threshold `score` is NaN, and must be a number");
+    std::array<char, 32> shown{};
+    std::snprintf(shown.data(), shown.size(), "%g", *given);
+    throw Error(std::string("the threshold `overlap` is ") + shown.data() + ", and must be from 0 to 1");
+  }
   for (size_t i = 0; i < results.size(); i++) {
     const std::optional<double> &known = place == 0 ? results[i].score : results[i].overlap;
     chosen[2 * i + place] = static_cast<float>(known && given ? *given : known.value_or(1));
@@ -69,7 +78,7 @@ inline void choose_thresholds(const std::vector<Postprocess> &results, size_t pl
               (place == 0 ? "score" : "overlap") + "`");
 }
 
-// Return the number of arrays of a result: masks have a map behind their boxes.
+// Return the number of arrays of a result: masks have a map after their boxes.
 inline size_t count_arrays(const Postprocess &own) { return own.kind == "masks" ? 2 : 1; }
 
 // Return the whole number that a float holds, or the nearest int.
@@ -79,7 +88,7 @@ inline int to_int(float value) {
   return value < END ? static_cast<int>(value) : std::numeric_limits<int>::max();
 }
 
-// The rows of an array behind the first, which begins with their number.
+// The rows of an array after the first, which begins with their number.
 struct Rows {
   explicit Rows(const Tensor &array)
       : columns(array.info().shape[1]),
@@ -134,7 +143,7 @@ class ResultReader {
   }
 
  private:
-  // Return the memory of the network's outputs, and of the lengths behind them. All frames share it, because the
+  // Return the memory of the network's outputs, and of the lengths after them. All frames share it, because the
   // outputs have the same form for each.
   std::vector<Tensor> share_outputs() {
     if (results_.outputs.empty()) {

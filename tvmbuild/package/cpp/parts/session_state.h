@@ -42,6 +42,7 @@ struct Session::Impl {
   ThreadOptions share;  // its threads are those of a call
   DLDevice device{kDLCPU, 0};
   bool called = false;
+  bool shares_memory = false;        // the device's kernels use page-locked memory of the host in place
   std::shared_ptr<MappedFile> file;  // has the weights, unless they were copied to a device
   Value library, machine, entry;
   std::vector<Value> params;
@@ -49,9 +50,10 @@ struct Session::Impl {
   std::vector<Value> copies;  // the device memory of inputs that are bound in the host's memory
   std::vector<bool> copied;   // whether each bound input has such a copy
   Value result;
+  std::vector<MemoryRange> read;        // the inputs' memory in the call that made the result
   std::unique_ptr<FrameRunner> frames;  // null before the first frame
 
-  // Of a package whose shapes vary. Each size has a session of its own.
+  // Of a package whose shapes vary. Each size has its own session.
   std::shared_ptr<SizeLibraries> libraries;        // shared with twins
   std::vector<std::unique_ptr<Session>> at_sizes;  // in the order of info.sizes.functions; null before the first use
   std::vector<std::unique_ptr<Session>> asked;     // those of at(), whose inputs and results are their own
@@ -67,7 +69,7 @@ struct Session::Impl {
   }
 
   std::mutex calls_mutex;            // of the pointer
-  std::unique_ptr<CallQueue> calls;  // null before the first call_async()
+  std::shared_ptr<CallQueue> calls;  // null before the first call_async()
 
   ~Impl() {
     calls.reset();  // its session shares the library
@@ -89,6 +91,13 @@ struct Session::Impl {
     return copy;
   }
 
+  // Whether an output is an input of the call: a model may return one, and the next call writes into it.
+  bool is_input(const Value &output) const {
+    const char *first = range_of(output).first;
+    return std::any_of(read.begin(), read.end(),
+                       [&](const MemoryRange &each) { return each.first <= first && first < each.last; });
+  }
+
   Value output(size_t index) const {
     const TensorInfo &wanted = info.outputs[index];
     Value value = take(index, wanted);
@@ -98,7 +107,7 @@ struct Session::Impl {
     return value;
   }
 
-  // The lengths that the code returns behind the outputs; empty if all shapes are always the same.
+  // The lengths that the code returns after the outputs; empty if all shapes are always the same.
   std::vector<int64_t> lengths() const {
     size_t count = count_lengths(info);
     std::vector<int64_t> lengths(count);
@@ -146,7 +155,7 @@ struct Session::Impl {
     return made;
   }
 
-  // The state of a session that shares code and weights, and has a machine of its own.
+  // The state of a session that shares code and weights, and has its own machine.
   std::unique_ptr<Impl> make_twin() const {
     auto made = std::make_unique<Impl>();
     made->info = info;
@@ -175,7 +184,13 @@ struct Session::Impl {
       for (int64_t number : {int64_t{each.device_type}, int64_t{each.device_id}, allocator})
         devices.push_back(argument_of(number));
     }
-    invoke(find_function(machine, "vm_initialization"), std::move(devices), "the code cannot be started");
+    Value initialize = find_function(machine, "vm_initialization");
+    shares_memory = detail::shares_memory(device);
+    if (shares_memory) {  // the machine's constants are for the card alone, which caches only its own memory
+      devices.insert(devices.begin(), initialize.view());
+      initialize = find_global("tvmbuild_cuda.call_with_own_memory");
+    }
+    invoke(initialize, std::move(devices), "the code cannot be started");
     entry = find_function(machine, info.entry);
     Value arity = invoke(find_function(machine, "get_function_arity"), {argument_of(info.entry.c_str())},
                          "there is no function " + info.entry);

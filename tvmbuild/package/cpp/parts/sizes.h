@@ -3,7 +3,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -225,9 +225,25 @@ inline Info describe_size(const Info &info, const SizeFunction &function) {
   return alone;
 }
 
+// Return the bits of a number of 16 bits that has so many bits of fraction: the nearest one, or the even one of two.
+inline uint16_t round_to_16_bits(double value, int fraction) {
+  const int bias = (1 << (14 - fraction)) - 1, infinite = (2 * bias + 1) << fraction;
+  const int sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return static_cast<uint16_t>(sign | infinite | 1 << (fraction - 1));
+  if (std::isinf(value)) return static_cast<uint16_t>(sign | infinite);
+  const int exponent = std::max(std::ilogb(value), 1 - bias);  // that of the smallest normal number for all smaller
+  const double digits = std::nearbyint(std::ldexp(std::abs(value), fraction - exponent));
+  const int bits = (exponent + bias - 1) * (1 << fraction) + static_cast<int>(digits);
+  return static_cast<uint16_t>(sign | std::min(bits, infinite));
+}
+
 template <typename Number>
 void fill_with(const Tensor &tensor, double value) {
   std::fill_n(tensor.as<Number>(), tensor.info().count(), static_cast<Number>(value));
+}
+
+inline void fill_with_bits(const Tensor &tensor, uint16_t bits) {
+  std::fill_n(tensor.as<uint16_t>(), tensor.info().count(), bits);
 }
 
 // Fill a tensor in the host's memory with the value that pads an input.
@@ -244,8 +260,10 @@ inline void fill(const Tensor &tensor, double value) {
   if (dtype == "uint16") return fill_with<uint16_t>(tensor, value);
   if (dtype == "uint8") return fill_with<uint8_t>(tensor, value);
   if (dtype == "bool") return fill_with<uint8_t>(tensor, value != 0 ? 1 : 0);
-  if (value != 0) throw Error("the input " + tensor.info().name + " is " + dtype + ", which is padded by 0 alone");
-  std::memset(tensor.data(), 0, tensor.info().bytes());
+  if (dtype == "float16") return fill_with_bits(tensor, round_to_16_bits(value, 10));
+  if (dtype == "bfloat16")  // by way of float32, as NumPy's type of ml_dtypes rounds
+    return fill_with_bits(tensor, round_to_16_bits(static_cast<float>(value), 7));
+  throw Error("the input " + tensor.info().name + " is " + dtype + ", which cannot be padded");
 }
 
 }  // namespace tvmbuild::detail

@@ -15,10 +15,12 @@
 
 namespace tvmbuild::detail {
 
-inline std::set<std::string> cpu_flags() {
+// Like cpu_flags() of base/host_cpu.py.
+inline std::set<std::string> cpu_flags(const std::string &machine) {
+  const std::string key = machine == "x86_64" ? "flags" : "Features";
   std::ifstream stream("/proc/cpuinfo");
   for (std::string line; std::getline(stream, line);) {
-    if (line.compare(0, 5, "flags") != 0) continue;
+    if (line.compare(0, key.size(), key) != 0) continue;
     std::istringstream words(line.substr(std::min(line.find(':'), line.size() - 1) + 1));
     std::set<std::string> flags;
     for (std::string word; words >> word;) flags.insert(word);
@@ -48,8 +50,11 @@ inline const std::map<std::string, std::string> &x86_features() {
   return features;
 }
 
-// The required features of the CPU, by the kernel's names. Only the compiler knows the features of any other `mcpu`.
-inline std::set<std::string> required_features(const Attributes &cpu) {
+// The instruction sets that a package needs, by the kernel's names. Of older packages, which do not state them, only
+// the compiler knows those of an `mcpu` that is no level of x86-64.
+inline std::set<std::string> required_flags(const Attributes &cpu, const std::string &machine) {
+  if (cpu.flags) return {cpu.flags->begin(), cpu.flags->end()};
+  if (machine != "x86_64") return {};
   static const std::pair<const char *, const char *> levels[] = {
       {"x86-64-v2", "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"},
       {"x86-64-v3", "avx avx2 bmi1 bmi2 f16c fma abm movbe"},
@@ -76,10 +81,10 @@ inline void check_cpu(const Info &info, const Attributes &cpu) {
   if (wanted == "arm64") wanted = "aarch64";
   if (!wanted.empty() && !here.empty() && wanted != here)
     throw Error("the package is built for " + wanted + " (" + info.target + "); this machine is " + here);
-  std::set<std::string> present = here == "x86_64" ? cpu_flags() : std::set<std::string>();
+  const std::set<std::string> present = cpu_flags(here);
   if (present.empty()) return;
   std::string missing;
-  for (const std::string &feature : required_features(cpu)) {
+  for (const std::string &feature : required_flags(cpu, here)) {
     if (!present.count(feature)) missing += (missing.empty() ? "" : ", ") + feature;
   }
   if (!missing.empty())

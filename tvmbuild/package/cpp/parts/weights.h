@@ -82,7 +82,7 @@ inline Weight read_weight(WeightReader &reader, std::string_view name) {
 inline std::map<std::string, Weight> read_weights(std::string_view data) {
   WeightReader reader(data);
   if (reader.number<uint64_t>() != 0xf7e58d4f05049cb7)
-    throw Error("mod.params cannot be read: it is no file of weights");
+    throw Error("mod.params cannot be read: it is not a file of weights");
   reader.bytes(8);
   std::vector<std::string_view> names;
   auto count = reader.number<uint64_t>();

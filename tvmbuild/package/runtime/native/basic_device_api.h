@@ -11,7 +11,8 @@ class BasicDeviceApi : public DeviceApi {
   void GetTargetProperty(DLDevice device, const void *name, TVMFFIAny *result) final;
   size_t GetDataSize(const DLTensor &tensor, const void *scope) final;
   using DeviceApi::AllocDataSpace;
-  void *AllocDataSpace(DLDevice device, int dimensions, const int64_t *shape, DLDataType type, const void *scope) final;
+  void *AllocDataSpace(DLDevice device, int dimensions, const int64_t *shape, DLDataType type,
+                       const void *scope) override;
   void CopyDataFromTo(DLTensor *from, DLTensor *to, void *stream) final;
   void CopyDataFromTo(const void *from, size_t from_offset, void *to, size_t to_offset, size_t size, DLDevice source,
                       DLDevice target, DLDataType, void *) final;

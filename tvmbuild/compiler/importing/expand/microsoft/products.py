@@ -12,7 +12,7 @@ _ACTIVATIONS = {"Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",), 
 
 
 def fused_matmul(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Expand FusedMatMul: a MatMul with a factor, with transposed operands, or with the batch axis behind the rows.
+    """Expand FusedMatMul: a MatMul with a factor, with transposed operands, or with the batch axis after the rows.
 
     Return None if a shape is unknown.
     """

@@ -198,7 +198,7 @@ def _dense(width: int) -> Operand:
 
 
 def _is_slow(place: Place) -> bool:
-    """Return whether numbers must be converted to float32, or rows would evict one another from the cache."""
+    """Return whether numbers must be converted to float32, or rows would evict each other from the cache."""
     return str(place.buffer.dtype) != "float32" or any(
         step > 1 and 4 * step % _ALIASES == 0 for step in (place.operand.row, place.operand.column)
     )

@@ -36,7 +36,7 @@ class Along(Writer):
         return sums * self.lanes
 
     def size(self, each: Pass) -> int:
-        """Return the number of kept values: one, or one for each element of a row."""
+        """Return the number of values that the pass stores: one, or one for each element of a row."""
         return self.rows.count(self.rows.columns) if each.along and not each.combine else 1
 
     def count_blocks(self) -> int:

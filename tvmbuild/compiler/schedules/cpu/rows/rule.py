@@ -38,7 +38,7 @@ def schedule_rows(sch: s_tir.Schedule, machine: Machine) -> None:
     if rows is None:
         raise ScheduleRefused("it does not go through rows")
     if not _is_worth_it(rows, machine):
-        raise ScheduleRefused("its rows are short, or other rules do its one reduction as well")
+        raise ScheduleRefused("its rows are short, or other rules handle its one reduction equally well")
     sch.annotate(sch.get_sblock(_ROOT), MARK, 1)
 
 

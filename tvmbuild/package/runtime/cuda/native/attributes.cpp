@@ -54,8 +54,8 @@ bool read_memory_size(const CudaLibrary &library, int index, CUdevice handle, bo
   if (is_total) {
     library.cu.DeviceTotalMem(&total, handle);
   } else {
-    Device *device = use_device(index);
-    if (device == nullptr || !read_memory(*device, available, total)) return false;
+    UsedDevice device = use_device(index);
+    if (!device || !read_memory(*device, available, total)) return false;
   }
   result = make_int(static_cast<int64_t>(is_total ? total : available));
   return true;

@@ -16,11 +16,13 @@ namespace tvmbuild {
   X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice))                                    \
   X(CtxGetCurrent, "cuCtxGetCurrent", (CUcontext *))                                                                \
   X(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                                  \
+  X(CtxSynchronize, "cuCtxSynchronize", ())                                                                         \
   X(MemGetInfo, "cuMemGetInfo_v2", (size_t *, size_t *))                                                            \
   X(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t))                                                             \
   X(MemFree, "cuMemFree_v2", (CUdeviceptr))                                                                         \
   X(MemHostAlloc, "cuMemHostAlloc", (void **, size_t, unsigned))                                                    \
   X(MemFreeHost, "cuMemFreeHost", (void *))                                                                         \
+  X(PointerGetAttribute, "cuPointerGetAttribute", (void *, CUpointer_attribute, CUdeviceptr))                       \
   X(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void *, size_t, CUstream))                         \
   X(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *, CUdeviceptr, size_t, CUstream))                               \
   X(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, size_t, CUstream))                          \

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "failure.h"
+#include "left_out.h"
 #include "lock.h"
 
 namespace tvmbuild {
@@ -13,6 +14,7 @@ namespace {
 pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 CudaLibrary opened;
 bool is_open;
+char refusal[1024];  // why it could not be opened
 
 bool load_functions(void *library) {
 #define TVMBUILD_LOAD(name, symbol, parameters) \
@@ -35,6 +37,7 @@ bool load_functions(void *library) {
 }
 
 bool open_once() {
+  if (!check_left_out(LEFT_OUT, &UNIFIED_MEMORY, 1)) return false;
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return fail("CUDA: the driver is not installed (%s)", dlerror());
   if (!load_functions(library)) return false;
@@ -52,7 +55,11 @@ bool open_once() {
 const CudaLibrary *open_cuda() {
   if (__atomic_load_n(&is_open, __ATOMIC_ACQUIRE)) return &opened;
   Lock lock(opening);
-  return is_open || open_once() ? &opened : nullptr;
+  if (is_open) return &opened;
+  if (refusal[0] != 0) return fail("%s", refusal), nullptr;
+  if (open_once()) return &opened;
+  snprintf(refusal, sizeof(refusal), "%s", failure());
+  return nullptr;
 }
 
 const char *describe_version(int version) {

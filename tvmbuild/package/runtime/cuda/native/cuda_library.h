@@ -10,7 +10,11 @@ struct CudaLibrary {
   int devices;
 };
 
-// Null with the failure set: there is no driver, it is too old, or it has no device.
+constexpr char LEFT_OUT[] = "TVMBUILD_CUDA_WITHOUT";
+constexpr const char *UNIFIED_MEMORY = "unified_memory";  // the only word for it
+
+// Null with the failure set: there is no driver, it is too old, or it has no device. It is opened only once, and every
+// later call gives the first reason.
 const CudaLibrary *open_cuda();
 
 // "12.2" for 12020, valid until this thread's next call.

@@ -4,6 +4,7 @@
 #include <tvm/ffi/extra/c_env_api.h>
 
 #include "failure.h"
+#include "left_out.h"
 #include "lock.h"
 
 namespace tvmbuild {
@@ -14,7 +15,6 @@ Device *started[MAX_DEVICES];
 
 bool describe(Device &device) {
   const CudaFunctions &cu = *device.cu;
-  int integrated = 0;
   return check(device, cu.DeviceGet(&device.handle, device.index), "be found") &&
          check(device, cu.DeviceGetName(device.name, sizeof(device.name) - 1, device.handle), "tell its name") &&
          check(device,
@@ -22,10 +22,11 @@ bool describe(Device &device) {
                "tell its version") &&
          check(device,
                cu.DeviceGetAttribute(&device.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.handle),
-               "tell its version") &&
-         check(device, cu.DeviceGetAttribute(&integrated, CU_DEVICE_ATTRIBUTE_INTEGRATED, device.handle),
-               "tell its kind") &&
-         ((device.is_integrated = integrated != 0), true);
+               "tell its version");
+}
+
+Device *find_started(int index) {
+  return index >= 0 && index < MAX_DEVICES ? __atomic_load_n(&started[index], __ATOMIC_ACQUIRE) : nullptr;
 }
 
 Device *start(int index) {
@@ -36,18 +37,14 @@ Device *start(int index) {
   Device *device = new Device();
   device->cu = &library->cu;
   device->index = index;
+  pthread_rwlock_init(&device->captures, nullptr);
   snprintf(device->name, sizeof(device->name), "device %d", index);
+  device->shares_memory = shares_memory(*library, index);
   if (describe(*device) &&
       check(*device, device->cu->DevicePrimaryCtxRetain(&device->context, device->handle), "be started"))
     return device;
   delete device;
   return nullptr;
-}
-
-bool make_current(Device &device) {
-  CUcontext current = nullptr;
-  if (device.cu->CtxGetCurrent(&current) == CUDA_SUCCESS && current == device.context) return true;
-  return check(device, device.cu->CtxSetCurrent(device.context), "be used in this thread");
 }
 
 // An error after which the driver refuses every call of the context.
@@ -61,23 +58,41 @@ bool ends_context(CUresult result) {
 
 }  // namespace
 
-Device *started_device(int index) {
-  Device *device = index >= 0 && index < MAX_DEVICES ? __atomic_load_n(&started[index], __ATOMIC_ACQUIRE) : nullptr;
-  return device != nullptr && make_current(*device) ? device : nullptr;
+bool shares_memory(const CudaLibrary &library, int index) {
+  CUdevice device = 0;
+  int is_integrated = 0, has_one_address = 0;
+  return !is_left_out(LEFT_OUT, UNIFIED_MEMORY) && library.cu.DeviceGet(&device, index) == CUDA_SUCCESS &&
+         library.cu.DeviceGetAttribute(&is_integrated, CU_DEVICE_ATTRIBUTE_INTEGRATED, device) == CUDA_SUCCESS &&
+         library.cu.DeviceGetAttribute(&has_one_address, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, device) ==
+             CUDA_SUCCESS &&
+         is_integrated != 0 && has_one_address != 0;
 }
 
-Device *use_device(int index) {
-  Device *device = index >= 0 && index < MAX_DEVICES ? __atomic_load_n(&started[index], __ATOMIC_ACQUIRE) : nullptr;
+UsedDevice::UsedDevice(Device *device) : device_(device) {
+  if (device == nullptr) return;
+  const CudaFunctions &cu = *device->cu;
+  if (cu.CtxGetCurrent(&before_) == CUDA_SUCCESS && before_ == device->context) return;
+  is_changed_ = check(*device, cu.CtxSetCurrent(device->context), "be used in this thread");
+  if (!is_changed_) device_ = nullptr;
+}
+
+UsedDevice::~UsedDevice() {
+  if (is_changed_ && (before_ != nullptr || device_->index != 0)) device_->cu->CtxSetCurrent(before_);
+}
+
+bool is_started(int index) { return find_started(index) != nullptr; }
+
+UsedDevice started_device(int index) { return UsedDevice(find_started(index)); }
+
+UsedDevice use_device(int index) {
+  Device *device = find_started(index);
   if (device == nullptr) {
     Lock lock(starting);
-    device = index >= 0 && index < MAX_DEVICES ? started[index] : nullptr;
-    if (device == nullptr) {
-      device = start(index);
-      if (device == nullptr) return nullptr;
-      __atomic_store_n(&started[index], device, __ATOMIC_RELEASE);
-    }
+    device = find_started(index);
+    if (device == nullptr) device = start(index);
+    if (device != nullptr) __atomic_store_n(&started[index], device, __ATOMIC_RELEASE);
   }
-  return check_alive(*device) && make_current(*device) ? device : nullptr;
+  return UsedDevice(device != nullptr && check_alive(*device) ? device : nullptr);
 }
 
 bool check(Device &device, CUresult result, const char *what) {

@@ -7,6 +7,7 @@
 #include "failure.h"
 #include "ffi.h"
 #include "lock.h"
+#include "sharing.h"
 
 namespace tvmbuild {
 namespace {
@@ -45,7 +46,7 @@ TVMFFIAny share(const TVMFFIAny &value) {
 
 void release(Kept *kept) {
   for (Graph &graph : kept->graphs) {
-    if (Device *device = started_device(graph.device->index)) device->cu->GraphExecDestroy(graph.executable);
+    if (UsedDevice device = started_device(graph.device->index)) device->cu->GraphExecDestroy(graph.executable);
     drop(graph.result);
     free(graph.shape);
   }
@@ -138,14 +139,30 @@ bool make_executable(Device &device, CUgraph captured, CUstream stream, CUgraphE
   const CudaFunctions &cu = *device.cu;
   CUresult result = cu.GraphInstantiate(&executable, captured, 0);
   cu.GraphDestroy(captured);
-  return check(device, result, "make a graph") && check(device, cu.GraphUpload(executable, stream), "prepare a graph");
+  if (!check(device, result, "make a graph")) return false;
+  if (check(device, cu.GraphUpload(executable, stream), "prepare a graph")) return true;
+  cu.GraphExecDestroy(executable);
+  return false;
 }
+
+// A capture of this thread, while it lives.
+class Capturing {
+ public:
+  explicit Capturing(Device &device) : device_(device) { pthread_rwlock_rdlock(&device_.captures); }
+  ~Capturing() { pthread_rwlock_unlock(&device_.captures); }
+  Capturing(const Capturing &) = delete;
+  Capturing &operator=(const Capturing &) = delete;
+
+ private:
+  Device &device_;
+};
 
 // Capture the calls of a function. 0, or -1 with TVM's error set.
 int capture(Device &device, const TVMFFIAny *arguments, Graph &graph) {
   const CudaFunctions &cu = *device.cu;
   CUstream before = current_stream(device), stream = nullptr;
   if (!check(device, cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING), "make a stream")) return raise_failure();
+  Capturing capturing(device);
   // Relaxed: other threads may use the card meanwhile.
   CUresult begun = cu.StreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   if (begun != CUDA_SUCCESS) {
@@ -153,6 +170,7 @@ int capture(Device &device, const TVMFFIAny *arguments, Graph &graph) {
     return check(device, begun, "capture a graph"), raise_failure();
   }
   set_current_stream(device, stream);
+  OwnMemory own;
   int status = invoke(arguments[0], arguments[1], &arguments[2], &graph.result);
   set_current_stream(device, before);
   CUgraph captured = nullptr;
@@ -184,6 +202,7 @@ int give_kept_memory(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAn
   Kept *kept = nullptr;
   if (!read_call(arguments, count, 3, kept)) return raise_failure();
   if (!kept->has_memory) {
+    OwnMemory own;
     if (int status = invoke(arguments[0], arguments[1], nullptr, &kept->memory)) return status;
     kept->has_memory = true;
   }
@@ -197,11 +216,11 @@ int run_or_capture(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny 
   const int64_t *shape = nullptr;
   size_t dimensions = 0;
   if (!read_call(arguments, count, 4, kept) || !read_shape(arguments, count, shape, dimensions)) return raise_failure();
-  Device *device = use_device(current_device());
-  if (device == nullptr) return raise_failure();
+  UsedDevice device = use_device(current_device());
+  if (!device) return raise_failure();
   Graph *graph = find_graph(*kept, *device, shape, dimensions);
   if (graph == nullptr) {
-    Graph made = {device, nullptr, none(), dimensions, nullptr};
+    Graph made = {&*device, nullptr, none(), dimensions, nullptr};
     if (int status = capture(*device, arguments, made)) return status;
     if (dimensions > 0) {
       made.shape = static_cast<int64_t *>(malloc(dimensions * sizeof(*shape)));

@@ -63,9 +63,14 @@ bool allow_shared_memory(Device &device, Kernel &kernel, unsigned bytes) {
   if (wanted <= allowed || wanted <= USUAL_SHARED_BYTES) return true;
   CUresult result = device.cu->FuncSetAttribute(kernel.function[device.index],
                                                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, wanted);
-  if (result != CUDA_SUCCESS)
+  if (result == CUDA_ERROR_INVALID_VALUE)
     return fail("CUDA: kernel %s needs %u bytes of shared memory, and %s has fewer: %s", kernel.name, bytes,
                 device.name, describe_result(*open_cuda(), result));
+  if (result != CUDA_SUCCESS) {
+    char what[sizeof(kernel.name) + 64];
+    snprintf(what, sizeof(what), "allow %u bytes of shared memory for kernel %s", bytes, kernel.name);
+    return check(device, result, what);
+  }
   allowed = wanted;
   return true;
 }

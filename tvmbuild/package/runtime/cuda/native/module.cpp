@@ -19,7 +19,7 @@ class Module final : public KernelModule {
   void release() override {
     for (int index = 0; index < MAX_DEVICES; index++)
       if (image_.on[index] != nullptr)
-        if (Device *device = started_device(index)) release_kernels(*device, image_);
+        if (UsedDevice device = started_device(index)) release_kernels(*device, image_);
   }
 
   void destroy() override { delete this; }
@@ -65,9 +65,8 @@ bool Module::run(void *found, const TVMFFIAny *arguments, int32_t count) {
   for (uint32_t index = 0; index < kernel.extents; index++, arguments++)
     if (!read_int(*arguments, extents[index]))
       return fail("CUDA: extent %u of kernel %s is no number", index, kernel.name);
-  Device *device = use_device(current_device());
-  return device != nullptr && prepare_kernels(*device, image_, kernels_) &&
-         launch_kernel(*device, kernel, places, extents);
+  UsedDevice device = use_device(current_device());
+  return device && prepare_kernels(*device, image_, kernels_) && launch_kernel(*device, kernel, places, extents);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "ffi.h"
 #include "graph.h"
 #include "registration.h"
+#include "sharing.h"
 
 #define TVMBUILD_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -12,8 +13,8 @@ namespace tvmbuild {
 namespace {
 
 int give_stream(void *, const TVMFFIAny *, int32_t, TVMFFIAny *result) {
-  Device *device = use_device(current_device());
-  if (device == nullptr) return raise_failure();
+  UsedDevice device = use_device(current_device());
+  if (!device) return raise_failure();
   *result = make_pointer(current_stream(*device));
   return 0;
 }
@@ -27,7 +28,10 @@ TVMBUILD_EXPORT int tvmbuild_cuda_register() {
   bool is_done = register_runtime() && prepare_graphs() && register_function("device_api.cuda_host", give_api) &&
                  register_function("vm.builtin.cuda_graph.get_cached_alloc", give_kept_memory) &&
                  register_function("vm.builtin.cuda_graph.run_or_capture", run_or_capture) &&
-                 register_function("runtime.get_cuda_stream", give_stream);
+                 register_function("runtime.get_cuda_stream", give_stream) &&
+                 register_function("tvmbuild_cuda.shares_memory", tell_sharing) &&
+                 register_function("tvmbuild_cuda.share", share_tensor) &&
+                 register_function("tvmbuild_cuda.call_with_own_memory", call_with_own_memory);
   return is_done ? 0 : -1;
 }
 

@@ -75,7 +75,8 @@ bool read_code(Reader &reader, Kernel &kernel) {
 
 bool parse_blob(const uint8_t *bytes, size_t size, List<Kernel> &kernels) {
   if (size < HEADER + 4) return damaged("it is too short");
-  if (memcmp(bytes, MAGIC, sizeof(MAGIC)) != 0) return damaged("it is no module of tvmbuild's, or of another version");
+  if (memcmp(bytes, MAGIC, sizeof(MAGIC)) != 0)
+    return damaged("it is not a module of tvmbuild's, or of another version");
   Reader header(bytes + sizeof(MAGIC), HEADER - sizeof(MAGIC));
   if (header.number() != size) return damaged("its length is not what it says");
   if (header.number() != crc32(bytes + HEADER, size - HEADER)) return damaged("its checksum does not fit");

@@ -144,7 +144,7 @@ Device *started_device(int index) {
 
 bool check_alive(Device &device) {
   if (!device.is_lost) return true;
-  return fail("Vulkan: %s was lost (a driver's reset, a kernel that ran too long, or a fault): start this process anew",
+  return fail("Vulkan: %s was lost (a driver's reset, a kernel that ran too long, or a fault): restart this process",
               device.info.name());
 }
 

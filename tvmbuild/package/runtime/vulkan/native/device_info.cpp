@@ -1,9 +1,9 @@
 #include "device_info.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "failure.h"
+#include "left_out.h"
 #include "list.h"
 
 namespace tvmbuild {
@@ -118,17 +118,10 @@ bool choose_queue_family(const VulkanLibrary &library, DeviceInfo &info) {
   return true;
 }
 
-// TVMBUILD_VULKAN_WITHOUT: features, separated by commas, that are not used although they exist, to find a driver's
-// fault.
+constexpr char LEFT_OUT[] = "TVMBUILD_VULKAN_WITHOUT";
+
 void leave_out(DeviceInfo &info) {
-  const char *text = getenv("TVMBUILD_VULKAN_WITHOUT");
-  auto is_named = [text](const char *word) {
-    size_t length = strlen(word);
-    for (const char *at = text; (at = strstr(at, word)) != nullptr; at += length)
-      if ((at == text || at[-1] == ',') && (at[length] == 0 || at[length] == ',')) return true;
-    return false;
-  };
-  if (text == nullptr) return;
+  auto is_named = [](const char *word) { return is_left_out(LEFT_OUT, word); };
   if (is_named("unified_memory")) info.is_unified = false;
   if (is_named("push_descriptors")) info.push_descriptors = 0;
   if (is_named("timestamps")) info.timestamp_mask = 0;
@@ -137,6 +130,12 @@ void leave_out(DeviceInfo &info) {
 }
 
 }  // namespace
+
+bool check_left_out_features() {
+  const char *words[3 + FEATURES] = {"unified_memory", "push_descriptors", "timestamps"};
+  for (uint32_t feature = 0; feature < FEATURES; feature++) words[3 + feature] = FEATURE_NAMES[feature];
+  return check_left_out(LEFT_OUT, words, 3 + FEATURES);
+}
 
 bool read_device(const VulkanLibrary &library, VkPhysicalDevice physical, DeviceInfo &info) {
   info = DeviceInfo();

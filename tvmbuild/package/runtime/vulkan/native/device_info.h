@@ -38,6 +38,9 @@ struct DeviceInfo {
   const VkPhysicalDeviceLimits &limits() const { return properties.limits; }
 };
 
+// Whether TVMBUILD_VULKAN_WITHOUT has only features that can be left out. False with the failure set.
+bool check_left_out_features();
+
 // Read the properties. False, with the failure set, for a device that cannot compute.
 bool read_device(const VulkanLibrary &library, VkPhysicalDevice physical, DeviceInfo &info);
 

@@ -66,7 +66,7 @@ bool Module::run(void *found, const TVMFFIAny *arguments, int32_t count) {
   int64_t extents[MAX_EXTENTS];
   for (uint32_t index = 0; index < kernel.buffers; index++, arguments++) {
     if (arguments->type_index != kTVMFFIOpaquePtr)
-      return fail("Vulkan: argument %u of kernel %s is no pointer", index, kernel.name);
+      return fail("Vulkan: argument %u of kernel %s is not a pointer", index, kernel.name);
     addresses[index] = reinterpret_cast<uint64_t>(arguments->v_ptr);
   }
   for (uint32_t index = 0; index < kernel.scalars; index++, arguments++)
@@ -74,7 +74,7 @@ bool Module::run(void *found, const TVMFFIAny *arguments, int32_t count) {
       return fail("Vulkan: scalar %u of kernel %s is of another type", index, kernel.name);
   for (uint32_t index = 0; index < kernel.extents; index++, arguments++)
     if (!read_int(*arguments, extents[index]))
-      return fail("Vulkan: extent %u of kernel %s is no number", index, kernel.name);
+      return fail("Vulkan: extent %u of kernel %s is not a number", index, kernel.name);
   Device *device = use_device(current_device());
   return device != nullptr && launch_kernel(*device, kernel, addresses, scalars, extents);
 }

@@ -27,7 +27,7 @@ _TO_GRAY = np.array([19595, 38470, 7471])
 def read_colors(frame: Frame, data: np.ndarray, color: str) -> np.ndarray:
     """Return a frame's pixels as whole numbers [height, width, channels], in a colour order: rgb, bgr or gray."""
     if frame.stride is not None:
-        data = _remove_gaps(frame, data)
+        data = remove_gaps(frame, data)
     if frame.encoding == "mono8":
         return np.repeat(data[:, :, None], 1 if color == "gray" else 3, axis=2).astype(np.int64)
     if frame.encoding in _ORDERS:
@@ -43,7 +43,7 @@ def read_colors(frame: Frame, data: np.ndarray, color: str) -> np.ndarray:
     return rgb[:, :, ::-1] if color == "bgr" else rgb
 
 
-def _remove_gaps(frame: Frame, data: np.ndarray) -> np.ndarray:
+def remove_gaps(frame: Frame, data: np.ndarray) -> np.ndarray:
     """Return the bytes of a frame with gaps between its rows as those of a frame without gaps."""
     shape = replace(frame, stride=None).shape
     if frame.encoding != "i420":
