@@ -63,6 +63,7 @@ def run(folder: Path, *words: str, file: str = FILE, names: str = "test_some.py"
             **os.environ,
             "PYTHONPATH": str(Path(__file__).parent),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            SHARED_BY: "1",
             **variables,
         },
         capture_output=True,
@@ -97,7 +98,7 @@ def test_the_night_stays_for_the_workers(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_marked_tests_are_shared_out_and_others_run_every_night(tmp_path: Path) -> None:
-    nights = [run(tmp_path, **{VARIABLE: str(night), SHARED_BY: "1"}) for night in range(3)]
+    nights = [run(tmp_path, **{VARIABLE: str(night)}) for night in range(3)]
     assert [night[-1] for night in nights] == ["always"] * 3
     assert [night[:-1] for night in nights] == [["0", "3", "6"], ["1", "4"], ["2", "5"]]
     assert len(run(tmp_path, **{VARIABLE: ALL})) == 8
@@ -105,9 +106,9 @@ def test_marked_tests_are_shared_out_and_others_run_every_night(tmp_path: Path) 
 
 def test_a_run_of_the_whole_suite_has_a_fifth_of_the_compilers_tests(tmp_path: Path) -> None:
     nights = ("5", "6", "9", ALL)
-    whole = [run(tmp_path, file=COMPILED, names="", **{VARIABLE: night, SHARED_BY: "1"}) for night in nights]
+    whole = [run(tmp_path, file=COMPILED, names="", **{VARIABLE: night}) for night in nights]
     assert whole == [[*each, "a", "b", "always"] for each in ("0", "1", "", "0123")]
-    assert run(tmp_path, file=COMPILED, **{VARIABLE: "9", SHARED_BY: "1"}) == [*"0123ab", "always"]
+    assert run(tmp_path, file=COMPILED, **{VARIABLE: "9"}) == [*"0123ab", "always"]
 
 
 def test_all_can_be_shared_out(tmp_path: Path) -> None:
@@ -124,6 +125,6 @@ def test_a_sample_is_always_run_and_the_rest_nightly(tmp_path: Path) -> None:
     assert all(len({case[1] for case in night if case[1] == "3"}) == 1 for night in quick), "a mark is a kind"
     first, second = (case for case in quick[2] if case[1] in "12")  # night 9 of 3 begins the turn
     assert not set(first) & set(second), "both parameters have other values"
-    rest = run(tmp_path, "-m", "nightly", file=SAMPLED, **{VARIABLE: "8", SHARED_BY: "1"})
+    rest = run(tmp_path, "-m", "nightly", file=SAMPLED, **{VARIABLE: "8"})
     assert sorted([*rest, *quick[1]]) == every
     assert sorted(run(tmp_path, "-m", "not nightly", file=SAMPLED, **{VARIABLE: ALL})) == every
