@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.cli import COMMANDS, GROUPS
+from tvmbuild.config.key_table import format_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "<!-- commands -->"
+KEYS = re.compile(r"^(Keys.*?(?: beside those of `(\w+)`)?): `tvmbuild schema (\w+) (\w+)`\.$", re.MULTILINE)
 LOG = logging.getLogger("mkdocs.plugins.tvmbuild")
 
 
@@ -21,7 +23,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Return the page with what only the site has."""
     if MARK in markdown:
         markdown = markdown.replace(MARK, describe_commands())
+    markdown = KEYS.sub(_describe_keys, markdown)
     return re.sub(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)", lambda found: _name(found, page), markdown)
+
+
+def _describe_keys(line: re.Match[str]) -> str:
+    """Return the table of keys that a line names, under the line's words if they say more than `Keys`."""
+    words, without, file, part = line.groups()
+    table = format_markdown(file, part, without or "")
+    return table if words == "Keys" else f"{words}:\n\n{table}"
 
 
 def _name(link: re.Match[str], page: Any) -> str:

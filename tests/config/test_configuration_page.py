@@ -2,12 +2,29 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tvmbuild.config.key_table import format_markdown, format_text, list_keys, list_parts
 from tvmbuild.config.schema import load_schema
+
+
+def _render(root: Path) -> str:
+    """Return the page as the site shows it."""
+    spec = spec_from_file_location("site_hooks", root / "docs/hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hooks: Any = module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    name = "reference/configuration.md"
+    page = SimpleNamespace(file=SimpleNamespace(src_uri=name))
+    rendered = hooks.on_page_markdown((root / "docs" / name).read_text(encoding="utf-8"), page)
+    assert isinstance(rendered, str)
+    return rendered
 
 
 def _keys(schema: Any) -> set[str]:
@@ -19,21 +36,36 @@ def _keys(schema: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["models", "targets"])
-def test_the_page_names_every_key(name: str, project_root: Path) -> None:
-    page = (project_root / "docs/reference/configuration.md").read_text(encoding="utf-8")
-    page = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
-    part = page.partition("## targets.yaml")[0 if name == "models" else 2]
+def test_the_site_names_every_key(name: str, project_root: Path) -> None:
+    page = re.sub(r"```.*?```", "", _render(project_root), flags=re.DOTALL)
+    assert "tvmbuild schema targets tune`.\n" not in page.partition("## models.yaml")[2]
+    part = page.partition("\n## targets.yaml")[0 if name == "models" else 2]
     named = {word for code in re.findall(r"`([^`]+)`", part) for word in re.findall(r"[\w-]+", code)}
     assert _keys(load_schema(name)) - named == set()
 
 
-def test_the_page_states_the_schema_defaults(project_root: Path) -> None:
-    page = (project_root / "docs/reference/configuration.md").read_text(encoding="utf-8")
-    for name, part in (("models", "simplify"), ("models", "tolerance"), ("targets", "tune"), ("targets", "benchmark")):
-        section = page.partition(f"### `{part}`")[2].partition("\n#")[0]
-        for key, option in load_schema(name)["$defs"][part]["properties"].items():
-            if "default" not in option:
-                continue  # it has its own defaults, or none
-            (row,) = re.findall(rf"^\| `{key}` \|.*$", section, re.MULTILINE)
-            value = option["default"]
-            assert row.split(" | ")[-2] == f"`{value if isinstance(value, str) else json.dumps(value)}`", key
+@pytest.mark.parametrize("file", ["models", "targets"])
+def test_each_key_has_a_meaning_and_its_default(file: str) -> None:
+    for part in list_parts(file):
+        table, text = format_markdown(file, part), format_text(file, part)
+        for key in list_keys(file, part):
+            assert key.meaning, (part, key.name)
+            assert table.count(f"\n| `{key.name}` |") == 1
+            assert f"\n{key.name}" in text
+    tune = load_schema("targets")["$defs"]["tune"]["properties"]
+    defaults = {key.name: key.default for key in list_keys("targets", "tune")}
+    words = {name: option["default"] for name, option in tune.items()}
+    assert defaults == {name: each if isinstance(each, str) else json.dumps(each) for name, each in words.items()}
+
+
+def test_a_part_with_forms_requires_only_what_all_of_them_do() -> None:
+    source = {key.name: key.default for key in list_keys("models", "source")}
+    assert {"path", "url", "package", "hub", "export"} <= source.keys()
+    assert "required" not in source.values()
+    assert {key.name: key.default for key in list_keys("models", "frame")}["size"] == "required"
+
+
+def test_shared_keys_are_left_out() -> None:
+    rows = format_markdown("targets", "cuda", "llvm")
+    assert "| `arch` |" in rows
+    assert "| `tune` |" not in rows
