@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import logging
 import os
 import re
@@ -15,6 +16,7 @@ from tvmbuild.config.key_table import format_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "<!-- commands -->"
+MEASURED = "<!-- measured -->"
 KEYS = re.compile(r"^(Keys.*?(?: beside those of `(\w+)`)?): `tvmbuild schema (\w+) (\w+)`\.$", re.MULTILINE)
 LOG = logging.getLogger("mkdocs.plugins.tvmbuild")
 
@@ -23,6 +25,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Return the page with what only the site has."""
     if MARK in markdown:
         markdown = markdown.replace(MARK, describe_commands())
+    if MEASURED in markdown:
+        markdown = markdown.replace(MEASURED, describe_measurements())
     markdown = KEYS.sub(_describe_keys, markdown)
     return re.sub(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)", lambda found: _name(found, page), markdown)
 
@@ -44,6 +48,29 @@ def _name(link: re.Match[str], page: Any) -> str:
         LOG.warning("%s links to %s, which is not there", page.file.src_uri, target)
     name = path.relative_to(ROOT).as_posix()
     return f"`{name}`" if text in {name, path.name} else f"{text} (`{name}`)"
+
+
+def describe_measurements() -> str:
+    """Return a table for each group of networks that was timed beside ONNX Runtime."""
+    parts = []
+    results = ROOT / "benchmarks/results/onnxruntime.json"
+    for group in json.loads(results.read_text(encoding="utf-8"))["groups"]:
+        threads = "one thread" if group["threads"] == 1 else f"{group['threads']} threads"
+        how = f"For {group['cpu']}, on {group['machine']}, {group['date']}; schedules: {group['schedules']}:"
+        head = "| network | ms | ONNX Runtime, ms | ratio | over OpenVINO |\n|---|---|---|---|---|"
+        rows = [
+            f"| {each['name']} | {each['ms']} | {each['onnxruntime_ms']} | {_ratio(each)} "
+            f"| {each.get('over_openvino', '')} |"
+            for each in group["networks"]
+        ]
+        title = f"### {group['title'][0].upper()}{group['title'][1:]}, {threads}"
+        parts += [title, how, f"`{group['command']}`", "\n".join([head, *rows])]
+    return "\n\n".join(parts)
+
+
+def _ratio(network: dict[str, Any]) -> str:
+    low_and_high = network["interval"]
+    return str(network["ratio"]) + (f" [{low_and_high[0]}, {low_and_high[1]}]" if low_and_high else "")
 
 
 def describe_commands() -> str:
