@@ -16,6 +16,7 @@ from tvmbuild.config.key_table import format_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "<!-- commands -->"
+HEADER = "<!-- header -->"
 MEASURED = "<!-- measured -->"
 KEYS = re.compile(r"^(Keys.*?(?: beside those of `(\w+)`)?): `tvmbuild schema (\w+) (\w+)`\.$", re.MULTILINE)
 LOG = logging.getLogger("mkdocs.plugins.tvmbuild")
@@ -25,6 +26,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Return the page with what only the site has."""
     if MARK in markdown:
         markdown = markdown.replace(MARK, describe_commands())
+    if HEADER in markdown:
+        header = (ROOT / "tvmbuild/package/c/tvmbuild.h").read_text(encoding="utf-8")
+        markdown = markdown.replace(HEADER, f"## tvmbuild.h\n\n```c\n{header}```")
     if MEASURED in markdown:
         markdown = markdown.replace(MEASURED, describe_measurements())
     markdown = KEYS.sub(_describe_keys, markdown)
