@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import json
 import logging
@@ -16,6 +17,7 @@ from tvmbuild.config.key_table import format_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "<!-- commands -->"
+FIELDS = re.compile(r"^(.+?): the fields of `(\w+)` in `(tvmbuild/[\w/]+\.py)`\.$", re.MULTILINE)
 HEADER = "<!-- header -->"
 MEASURED = "<!-- measured -->"
 KEYS = re.compile(r"^(Keys.*?(?: beside those of `(\w+)`)?): `tvmbuild schema (\w+) (\w+)`\.$", re.MULTILINE)
@@ -31,7 +33,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown = markdown.replace(HEADER, f"## tvmbuild.h\n\n```c\n{header}```")
     if MEASURED in markdown:
         markdown = markdown.replace(MEASURED, describe_measurements())
-    markdown = KEYS.sub(_describe_keys, markdown)
+    markdown = FIELDS.sub(_describe_fields, KEYS.sub(_describe_keys, markdown))
     return re.sub(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)", lambda found: _name(found, page), markdown)
 
 
@@ -40,6 +42,19 @@ def _describe_keys(line: re.Match[str]) -> str:
     words, without, file, part = line.groups()
     table = format_markdown(file, part, without or "")
     return table if words == "Keys" else f"{words}:\n\n{table}"
+
+
+def _describe_fields(line: re.Match[str]) -> str:
+    """Return the table of a class's fields and their docstrings, under the words of the line that names the class."""
+    words, name, file = line.groups()
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    rows = []
+    for field, text in zip(body, [*body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            said = text.value.value if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) else ""
+            rows.append(f"| `{field.target.id}` | {' '.join(str(said).replace('``', '`').split())} |")
+    return "\n".join([f"{words}:\n", "| key | meaning |", "|---|---|", *rows])
 
 
 def _name(link: re.Match[str], page: Any) -> str:

@@ -2,29 +2,14 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from site_pages import render_page
 
 from tvmbuild.config.key_table import format_markdown, format_text, list_keys, list_parts
 from tvmbuild.config.schema import load_schema
-
-
-def _render(root: Path) -> str:
-    """Return the page as the site shows it."""
-    spec = spec_from_file_location("site_hooks", root / "docs/hooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    hooks: Any = module_from_spec(spec)
-    spec.loader.exec_module(hooks)
-    name = "reference/configuration.md"
-    page = SimpleNamespace(file=SimpleNamespace(src_uri=name))
-    rendered = hooks.on_page_markdown((root / "docs" / name).read_text(encoding="utf-8"), page)
-    assert isinstance(rendered, str)
-    return rendered
 
 
 def _keys(schema: Any) -> set[str]:
@@ -37,7 +22,7 @@ def _keys(schema: Any) -> set[str]:
 
 @pytest.mark.parametrize("name", ["models", "targets"])
 def test_the_site_names_every_key(name: str, project_root: Path) -> None:
-    page = re.sub(r"```.*?```", "", _render(project_root), flags=re.DOTALL)
+    page = re.sub(r"```.*?```", "", render_page(project_root, "reference/configuration.md"), flags=re.DOTALL)
     assert "tvmbuild schema targets tune`.\n" not in page.partition("## models.yaml")[2]
     part = page.partition("\n## targets.yaml")[0 if name == "models" else 2]
     named = {word for code in re.findall(r"`([^`]+)`", part) for word in re.findall(r"[\w-]+", code)}

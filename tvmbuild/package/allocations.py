@@ -33,8 +33,11 @@ class LargeArray:
     operator: str
     """The operator that writes it, or, for weights, that first reads it."""
     shape: tuple[int, ...]
+    """The array's shape."""
     dtype: str
+    """NumPy's name of its type."""
     bytes: int
+    """Its size in bytes."""
 
     def describe(self) -> str:
         """Return a text like `workspace float32[1, 8, 8] of conv2d`."""

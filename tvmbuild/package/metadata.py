@@ -50,8 +50,11 @@ class TensorInfo:
     """The description of an input or output of a model: ONNX name, static shape, and NumPy's name of the type."""
 
     name: str
+    """The name in the ONNX file."""
     shape: tuple[int, ...]
+    """The static shape."""
     dtype: str
+    """NumPy's name of the type."""
     counts: tuple[Count, ...] = ()
     """The axes of an output whose length depends on data: ``shape`` has their largest length."""
 
@@ -175,14 +178,18 @@ class PackageInfo:
     model: str
     """The model's name."""
     target: PackageTarget
+    """The target for which the package is built."""
     inputs: tuple[TensorInfo, ...]
+    """The inputs in the model's order."""
     outputs: tuple[TensorInfo, ...]
+    """The outputs in the model's order."""
     params: Literal["lifted", "embedded"]
     """The place of the weights. ``embedded``: in the library. ``lifted``: in mod.params.
 
     If they are lifted, ``main`` takes the tensors of mod.params, sorted by name, as arguments after the inputs.
     """
     coverage: PackageCoverage
+    """The coverage of the model's Tasks by records."""
     layout: str
     """The layout of the convolutions inside the model, NHWC or NCHW. The inputs keep the layout of the ONNX model."""
     preprocess: Preprocess | None = None
@@ -196,15 +203,15 @@ class PackageInfo:
     labels: tuple[str, ...] | None = None
     """The names of a classifier's classes, in the order of its scores. None if the model has none."""
     digests: FrozenMap[str, str] = FrozenMap()
-    """Role of each input file of the package's build → SHA-256 of the file."""
+    """Role of each input file of the package's build (model, schedule, labels) → SHA-256 of the file."""
     tools: FrozenMap[str, str] = FrozenMap()
-    """Name of each tool of the build → its version."""
+    """Name of each tool of the build (TVM, LLVM, the linker) → its version."""
     notes: tuple[str, ...] = ()
     """Notes for the package's users. The report in the terminal shows those that begin with ``SLOW`` or ``BUG``."""
     operators: tuple[OperatorInfo, ...] | None = None
     """The functions that ``main`` calls. None in older packages, which lack this field."""
     files: tuple[FileEntry, ...] = field(default=())
-    """The other files of the package: mod.params and mod.so."""
+    """SHA-256 and size of each other file of the package, which are checked before the package is loaded."""
     entry: str = "main"
     """The function that runs the model."""
     profiled: str = "main"
