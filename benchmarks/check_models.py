@@ -1,6 +1,6 @@
 """Take each model through simplify and compile for one CPU target without records, run it, and compare its numbers.
 
-python benchmarks/check_models.py [MODEL.onnx|NETWORK …] [--target x86-64-v3] [--table docs/reference/models.md]
+python benchmarks/check_models.py [MODEL.onnx|NETWORK …] [--target x86-64-v3]
 
 Untuned code is right and slow: this checks that a model compiles and gives ONNX Runtime's numbers, not its speed.
 Without names: every network of benchmarks/networks/models.yaml, including the quantised one.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import re
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from tvmbuild.preparing.reference import Reference
 
 TOLERANCE = 1e-3
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 
 @dataclass(frozen=True)
@@ -105,21 +103,14 @@ def render(results: list[Result]) -> str:
 
 
 def main() -> int:
-    """Print the table, write it between the marks of ``--table``; return 1 if some model computes wrong numbers."""
+    """Print the table; return 1 if some model computes wrong numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", default=sorted([*list_networks(), "minilm_l6_int8"]))
     parser.add_argument("--target", default="x86-64-v3")
-    parser.add_argument("--table", type=Path)
     arguments = parser.parse_args()
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         results = pool.starmap(check, [(word, arguments.target) for word in arguments.networks], chunksize=1)
-    table = render(results)
-    print(table)
-    if arguments.table:
-        text = arguments.table.read_text(encoding="utf-8")
-        marked = f"{BEGIN}\n{table}\n{END}"
-        text = re.sub(f"{BEGIN}.*{END}", lambda _: marked, text, flags=re.DOTALL)
-        arguments.table.write_text(text, encoding="utf-8")
+    print(render(results))
     return 1 if any(result.result == "WRONG" for result in results) else 0
 
 

@@ -8,6 +8,7 @@ import network_files
 import onnxruntime
 import pytest
 from network_files import find_inputs, find_network, list_networks
+from site_pages import render_page
 
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
@@ -27,7 +28,7 @@ def test_there_are_twelve_and_each_has_a_source_that_cannot_change_unseen() -> N
 
 
 def test_the_page_of_what_compiles_has_them_all(project_root: Path) -> None:
-    page = (project_root / "docs/reference/models.md").read_text()
+    page = render_page(project_root, "reference/models.md")
     assert [name for name in list_networks() if f"| {name} |" not in page] == []
 
 
