@@ -76,20 +76,18 @@ def describe_measurements() -> str:
     for group in json.loads(results.read_text(encoding="utf-8"))["groups"]:
         threads = "one thread" if group["threads"] == 1 else f"{group['threads']} threads"
         how = f"For {group['cpu']}, on {group['machine']}, {group['date']}; schedules: {group['schedules']}:"
-        head = "| network | ms | ONNX Runtime, ms | ratio | over OpenVINO |\n|---|---|---|---|---|"
-        rows = [
-            f"| {each['name']} | {each['ms']} | {each['onnxruntime_ms']} | {_ratio(each)} "
-            f"| {each.get('over_openvino', '')} |"
-            for each in group["networks"]
-        ]
+        columns = {"ms": "ms", "onnxruntime_ms": "ONNX Runtime, ms", "ratio": "ratio", "over_openvino": "over OpenVINO"}
+        rivals = {key: name for key, name in columns.items() if any(key in each for each in group["networks"])}
+        head = f"| network | {' | '.join(rivals.values())} |\n|{'---|' * (len(rivals) + 1)}"
+        rows = [f"| {each['name']} | {' | '.join(_cell(each, key) for key in rivals)} |" for each in group["networks"]]
         title = f"### {group['title'][0].upper()}{group['title'][1:]}, {threads}"
         parts += [title, how, f"`{group['command']}`", "\n".join([head, *rows])]
     return "\n\n".join(parts)
 
 
-def _ratio(network: dict[str, Any]) -> str:
-    low_and_high = network["interval"]
-    return str(network["ratio"]) + (f" [{low_and_high[0]}, {low_and_high[1]}]" if low_and_high else "")
+def _cell(network: dict[str, Any], key: str) -> str:
+    interval = network["interval"] if key == "ratio" else None
+    return str(network.get(key, "")) + (f" [{interval[0]}, {interval[1]}]" if interval else "")
 
 
 def describe_commands() -> str:
