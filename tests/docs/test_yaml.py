@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import jsonschema
@@ -27,6 +28,22 @@ def test_whole_files_have_keys_and_values_of_the_schemas(project_root: Path) -> 
                 checked += 1
     assert wrong == []
     assert checked >= 8
+
+
+def test_the_lines_for_known_networks_are_valid(project_root: Path) -> None:
+    page = (project_root / "docs/how-to/frames.md").read_text(encoding="utf-8")
+    table = page.partition("## Which lines for which network")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    validator = jsonschema.Draft202012Validator(load_schema("models"))
+    checked, wrong = 0, []
+    for network, *cells in rows:
+        for key, cell in zip(("preprocess", "postprocess"), cells, strict=True):
+            for code in re.findall(r"`(\{[^`…]*\})`", cell):
+                model = {"source": {"path": "net.onnx"}, key: yaml.safe_load(code)}
+                wrong += [f"{network}: {each.message}" for each in validator.iter_errors({"models": {"net": model}})]
+                checked += 1
+    assert wrong == []
+    assert checked > 40
 
 
 def test_readmes_two_files_are_a_project(project_root: Path, tmp_path: Path, digits: Path) -> None:
