@@ -54,3 +54,6 @@ def test_shared_keys_are_left_out() -> None:
     rows = format_markdown("targets", "cuda", "llvm")
     assert "| `arch` |" in rows
     assert "| `tune` |" not in rows
+    rows = format_markdown("models", "masks", "boxes")
+    assert "| `score` |" not in rows
+    assert "| `most` | `100` |" in rows  # that of boxes is 300

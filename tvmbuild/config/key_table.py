@@ -68,11 +68,11 @@ def _word_default(key: Key) -> str:
 
 
 def format_markdown(file: str, part: str, without: str = "") -> str:
-    """Return the part's keys as a table of Markdown. Keys of the part `without` are left out."""
-    hidden = {key.name for key in list_keys(file, without)} if without else set()
+    """Return the part's keys as a table of Markdown. Keys that are the same in the part `without` are left out."""
+    hidden = set(list_keys(file, without)) if without else set()
     lines = ["| key | default | meaning |", "|---|---|---|"]
     for key in list_keys(file, part):
-        if key.name in hidden:
+        if key in hidden:
             continue
         default = key.default if key.default in ("", "required") else f"`{key.default}`"
         values = f" Values: {', '.join(f'`{value}`' for value in key.values)}." if key.values else ""
