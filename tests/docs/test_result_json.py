@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark_results import make_framed, make_result
+from site_pages import render_page
 
 from tvmbuild.benchmarking.results import EmulatedResult
 
@@ -26,7 +27,7 @@ def list_keys(value: Any) -> Iterator[str]:
 
 
 def test_every_key_is_described(project_root: Path) -> None:
-    page = (project_root / "docs/reference/result-json.md").read_text(encoding="utf-8")
+    page = render_page(project_root, "reference/result-json.md")
     frames = replace(make_framed(), absent=(("opencv", "it is missing"),))
     result = replace(make_result(), frames=frames)
     emulated = EmulatedResult(result.cell, result.product, 2, result.machine, 0.0, 0.0)

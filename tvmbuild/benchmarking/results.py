@@ -48,6 +48,7 @@ class Product:
     target_digest: str
     """The digest of those properties of the target on which the generated code depends."""
     sha256: str
+    """The SHA-256 of the package's file."""
     size: int
     """The size of the package's file in bytes."""
     tasks: int

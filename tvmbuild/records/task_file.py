@@ -49,11 +49,13 @@ class Record:
     """One measured schedule. ``trace`` is canonical JSON text of ``{"instructions": …, "decisions": …}``."""
 
     trace: str
+    """The canonical JSON text of the schedule's instructions and decisions."""
     seconds: float
     """The median run time, in seconds."""
     measured_on: str
     """The device class that measured it: the CPU's LLVM name, a GPU's name, or a board's name."""
     threads: int
+    """The threads of a call."""
     tvm: str
     """The version of TVM that measured it."""
 
@@ -63,13 +65,17 @@ class TaskFile:
     """The record file of one Task."""
 
     key: str
+    """The digest of the workload without names, 16 hex digits."""
     name: str
+    """The name of the fused operator, for example conv2d_add_maximum_minimum."""
     workload: str
     """TVM's JSON text of the IRModule; kept as text, because it may hold infinities, which JSON cannot express."""
     target: str
-    """The canonical JSON text of ResolvedTarget.to_json()."""
+    """The target's kind, attributes and host, as canonical JSON text. Records apply if the first two are equal."""
     tvm: str
+    """The version of TVM."""
     records: tuple[Record, ...] = ()
+    """The best five distinct traces of each device class, the fastest first."""
     searched: FrozenMap[str, int] = FrozenMap()
     """Device class → number of candidates measured so far, sorted."""
     exhausted: tuple[str, ...] = ()
