@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: help of commands from their parsers, and names for files that are not on the site."""
+"""Hooks of mkdocs: lists that are made from the code or from measurements, and names of files outside the site."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import importlib
 import logging
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from tvmbuild.cli import COMMANDS, GROUPS
 
 ROOT = Path(__file__).resolve().parent.parent
-MARK = "<!-- commands -->"
 LOG = logging.getLogger("mkdocs.plugins.tvmbuild")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Return the page with what only the site has."""
-    if MARK in markdown:
-        markdown = markdown.replace(MARK, describe_commands())
+    """Put the lists that only the site has into the page."""
+    for mark, describe in LISTS.items():
+        if mark in markdown:
+            markdown = markdown.replace(mark, describe())
     return re.sub(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)", lambda found: _name(found, page), markdown)
 
 
@@ -64,3 +65,35 @@ def _list_parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentPars
                     fill()
                 found += _list_parsers(each)
     return found
+
+
+def describe_passes() -> str:
+    """Return each pass of the compiler, by its docstring and its effect on a small network."""
+    _add_folder("tests/support")
+    return str(importlib.import_module("compiler_page").write_section())
+
+
+def describe_operators() -> str:
+    """Return the table of ONNX's operators that the last run of all cases gave."""
+    _add_folder("benchmarks")
+    return str(importlib.import_module("operator_results").read_results().make_table())
+
+
+def describe_ratios() -> str:
+    """Return the tables of the committed times beside ONNX Runtime's."""
+    _add_folder("benchmarks")
+    return str(importlib.import_module("ratio_results").write_tables())
+
+
+def _add_folder(name: str) -> None:
+    if (folder := str(ROOT / name)) not in sys.path:
+        sys.path.insert(0, folder)
+
+
+LISTS = {
+    "<!-- commands -->": describe_commands,
+    "<!-- passes -->": describe_passes,
+    "<!-- operators -->": describe_operators,
+    "<!-- ratios -->": describe_ratios,
+}
+"""The place of a list in a page → the function that writes it."""
