@@ -70,7 +70,7 @@ def sum_up(verdicts: Verdicts) -> CaseResults:
 
 
 def _count(operator: str, verdicts: Sequence[Verdict]) -> OperatorResult:
-    counts = Counter(each.kind for each in verdicts)
+    counts: Counter[str] = Counter(each.kind for each in verdicts)
     reasons = dict.fromkeys(_shorten(each.reason, operator) for each in verdicts if each.reason)
     return OperatorResult({kind: counts[kind] for kind in KINDS if counts[kind]}, list(reasons))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import logging
 import os
@@ -85,6 +86,22 @@ def describe_ratios() -> str:
     return str(importlib.import_module("ratio_results").write_tables())
 
 
+def describe_folders() -> str:
+    """Return the folders of tvmbuild and of its compiler, from the top layer to the lowest, by their docstrings."""
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    linter = toml.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    rows = ["| folder of `tvmbuild/` | |", "|---|---|"]
+    for place in ("tvmbuild", "tvmbuild.compiler"):
+        (layers,) = (each["layers"] for each in linter["contracts"] if each.get("containers") == [place])
+        for name in (name.strip() for layer in layers for name in layer.split("|")):
+            module = ROOT / place.replace(".", "/") / name / "__init__.py"
+            if module.is_file():
+                about = (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "").splitlines()[0]
+                inner = f"{place}/{name}/".partition("/" if place == "tvmbuild" else ".")[2]
+                rows.append(f"| `{inner}` | {about.replace('``', '`')} |")
+    return "\n".join(rows)
+
+
 def _add_folder(name: str) -> None:
     if (folder := str(ROOT / name)) not in sys.path:
         sys.path.insert(0, folder)
@@ -95,5 +112,6 @@ LISTS = {
     "<!-- passes -->": describe_passes,
     "<!-- operators -->": describe_operators,
     "<!-- ratios -->": describe_ratios,
+    "<!-- folders -->": describe_folders,
 }
 """The place of a list in a page → the function that writes it."""

@@ -102,10 +102,10 @@ def test_pages_have_none_of_the_refused_phrases(project_root: Path) -> None:
 
 
 def test_phrases_are_found() -> None:
-    bad = ("It is no tensor.", "Rows, each of which is read.", "It mends it.", "A rule of ours.", "It is such.")
-    bad += ("With the driver alone: then", "It is computed alone")
-    good = ("There is no tensor.", "It is no longer.", "No row is no slower.", 'Never "of which".', "`mend`")
-    good += ("The outputs alone\n    are larger.",)
+    bad = ["It is no tensor.", "Rows, each of which is read.", "It mends it.", "A rule of ours.", "It is such."]
+    bad += ["With the driver alone: then", "It is computed alone"]
+    good = ["There is no tensor.", "It is no longer.", "No row is no slower.", 'Never "of which".', "`mend`"]
+    good += ["The outputs alone\n    are larger."]
     assert all(map(find_refused, bad))
     assert not any(map(find_refused, good))
 
