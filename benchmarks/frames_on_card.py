@@ -2,8 +2,8 @@
 
 python benchmarks/frames_on_card.py PACKAGE.tar [PACKAGE.tar …] [--picture FILE] [--repeat 300]
 
-A package takes a frame in bgr8. Prints milliseconds, medians of calls in turns: the network alone, with its input and
-outputs on the card; and `run_frame` with the bytes on the card, in page-locked memory (`Session.empty_frame`), and in
+A package takes a frame in bgr8. Prints milliseconds, medians of calls in turns: the network, with its input and outputs
+on the card; and `run_frame` with the bytes on the card, in page-locked memory (`Session.empty_frame`), and in
 ordinary memory. TVM's compiler is not needed, only its runtime.
 """
 
@@ -42,7 +42,7 @@ def list_ways(session: Session, picture: Path | None) -> list[Callable[[], objec
     locked = session.empty_frame(number)
     locked[...] = draw(locked.shape, picture)
     ordinary = locked.copy()
-    there = place("frame", ordinary, session._device, {})  # noqa: SLF001 - no user's call copies a frame alone
+    there = place("frame", ordinary, session._device, {})  # noqa: SLF001 - no user's call copies a frame only
     network = session.bind({session.inputs[0].name: session.prepare_frame(locked, "bgr8")})
     return [network, *(lambda frame=frame: session.run_frame(frame, "bgr8") for frame in (there, locked, ordinary))]
 

@@ -52,9 +52,9 @@ class Peer(NamedTuple):
     module: str
     function: str
     compiled: bool = False
-    """Whether it takes so long to make that it runs only on request."""
+    """True if it takes so long to make that it runs only on request."""
     strict: bool = False
-    """Whether it is only for float32 cells."""
+    """True if it is only for float32 cells."""
 
     def make(self, path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
         """Return the contender; raises its library's errors if the library is missing or cannot run the file."""

@@ -1,4 +1,4 @@
-"""Measure the cost of folding constants: TVM's pass alone, and with numpy for constants that only change layout.
+"""Measure the cost of folding constants: TVM's pass by itself, and with numpy for constants that only change layout.
 
 python benchmarks/lowering.py MODEL.onnx|NETWORK … [--cpu x86-64-v3] [--repeat 3]
 

@@ -15,14 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratio_results import Group, Network, begin, draw_text, read_groups
+from ratio_results import RESULTS, Group, Network, begin, draw_text, read_groups
 from ratio_summary import draw_summary
 
 from tvmbuild.base.files import write_text
 from tvmbuild.report.plot import Axis
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks/results/onnxruntime.json"
 PICTURES = ROOT / "docs/pictures"
 
 AXIS = Axis(0.25, 2.0, logarithmic=True, title="")

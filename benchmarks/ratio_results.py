@@ -1,4 +1,4 @@
-"""The committed times beside ONNX Runtime's, in the form that their pictures need."""
+"""The committed times beside ONNX Runtime's: in the form that their pictures need, and as the site's tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from tvmbuild.benchmarking.estimates import geometric_mean
 
+RESULTS = Path(__file__).resolve().parent / "results" / "onnxruntime.json"
 STYLE = """
 text { font: 12px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif; fill: #1f2328; }
 .title { font-size: 16px; font-weight: 600; }
@@ -86,6 +87,34 @@ def _read_group(group: Any) -> Group:
     return Group(
         group["title"], group["arithmetic"], setting, tuple(sorted(networks, key=lambda network: network.ratio))
     )
+
+
+def write_tables(path: Path = RESULTS) -> str:
+    """Write a section of Markdown for each group, with all its networks."""
+    return "\n".join(_write_table(group) for group in json.loads(path.read_text(encoding="utf-8"))["groups"])
+
+
+def _write_table(group: Any) -> str:
+    threads = "1 thread" if group["threads"] == 1 else f"{group['threads']} threads"
+    rows = [
+        f"| {each['name']} | {each['ms']} | {each['onnxruntime_ms']} | {each['ratio']:.2f} | {_say_interval(each)} "
+        f"| {each.get('over_openvino', '')} |"
+        for each in group["networks"]
+    ]
+    return f"""### {group["title"]}, {threads}
+
+`{group["command"]}`, for {group["cpu"]}, on {group["machine"]}, {group["date"]}; schedules: {group["schedules"]}.
+
+| network | ms | ONNX Runtime, ms | ratio | 95 % interval | over OpenVINO |
+|---|---:|---:|---:|---|---:|
+{chr(10).join(rows)}
+| geometric mean | | | {geometric_mean([each["ratio"] for each in group["networks"]]):.2f} | | |
+"""
+
+
+def _say_interval(network: Any) -> str:
+    pair = _pair(network["interval"])
+    return f"{pair[0]:.2f} to {pair[1]:.2f}" if pair else ""
 
 
 def _pair(interval: Sequence[float] | None) -> tuple[float, float] | None:

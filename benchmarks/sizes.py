@@ -1,9 +1,9 @@
-"""Time a package with sizes against a package of each size alone, and ONNX Runtime's session of the original model.
+"""Time a package with sizes against packages of one size each, and ONNX Runtime's session of the original model.
 
 python benchmarks/sizes.py PROJECT/build/cells/MODEL@TARGET ORIGINAL.onnx [--from 5 --to 256 --draws 12 --letter T]
                            [--cpp …/bin/bench_model] [--threads 2]
 
-The cell must be built, because its folder `parts` has the package of each size alone. Each contender is a process of
+The cell must be built, because its folder `parts` has a package of each size. Each contender is a process of
 its own; they are timed in turns, while the others are stopped. A call is `session.run`, with padding, cutting and
 copies of the outputs, or ONNX Runtime's `run`, which is on the CPU for every target, also for lavapipe, which has as
 many threads. With --cpp, C++'s `bench_model` also times both packages of each size; for Vulkan, set
@@ -210,7 +210,7 @@ def serve(model: Path, inputs: list[list[str]], threads: int) -> None:
 def open_model(model: Path, threads: int) -> Callable[[Mapping[str, np.ndarray]], object]:
     """Load a package or an ONNX file."""
     if model.suffix == ".tar":
-        from tvmbuild.package.runtime.session import Session  # noqa: PLC0415 - this contender's runtime alone
+        from tvmbuild.package.runtime.session import Session  # noqa: PLC0415 - this contender's runtime only
 
         return Session(model, threads=threads).run
     import onnxruntime  # noqa: PLC0415 - as above
@@ -231,7 +231,7 @@ def answer(
     between = draw(inputs, request["between"]) if "between" in request else None
     try:
         run(arrays)
-    except Exception:  # noqa: BLE001 - ONNX Runtime has many; a file may have one size alone
+    except Exception:  # noqa: BLE001 - ONNX Runtime has many; a file may have one size only
         return {"ms": math.nan}
     times: list[float] = []
     end = time.monotonic() + ROUND_S

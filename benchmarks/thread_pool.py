@@ -1,4 +1,4 @@
-"""Time a package on its own thread pool and on the TVM runtime's: alone, and beside a process of the lowest priority.
+"""Time a package on its own thread pool and on TVM's: undisturbed, and beside a process of the lowest priority.
 
 python benchmarks/thread_pool.py PACKAGE.tar [MODEL.onnx]
 

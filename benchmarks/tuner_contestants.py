@@ -133,7 +133,7 @@ def build_package(setting: Setting, tuner: str, copy: Path, package: Path) -> No
 
 
 def build_recorded(setting: Setting, package: Path) -> None:
-    """Compile the simplified model with ``setting.records`` alone, without any schedule by rule."""
+    """Compile the simplified model with ``setting.records`` only, without any schedule by rule."""
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
 
     winners: dict[str, str] = {}

@@ -1,14 +1,14 @@
-"""Hooks of mkdocs: help of commands from their parsers, and names for files that are not on the site."""
+"""Hooks of mkdocs: lists that are made from the code or from measurements, and names of files outside the site."""
 
 from __future__ import annotations
 
 import argparse
 import ast
 import importlib
-import json
 import logging
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +16,16 @@ from tvmbuild.cli import COMMANDS, GROUPS
 from tvmbuild.config.key_table import format_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
-MARK = "<!-- commands -->"
-FIELDS = re.compile(r"^(.+?): the fields of `(\w+)` in `(tvmbuild/[\w/]+\.py)`\.$", re.MULTILINE)
-HEADER = "<!-- header -->"
-MEASURED = "<!-- measured -->"
 KEYS = re.compile(r"^(Keys.*?(?: beside those of `(\w+)`)?): `tvmbuild schema (\w+) (\w+)`\.$", re.MULTILINE)
+FIELDS = re.compile(r"^(.+?): the fields of `(\w+)` in `(tvmbuild/[\w/]+\.py)`\.$", re.MULTILINE)
 LOG = logging.getLogger("mkdocs.plugins.tvmbuild")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Return the page with what only the site has."""
-    if MARK in markdown:
-        markdown = markdown.replace(MARK, describe_commands())
-    if HEADER in markdown:
-        header = (ROOT / "tvmbuild/package/c/tvmbuild.h").read_text(encoding="utf-8")
-        markdown = markdown.replace(HEADER, f"## tvmbuild.h\n\n```c\n{header}```")
-    if MEASURED in markdown:
-        markdown = markdown.replace(MEASURED, describe_measurements())
+    """Put the lists that only the site has into the page."""
+    for mark, describe in LISTS.items():
+        if mark in markdown:
+            markdown = markdown.replace(mark, describe())
     markdown = FIELDS.sub(_describe_fields, KEYS.sub(_describe_keys, markdown))
     return re.sub(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)", lambda found: _name(found, page), markdown)
 
@@ -69,27 +62,6 @@ def _name(link: re.Match[str], page: Any) -> str:
     return f"`{name}`" if text in {name, path.name} else f"{text} (`{name}`)"
 
 
-def describe_measurements() -> str:
-    """Return a table for each group of networks that was timed beside ONNX Runtime."""
-    parts = []
-    results = ROOT / "benchmarks/results/onnxruntime.json"
-    for group in json.loads(results.read_text(encoding="utf-8"))["groups"]:
-        threads = "one thread" if group["threads"] == 1 else f"{group['threads']} threads"
-        how = f"For {group['cpu']}, on {group['machine']}, {group['date']}; schedules: {group['schedules']}:"
-        columns = {"ms": "ms", "onnxruntime_ms": "ONNX Runtime, ms", "ratio": "ratio", "over_openvino": "over OpenVINO"}
-        rivals = {key: name for key, name in columns.items() if any(key in each for each in group["networks"])}
-        head = f"| network | {' | '.join(rivals.values())} |\n|{'---|' * (len(rivals) + 1)}"
-        rows = [f"| {each['name']} | {' | '.join(_cell(each, key) for key in rivals)} |" for each in group["networks"]]
-        title = f"### {group['title'][0].upper()}{group['title'][1:]}, {threads}"
-        parts += [title, how, f"`{group['command']}`", "\n".join([head, *rows])]
-    return "\n\n".join(parts)
-
-
-def _cell(network: dict[str, Any], key: str) -> str:
-    interval = network["interval"] if key == "ratio" else None
-    return str(network.get(key, "")) + (f" [{interval[0]}, {interval[1]}]" if interval else "")
-
-
 def describe_commands() -> str:
     """Return each command's help, in the groups of `tvmbuild --help`."""
     os.environ["COLUMNS"] = "100"
@@ -118,3 +90,59 @@ def _list_parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentPars
                     fill()
                 found += _list_parsers(each)
     return found
+
+
+def describe_passes() -> str:
+    """Return each pass of the compiler, by its docstring and its effect on a small network."""
+    _add_folder("tests/support")
+    return str(importlib.import_module("compiler_page").write_section())
+
+
+def describe_operators() -> str:
+    """Return the table of ONNX's operators that the last run of all cases gave."""
+    _add_folder("benchmarks")
+    return str(importlib.import_module("operator_results").read_results().make_table())
+
+
+def describe_ratios() -> str:
+    """Return the tables of the committed times beside ONNX Runtime's."""
+    _add_folder("benchmarks")
+    return str(importlib.import_module("ratio_results").write_tables())
+
+
+def describe_folders() -> str:
+    """Return the folders of tvmbuild and of its compiler, from the top layer to the lowest, by their docstrings."""
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    linter = toml.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    rows = ["| folder of `tvmbuild/` | |", "|---|---|"]
+    for place in ("tvmbuild", "tvmbuild.compiler"):
+        (layers,) = (each["layers"] for each in linter["contracts"] if each.get("containers") == [place])
+        for name in (name.strip() for layer in layers for name in layer.split("|")):
+            module = ROOT / place.replace(".", "/") / name / "__init__.py"
+            if module.is_file():
+                about = (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "").splitlines()[0]
+                inner = f"{place}/{name}/".partition("/" if place == "tvmbuild" else ".")[2]
+                rows.append(f"| `{inner}` | {about.replace('``', '`')} |")
+    return "\n".join(rows)
+
+
+def describe_header() -> str:
+    """Return the header of the C interface, as code."""
+    header = (ROOT / "tvmbuild/package/c/tvmbuild.h").read_text(encoding="utf-8")
+    return f"## tvmbuild.h\n\n```c\n{header}```"
+
+
+def _add_folder(name: str) -> None:
+    if (folder := str(ROOT / name)) not in sys.path:
+        sys.path.insert(0, folder)
+
+
+LISTS = {
+    "<!-- commands -->": describe_commands,
+    "<!-- header -->": describe_header,
+    "<!-- passes -->": describe_passes,
+    "<!-- operators -->": describe_operators,
+    "<!-- ratios -->": describe_ratios,
+    "<!-- folders -->": describe_folders,
+}
+"""The place of a list in a page → the function that writes it."""

@@ -27,8 +27,8 @@ def test_there_are_twelve_and_each_has_a_source_that_cannot_change_unseen() -> N
         assert all(source.kind == "path" or source.sha256 for source in files), model.name
 
 
-def test_the_page_of_what_compiles_has_them_all(project_root: Path) -> None:
-    page = render_page(project_root, "reference/models.md")
+def test_the_sites_page_of_times_has_them_all(project_root: Path) -> None:
+    page = render_page(project_root, "explanation/performance.md")
     assert [name for name in list_networks() if f"| {name} |" not in page] == []
 
 

@@ -1,13 +1,13 @@
-"""The table of operators names each operator once, with the reasons of the cases that are not right."""
+"""The results about operators: counts and reasons of their cases, and the table that the site makes of them."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from node_cases import NodeCase, Verdict
 from onnx import helper
-from onnx_conformance import BEGIN, END, make_table
+from onnx_conformance import sum_up
+from operator_results import read_results, write_results
 
 
 def make_case(operator: str) -> NodeCase:
@@ -15,24 +15,25 @@ def make_case(operator: str) -> NodeCase:
     return NodeCase(f"test_{operator.lower()}", helper.make_model(graph), (), (), 0, 0)
 
 
-def test_operators_without_a_fault_are_a_list_and_the_others_have_rows() -> None:
+def test_operators_without_a_fault_are_a_list_and_the_others_have_rows(tmp_path: Path) -> None:
     refused = Verdict("refused", "the operator CumProd cannot be built: there is no code for it")
     skipped = Verdict("skipped", "the type bfloat16")
     right = Verdict("right")
     verdicts = {"a": (make_case("Abs"), right), "b": (make_case("CumProd"), refused)}
     verdicts |= {"c": (make_case("Acos"), right), "d": (make_case("Cast"), right), "e": (make_case("Cast"), skipped)}
-    table = make_table(verdicts)
+    results = sum_up(verdicts)
+    table = results.make_table()
+    assert table.startswith("5 cases: 3 right, 0 right where all inputs are constants, 1 refused, 0 wrong,")
     assert "All cases of these operators are right: Abs, Acos.\n" in table
     assert table.splitlines()[-2:] == [
         "| Cast | 1 |  | the type bfloat16 |",
         "| CumProd |  | 1 | there is no code for it |",
     ]
+    write_results(results, tmp_path / "cases.json")
+    assert read_results(tmp_path / "cases.json").make_table() == table
 
 
-def test_the_page_names_each_operator_once(project_root: Path) -> None:
-    page = (project_root / "docs/reference/operators.md").read_text(encoding="utf-8")
-    part = page.partition(BEGIN)[2].partition(END)[0]
-    listed = re.findall(r"operators are right: ([^.]*)\.", part)[0].replace("\n", " ").split(", ")
-    rows = re.findall(r"^\| (\w+) \|", part, re.MULTILINE)
-    names = [*listed, *(row for row in rows if row != "operator")]
-    assert len(names) == len(set(names)) > 150
+def test_the_kept_results_are_those_of_all_operators() -> None:
+    kept = read_results()
+    assert len(kept.operators) > 150
+    assert not [name for name, each in kept.operators.items() if {"wrong", "crashed"} & set(each.counts)]

@@ -43,7 +43,7 @@ class Drawn:
     kinds: tuple[str, ...]
     sizes: tuple[tuple[int, int], ...]
     padded: bool
-    """Whether `pad` asks for lengths between the sizes."""
+    """True if `pad` asks for lengths between the sizes."""
 
 
 def draw_networks() -> st.SearchStrategy[Drawn]:

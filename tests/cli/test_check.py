@@ -1,4 +1,4 @@
-"""The command `tvmbuild check`: ONNX files alone, without a project."""
+"""The command `tvmbuild check`: ONNX files only, without a project."""
 
 from __future__ import annotations
 

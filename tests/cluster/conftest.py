@@ -12,7 +12,7 @@ from doit_project import REAL
 
 @pytest.fixture(scope="module", params=["quick", pytest.param("real", marks=REAL)])
 def quick(request: pytest.FixtureRequest) -> bool:
-    """Whether steps compute nothing, on the cluster and here; a test that uses this fixture runs both ways."""
+    """Return whether steps compute nothing, on the cluster and here; a test that uses this fixture runs both ways."""
     return bool(request.param == "quick")
 
 

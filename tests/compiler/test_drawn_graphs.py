@@ -38,7 +38,7 @@ class Way:
     algorithm: str
     precision: Precision
     one_by_one: bool
-    """Whether convolutions go to NHWC one by one, as if TVM's ConvertLayout failed."""
+    """True if convolutions go to NHWC one by one, as if TVM's ConvertLayout failed."""
 
 
 WAYS = st.builds(

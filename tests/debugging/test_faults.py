@@ -250,7 +250,7 @@ BY_KERNEL = ("a record's schedule",)
 def test_the_operator_is_named_and_the_variant_that_mends_it(
     number: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Record a row of the table in docs/tests.md."""
+    """Record a row of the results, for `--junitxml`."""
     fault = FAULTS[number]
     found = find(fault, tmp_path, seed=number).suspect
     assert found is not None

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "tvmbuild"
 BASES = (ROOT, PACKAGE, PACKAGE / "compiler")
 """The folders that paths in pages start from."""
 TREES = ("tvmbuild", "tests", "benchmarks", "docs", "examples")
-"""The root's folders whose files a page may name alone."""
+"""The root's folders whose files a page may name without their folders."""
 PAST = re.compile(r"CHANGELOG\.md|docs/notebook/.*")
 """The pages that tell of files as they were."""
 PAGES = [name for page in list_pages(ROOT) if not PAST.fullmatch(name := page.relative_to(ROOT).as_posix())]

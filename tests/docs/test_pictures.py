@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from ratio_chart import PICTURES, RESULTS, draw_all
-from ratio_results import read_groups
+from ratio_chart import PICTURES, draw_all
+from ratio_results import RESULTS, read_groups, write_tables
 
 GROUPS = json.loads(RESULTS.read_text(encoding="utf-8"))["groups"]
 
@@ -37,3 +37,11 @@ def test_every_group_says_how_it_was_measured(group: dict[str, object], project_
 def test_ratios_are_those_of_the_times(group: dict[str, list[dict[str, float]]]) -> None:
     for network in group["networks"]:
         assert network["ratio"] == pytest.approx(network["ms"] / network["onnxruntime_ms"], rel=0.08), network
+
+
+def test_the_sites_tables_have_every_network() -> None:
+    tables = write_tables()
+    assert tables.count("\n### ") + 1 == len(GROUPS)
+    assert tables.count("| geometric mean |") == len(GROUPS)
+    rows = [line for line in tables.splitlines() if line.startswith("| ") and line[2:].split(" |")[0] != "network"]
+    assert len(rows) == sum(len(group["networks"]) + 1 for group in GROUPS)

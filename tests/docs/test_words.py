@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,9 +13,9 @@ from pathlib import Path
 from pages import list_pages
 
 OPENING = re.compile(
-    r"(?:What|Of|That|Those|Such|So|Whose|Which|Where|How|Who)\b"
-    r"|(?:Return|Say|Tell|Yield|Give|Print) (?:what|of|that which|those)\b"
-    r"|(?:Say|Tell) whether\b"
+    r"(?:What|Of|That|Those|Such|So|Whose|Which|Where|Whether|How|Who)\b"
+    r"|(?:Return|Say|Tell|Yield|Give|Print)s? (?:what|of|that which|those)\b"
+    r"|(?:Say|Tell)s? whether\b"
 )
 """The first words of a docstring that leaves its subject to the reader."""
 FOLDERS = ("tvmbuild", "tests", "benchmarks", "examples", "docs")
@@ -21,6 +23,8 @@ SENTENCE = re.compile(
     r"(?:What (?:is|was|are|were)|Of (?:which|what|them|these|those)|That (?:there|which)|Those (?:that|which|of))\b"
 )
 """The first words of a sentence whose subject a reader must look for; a question may open so."""
+HEADING = re.compile(r"(?:Of|That|Those|Such|Whose|Whether)\b")
+"""The first words of a heading that leaves its subject to the reader."""
 REFUSED = re.compile(
     r"\b[Oo]f (?:which|what)\b"
     r"|(?<![Tt]here )\b(?:is|are|was|were) no (?!longer\b|more\b|\w+er\b)[a-z]"
@@ -29,6 +33,7 @@ REFUSED = re.compile(
     r"|\b(?:be|is|are) such\b"
     r"|\b[Mm]end(?:s|ed|ing)?\b|\banew\b|\bone behind the other\b"
     r"|\bof (?:yours|ours|theirs)\b|\bof the user's[.,;:]"
+    r"|\balone(?=[.,;:)]|$)"
 )
 """Phrases that a reader has to decode. docs/contributing.md has plainer ones."""
 QUOTED = re.compile(r"``.+?``|`[^`]*`|\"[^\"\n]*\"")
@@ -49,14 +54,19 @@ def list_docstrings(source: str) -> Iterator[tuple[int, str]]:
 
 
 @cache
+def list_modules(root: Path) -> tuple[tuple[str, Path], ...]:
+    """Return the project's Python files by their names."""
+    files = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))]
+    names = [(path.relative_to(root).as_posix(), path) for path in files]
+    return tuple((name, path) for name, path in names if "/build/" not in name)
+
+
+@cache
 def read_modules(root: Path) -> tuple[tuple[str, int, str], ...]:
     """Return name, line and text of each docstring in the project's Python files."""
-    files = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))]
-    names = {path: path.relative_to(root).as_posix() for path in files}
     return tuple(
         (name, line, text)
-        for path, name in names.items()
-        if "/build/" not in name
+        for name, path in list_modules(root)
         for line, text in list_docstrings(path.read_text(encoding="utf-8"))
     )
 
@@ -68,7 +78,7 @@ def test_docstrings_open_with_a_subject_or_a_verb(project_root: Path) -> None:
 
 def find_refused(text: str) -> str | None:
     """Return the first refused phrase of a text, outside of code and quotations."""
-    found = REFUSED.search(QUOTED.sub("", text))
+    found = REFUSED.search(" ".join(QUOTED.sub("", text).split()))
     return found and found[0]
 
 
@@ -92,15 +102,65 @@ def test_pages_have_none_of_the_refused_phrases(project_root: Path) -> None:
 
 
 def test_phrases_are_found() -> None:
-    bad = ("It is no tensor.", "Rows, each of which is read.", "It mends it.", "A rule of ours.", "It is such.")
-    good = ("There is no tensor.", "It is no longer.", "No row is no slower.", 'Never "of which".', "`mend`")
+    bad = ["It is no tensor.", "Rows, each of which is read.", "It mends it.", "A rule of ours.", "It is such."]
+    bad += ["With the driver alone: then", "It is computed alone"]
+    good = ["There is no tensor.", "It is no longer.", "No row is no slower.", 'Never "of which".', "`mend`"]
+    good += ["The outputs alone\n    are larger."]
     assert all(map(find_refused, bad))
     assert not any(map(find_refused, good))
 
 
 def test_openings_are_found() -> None:
-    source = '"""What a module is."""\nX = 1\n"""Return what it is."""\ndef f():\n    """Return whether it is so."""\n'
+    source = '"""What a module is."""\nX = 1\n"""Returns what it is."""\ndef f():\n    """Return whether it is so."""\n'
     assert [bool(OPENING.match(text)) for _, text in list_docstrings(source)] == [True, True, False]
+    assert all(map(OPENING.match, ("Whether it is so.", "Such a row.", "Tells whether it is so.")))
+
+
+def list_comments(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each comment; the lines of a paragraph are one comment."""
+    tokens = [
+        token for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.COMMENT
+    ]
+    found: list[tuple[int, str]] = []
+    end = 0
+    for token in tokens:
+        line, text = token.start[0], token.string.lstrip("#:! ").strip()
+        if found and line == end + 1 and not token.line[: token.start[1]].strip():
+            found[-1] = (found[-1][0], f"{found[-1][1]} {text}")
+        else:
+            found.append((line, text))
+        end = line
+    yield from found
+
+
+def test_comments_have_none_of_the_refused_phrases(project_root: Path) -> None:
+    refused = [
+        f"{name}:{line}: {phrase}"
+        for name, path in list_modules(project_root)
+        for line, text in list_comments(path.read_text(encoding="utf-8"))
+        if (phrase := find_refused(text)) is not None
+    ]
+    assert not refused, "\n".join(refused)
+
+
+def test_comments_are_found() -> None:
+    source = "x = 1  # the first of\n# which it is\n\n# another\ny = '# none'\n"
+    assert list(list_comments(source)) == [(1, "the first of which it is"), (4, "another")]
+
+
+def list_headings(text: str) -> list[str]:
+    """Return the headings of a page."""
+    return re.findall(r"^#+ (.*)$", re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+
+
+def test_headings_have_a_subject_and_none_of_the_refused_phrases(project_root: Path) -> None:
+    refused = [
+        f"{name}: {heading}"
+        for name, path in list_prose(project_root)
+        for heading in list_headings(path.read_text(encoding="utf-8"))
+        if find_refused(heading) or (HEADING.match(heading) and not heading.endswith("?"))
+    ]
+    assert not refused, "\n".join(refused)
 
 
 def list_sentences(text: str) -> Iterator[str]:

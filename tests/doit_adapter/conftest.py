@@ -12,7 +12,7 @@ from warm_cache import SOURCES, Warm, list_restored
 
 @pytest.fixture(scope="session", params=["quick", pytest.param("real", marks=[*REAL, pytest.mark.nights(2)])])
 def quick(request: pytest.FixtureRequest) -> bool:
-    """Whether the steps of the test's project compute nothing; a test that uses this fixture runs both ways."""
+    """Return whether the steps of the test's project compute nothing; a test that uses this fixture runs both ways."""
     return bool(request.param == "quick")
 
 

@@ -40,7 +40,7 @@ LOCAL = """<CycloneDDS><Domain>
 </General>
 <Discovery><ParticipantIndex>auto</ParticipantIndex><Peers><Peer address="127.0.0.1"/></Peers></Discovery>
 </Domain></CycloneDDS>"""
-"""Cyclone DDS by this machine's loopback alone."""
+"""Cyclone DDS on this machine's loopback device only."""
 
 
 def build_programs(folder: Path, *options: str) -> None:

@@ -1,4 +1,4 @@
-"""C++ calls in the background: in order, the newest alone, with errors, from callbacks, and at the session's end."""
+"""C++ calls in the background: in order, only the newest, with errors, from callbacks, and at the session's end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C++ programs run CUDA packages with the driver alone: the driver is tests/support/cuda_shim.cpp."""
+"""C++ programs run CUDA packages with the driver only: the driver is tests/support/cuda_shim.cpp."""
 
 from __future__ import annotations
 

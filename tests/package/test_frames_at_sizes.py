@@ -1,4 +1,4 @@
-"""A detector with two resolutions takes frames at each of them, with the results of a package of this one alone."""
+"""A detector with two resolutions takes frames at each of them, with the results of a package of only this one."""
 
 from __future__ import annotations
 

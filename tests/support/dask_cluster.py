@@ -30,7 +30,7 @@ class DaskCluster:
 
     folder: Path
     quick: bool = False
-    """Whether the workers' steps compute nothing: tests/support/quick."""
+    """True if the workers' steps compute nothing: tests/support/quick."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property

@@ -79,7 +79,7 @@ class DoitProject:
     root: Path
     runtime: Path
     quick: bool = False
-    """Whether its steps compute nothing: tests/support/quick."""
+    """True if its steps compute nothing: tests/support/quick."""
 
     def environment(self, **extra: str) -> dict[str, str]:
         kept = {

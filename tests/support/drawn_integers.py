@@ -185,7 +185,7 @@ def _draw_operands(draw: st.DrawFn, kind: str, dtype: str, depth: int) -> tuple[
 
 
 def _make(name: str, dtype: str, *of: Drawn) -> Drawn:
-    """Return an operation; never of constants alone, which TVM would compute at once."""
+    """Return an operation; never of constants only, which TVM would compute at once."""
     if all(each.name == "constant" for each in of):
         of = (Drawn("load", of[0].dtype), *of[1:])
     return Drawn(name, dtype, of)

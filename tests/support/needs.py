@@ -114,7 +114,7 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "toolchain": ("the system's gcc and a C++ compiler", _explain_toolchain),
     "emulator": ("the emulated arm64 board", _explain_emulator),
     "cuda": ("an NVIDIA card", _explain_cuda),
-    "vulkan": ("a device that the Vulkan runtime can use", _explain_vulkan),
+    "vulkan": ("a Vulkan device; Debian's mesa-vulkan-drivers have one in software", _explain_vulkan),
     "vulkan_headers": ("Khronos' headers, Debian's libvulkan-dev", _explain_vulkan_headers),
     "dds": ("Cyclone DDS, Debian's cyclonedds-dev and cyclonedds-tools, and PyPI's cyclonedds", _explain_dds),
     "opencv_headers": ("OpenCV's C++ core, Debian's libopencv-core-dev", _explain_opencv_headers),

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Small networks for the passes whose effect a few lines can show.
 
-`docs/explanation/compiler.md` shows each before and after its pass; tests/compiler/test_pass_examples.py compares both.
+The site shows each before and after its pass; tests/compiler/test_pass_examples.py compares both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packages of small models, compiled in a separate process, so that the test's own may hold TVM's runtime alone."""
+"""Packages of small models, compiled in a separate process, so that the test's own may hold TVM's runtime only."""
 
 from __future__ import annotations
 

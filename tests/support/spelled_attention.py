@@ -48,7 +48,7 @@ class Form:
     seen: str
     cap: bool
     projected: bool
-    """Whether the result is multiplied by weights."""
+    """True if the result is multiplied by weights."""
     operator: str
 
     @property

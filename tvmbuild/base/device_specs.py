@@ -14,7 +14,7 @@ class DeviceSpec:
     kind: ClassVar[str]
     """The key of the device kind's row in `devices/table.py`."""
     is_timed: ClassVar[bool] = False
-    """Whether the tuner can time candidates on the device. The times of an emulator mean nothing."""
+    """True if the tuner can time candidates on the device. The times of an emulator mean nothing."""
 
 
 @dataclass(frozen=True)

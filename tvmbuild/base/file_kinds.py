@@ -23,7 +23,7 @@ class FileKind:
     remedy: str
     """The remedy, a sentence."""
     is_sure: bool = True
-    """Whether no other contents can begin with the same bytes by accident. Weights, for example, can."""
+    """True if no other contents can begin with the same bytes by accident. Weights, for example, can."""
 
 
 def recognise(path: Path) -> FileKind | None:

@@ -24,17 +24,17 @@ class GridForm:
     peak among its eight neighbours.
     """
     sigmoid: bool = False
-    """Whether a sigmoid turns scores and objectness into probabilities."""
+    """True if a sigmoid turns scores and objectness into probabilities."""
     root: bool = False
-    """Whether a score is the root of the class's probability times objectness, and not their product."""
+    """True if a score is the root of the class's probability times objectness, and not their product."""
     points: int = 0
     """The number of points of a box."""
     suppress: bool = True
-    """Whether overlapping boxes are left, so that non-maximum suppression is needed."""
+    """True if overlapping boxes are left, so that non-maximum suppression is needed."""
 
     @property
     def with_anchors(self) -> bool:
-        """Whether a cell has a box for each anchor."""
+        """Return whether a cell has a box for each anchor."""
         return self.boxes in ("yolov3", "yolov5")
 
 

@@ -20,28 +20,28 @@ class BoxForm:
     layout: Literal["rows", "columns"] = "rows"
     """``rows``: a box is a row, [1, boxes, values]. ``columns``: a box is a column, [1, values, boxes]."""
     corners: bool = False
-    """Whether a box is left, top, right, bottom; else it is centre x, centre y, width, height."""
+    """True if a box is left, top, right, bottom; else it is centre x, centre y, width, height."""
     objectness: bool = False
-    """Whether the fifth value is a probability that multiplies those of the classes."""
+    """True if the fifth value is a probability that multiplies those of the classes."""
     ready: bool = False
-    """Whether a box has its score and its class in place of a score for each class.
+    """True if a box has its score and its class in place of a score for each class.
 
     If the scores and the boxes are two outputs, then the classes are a third one.
     """
     places: tuple[int, int, int] = (0, 4, 5)
     """The places of a ready box's first coordinate, score and class among its values in one output."""
     split: bool = False
-    """Whether the scores, which come first, and the boxes are two outputs."""
+    """True if the scores, which come first, and the boxes are two outputs."""
     activation: Activation = "none"
     """The function that makes probabilities of the scores."""
     background: Literal["none", "first", "last"] = "none"
     """The place of a score for no object. It counts in a softmax, but is not a class."""
     normalised: bool = False
-    """Whether coordinates are shares of the input's width and height; else they are its pixels."""
+    """True if coordinates are shares of the input's width and height; else they are its pixels."""
     strides: tuple[int, ...] = ()
     """The strides of the grids whose cells the boxes are relative to. Empty if coordinates are absolute."""
     suppress: bool = True
-    """Whether overlapping boxes are left, so that non-maximum suppression is needed."""
+    """True if overlapping boxes are left, so that non-maximum suppression is needed."""
     priors: Literal["none", "scaled", "offset"] = "none"
     """The way to place a box by its prior.
 
@@ -50,7 +50,7 @@ class BoxForm:
     box's own.
     """
     swapped: bool = False
-    """Whether y comes before x, and height before width."""
+    """True if y comes before x, and height before width."""
 
     @property
     def begin(self) -> int:
@@ -59,7 +59,7 @@ class BoxForm:
 
     @property
     def apart(self) -> bool:
-        """Whether scores, boxes and classes are three outputs."""
+        """Return whether scores, boxes and classes are three outputs."""
         return self.split and self.ready
 
     @property
@@ -114,7 +114,7 @@ class Boxes:
     most: int = 300
     """The largest number of boxes in a result."""
     agnostic: bool = False
-    """Whether boxes of different classes suppress each other."""
+    """True if boxes of different classes suppress each other."""
     anchors: tuple[tuple[float, ...], ...] = ()
     """For each grid width and height of its anchors, one after the other, in pixels. Only some forms have anchors."""
     strides: tuple[float, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
@@ -209,7 +209,7 @@ class Vector:
     outputs: tuple[str, ...] = ()
     """The name of the output. Empty means the model's first output."""
     normalise: bool = True
-    """Whether the vector is divided by its Euclidean length."""
+    """True if the vector is divided by its Euclidean length."""
 
 
 Postprocess = Boxes | Classes | Heatmaps | Segmentation | Text | Vector

@@ -33,4 +33,4 @@ class Quantize:
     keep: Literal["auto"] | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """`auto` searches for further operators that stay in floating point, until the model's accuracy is kept."""
     accuracy_control: bool = field(default=False, metadata=OMIT_WHEN_DEFAULT)
-    """Whether NNCF returns operators to floats, one after the other, until the model's accuracy is kept."""
+    """True if NNCF returns operators to floats, one after the other, until the model's accuracy is kept."""

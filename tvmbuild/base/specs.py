@@ -130,7 +130,7 @@ class Accuracy:
 
     @property
     def has_threshold(self) -> bool:
-        """Whether anything is required."""
+        """Return whether anything is required."""
         limits = [self.top1, self.rms, self.of_largest]
         limits += [self.metric.drop, self.metric.at_least] if self.metric else []
         return any(each is not None for each in limits)
@@ -143,7 +143,7 @@ class Keep:
     words: tuple[str, ...] = ()
     """Globs of node names, and operator types."""
     search: bool = False
-    """Whether further operators are searched for, until the model's accuracy is kept."""
+    """True if further operators are searched for, until the model's accuracy is kept."""
 
 
 @dataclass(frozen=True)

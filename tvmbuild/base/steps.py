@@ -97,7 +97,7 @@ class TuneStep:
     timed_on: str | None = field(default=None, metadata=NOT_FINGERPRINTED)
     """The device class on which candidates are timed, or None if the plan does not know it."""
     needs_records: bool = field(default=True, metadata=NOT_FINGERPRINTED)
-    """Whether `strict=1` requires a record of each Task. The target's kind determines it."""
+    """True if `strict=1` requires a record of each Task. The target's kind determines it."""
     preprocess: Preprocess | None = field(default=None, metadata=NOT_FINGERPRINTED)
     """Preprocess, frames, postprocess and labels change no record: before a search, the stage checks that they fit."""
     frames: tuple[Frame, ...] = field(default=(), metadata=NOT_FINGERPRINTED)

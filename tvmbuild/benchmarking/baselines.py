@@ -115,7 +115,7 @@ def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
 
     Returns the path of the new package in ``folder``. Holds the device's lock shared, like the compile stage.
     """
-    from tvmbuild.building.package import BuildOptions, build_package  # noqa: PLC0415 - TVM, for this baseline alone
+    from tvmbuild.building.package import BuildOptions, build_package  # noqa: PLC0415 - TVM, for this baseline only
 
     path, options = folder / "untuned.tar", BuildOptions(tuned.model, tools=tuned.tools)
     with device_lock("local", exclusive=False):

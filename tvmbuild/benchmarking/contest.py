@@ -59,7 +59,7 @@ class Trial:
     judge: Judge | None = None
     """The comparison of the package with the original model on real inputs. None: there are none."""
     times_frames: bool = True
-    """Whether frames are timed, and not only compared."""
+    """True if frames are timed, and not only compared."""
 
     @property
     def baselines(self) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class WarmUp:
     call_ms: float
     """The median time of a call at the end of the warm-up, in ms."""
     steady: bool
-    """Whether the times of the calls stopped changing within WARM_UP_LIMIT_S."""
+    """True if the times of the calls stopped changing within WARM_UP_LIMIT_S."""
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,9 @@ class Wish:
     dump: Path | None = None
     """The folder in which the module is written after each pass that changes it. None if there is no dump."""
     passes: bool = False
-    """Whether the result contains a table of the passes."""
+    """True if the result contains a table of the passes."""
     memory: bool = False
-    """Whether the model is also scheduled, and the result contains an estimate of its memory."""
+    """True if the model is also scheduled, and the result contains an estimate of its memory."""
 
 
 def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:

@@ -46,7 +46,7 @@ class BuildOptions:
     tools: FrozenMap[str, str] = FrozenMap()
     """Name of each tool of the build → its version."""
     partial: bool = False
-    """Whether the model is a part of the one that the Schedule is for, so that records may have no Task in it."""
+    """True if the model is a part of the one that the Schedule is for, so that records may have no Task in it."""
 
 
 def build_package(

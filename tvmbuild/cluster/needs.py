@@ -116,7 +116,7 @@ def _list_device_needs(options: TuneStep | BenchmarkStep, host_cpu: str) -> Amou
 STAGE_ROWS: Mapping[str, Callable[[Step[Any], str], Amounts | None]] = {
     "simplify": _simplify,
     "quantize": _quantize,
-    "keep": lambda _step, _host_cpu: {},  # ONNX Runtime alone
+    "keep": lambda _step, _host_cpu: {},  # ONNX Runtime only
     "tune": _tune,
     "compile": _compile,
     "validate": _validate,

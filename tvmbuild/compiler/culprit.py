@@ -68,7 +68,7 @@ def summarize(error: Exception) -> str:
 
 
 def _take_apart(mod: tvm.ir.IRModule) -> Iterator[tuple[str, tvm.ir.IRModule]]:
-    """Yield (name, module) for each TensorIR function alone, and for each distinct operator call in ``main`` alone."""
+    """Yield (name, module) for each single TensorIR function, and for each distinct operator call in ``main``."""
     for variable, function in mod.functions.items():
         if isinstance(function, tirx.PrimFunc):
             alone = function.with_attr("global_symbol", "main")

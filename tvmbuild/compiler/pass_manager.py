@@ -35,9 +35,9 @@ class Lowering:
     algorithms: Mapping[str, str] = FrozenMap()
     """The signature of a convolution → its algorithm."""
     quantised: bool = False
-    """Whether the model came with quantised operators."""
+    """True if the model came with quantised operators."""
     tf32: bool = False
-    """Whether products of float32 may be computed in TF32."""
+    """True if products of float32 may be computed in TF32."""
 
 
 Condition = Callable[[Lowering], bool]
@@ -95,7 +95,7 @@ class Pass:
     before: Order = FrozenMap()
     """The passes that must run later than this one, and the reasons."""
     is_tvms: bool = False
-    """Whether the pass is part of TVM. Such a pass may fail on an unforeseen graph; a failure of our pass is a bug."""
+    """True if the pass is part of TVM. Such a pass may fail on an unforeseen graph; a failure of our pass is a bug."""
     written_in: Callable[..., object] | None = None
     """The function that does the work, for the documentation; None for a pass of TVM."""
 

@@ -50,7 +50,7 @@ class Violation:
     path: KeyPath
     value: Any
     is_name: bool
-    """Whether the value is a key of the map at ``path``."""
+    """True if the value is a key of the map at ``path``."""
     message: str
     """The message of jsonschema itself."""
 

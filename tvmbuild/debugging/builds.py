@@ -40,7 +40,7 @@ class Build:
     skipped: frozenset[str] = frozenset()
     """The names of the compiler's passes that do not run."""
     fuses: bool = True
-    """Whether operators are fused."""
+    """True if operators are fused."""
 
     @property
     def part_target(self) -> PackageTarget:

@@ -43,9 +43,9 @@ class Request:
     inputs: Path | None = None
     """An .npz with other inputs than the reference's, by name."""
     every: bool = False
-    """Whether the table of all places is made."""
+    """True if the table of all places is made."""
     reduce: bool = False
-    """Whether the smallest model that fails is written."""
+    """True if the smallest model that fails is written."""
     remark: str | None = None
     """A remark about the request, which stands below the finding."""
 
@@ -81,7 +81,7 @@ class TaskFacts:
     key: str
     name: str
     recorded: bool
-    """Whether a record schedules it; else a rule does."""
+    """True if a record schedules it; else a rule does."""
     rule: str = ""
     """The rule that schedules it, or empty if a record does, or if no rule does."""
 
@@ -106,7 +106,7 @@ class Suspect:
     inputs: tuple[PlaceError, ...]
     """The places that the node reads."""
     alone: float | None
-    """The ratio of the node alone with the original's inputs. None if it cannot be built alone."""
+    """The ratio of the node alone with the original's inputs. None if it cannot be built by itself."""
     fused: tuple[str, ...]
     """The other nodes that are computed by the same kernel: each with its operator."""
     range: tuple[str, ...]
@@ -141,7 +141,7 @@ class Finding:
     """The comparison of the package's frames and results in words. None: it has neither, or the network is wrong."""
     frames_are_wrong: bool = False
     is_right: bool = False
-    """Whether the gate passes and the package's error is no larger than rounding explains."""
+    """True if the gate passes and the package's error is no larger than rounding explains."""
     rebuilt: str = ""
     """The largest error of the package that this version builds, in words."""
     not_finite: str | None = None

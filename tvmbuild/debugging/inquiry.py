@@ -45,9 +45,9 @@ class Wish:
 
     folder: Path
     every: bool = False
-    """Whether the errors of all places are measured in a build that returns all of them."""
+    """True if the errors of all places are measured in a build that returns all of them."""
     reduce: bool = False
-    """Whether the smallest model that fails is written to ``folder``."""
+    """True if the smallest model that fails is written to ``folder``."""
 
 
 def compute(case: Case) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ Ratios = Mapping[str, float]
 _PART = 4.0
 """The part of an error that counts as wrong in the search for its origin."""
 OWN = 16.0
-"""The part of a node's error that it has alone, with right inputs, if the fault is its own."""
+"""The part of a node's error that it has by itself, with right inputs, if the fault is its own."""
 _LARGEST = 1e9
 """The ratio that stands for infinity."""
 

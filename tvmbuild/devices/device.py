@@ -31,11 +31,11 @@ class Device:
     watch: Callable[[Sequence[Worker]], Watching]
     """Starts to count the work of programs other than the given workers on the machine that runs these workers."""
     here: bool = True
-    """Whether the packages run on this machine, so that its lock must be held."""
+    """True if the packages run on this machine, so that its lock must be held."""
     emulated: bool = False
-    """Whether the device is emulated, so that times on it mean nothing."""
+    """True if the device is emulated, so that times on it mean nothing."""
     profiles: bool = True
-    """Whether the device can time each operator of a package."""
+    """True if the device can time each operator of a package."""
     lacks_frames: Callable[[PackageInfo], str | None] = lambda _: None
     """Returns the reason why the device cannot run a package's functions for frames, or None if it can."""
 

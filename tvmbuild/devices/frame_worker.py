@@ -30,7 +30,7 @@ class Cost:
     """The cost of calls with a frame, and the state of the machine that they ran on. None: the system does not say."""
 
     parts_ms: Mapping[str, float]
-    """Name of a part: `prepare`, `network`, and `result` if the package makes one → the median time of it alone."""
+    """Name of a part: `prepare`, `network`, and `result` if the package makes one → the median time of it by itself."""
     cpu_ms: float
     """The CPU time of the process for one frame, over all its threads."""
     joules: float | None

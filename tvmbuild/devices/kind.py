@@ -84,7 +84,7 @@ class Planned(Named[Spec]):
     """The methods for the planner."""
 
     runs: ClassVar[bool] = True
-    """Whether devices of this kind run packages."""
+    """True if devices of this kind run packages."""
     no_times: ClassVar[str | None] = None
     """Why packages are not benchmarked on these devices, as the end of a sentence about a cell, or None."""
 

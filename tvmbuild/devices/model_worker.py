@@ -122,7 +122,7 @@ def start_worker(load: Load) -> Iterator[Worker]:
     The process ends with the context, or when this process dies.
     """
     command = [sys.executable, "-m", "tvmbuild.devices.serve_model", *describe_load(load)]
-    # The runtime library alone: a shipped package needs no more, and it takes 5 times less memory than the compiler.
+    # Only the runtime library: a shipped package needs no more, and it takes 5 times less memory than the compiler.
     variables = {"TVM_NUM_THREADS": str(load.threads), "TVM_USE_RUNTIME_LIB": "1"}
     with run_worker(load, command, variables) as worker:
         yield worker

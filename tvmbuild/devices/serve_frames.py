@@ -24,7 +24,7 @@ class Frames(Protocol):
     """The way from a frame to the result, with frames that are bound to it."""
 
     on_card: bool
-    """Whether a CUDA card computes, so that its energy counts."""
+    """True if a CUDA card computes, so that its energy counts."""
 
     def choose(self, number: int, score: float | None, overlap: float | None) -> None:
         """Choose the frame and the thresholds of `call` and `list_parts`."""
@@ -39,7 +39,7 @@ class Frames(Protocol):
         """Make the result of the chosen frame."""
 
     def list_parts(self) -> Mapping[str, Callable[[], object]]:
-        """Return name of a part → a function that does this part alone, for the chosen frame."""
+        """Return name of a part → a function that does this part only, for the chosen frame."""
 
 
 @runtime_checkable

@@ -49,7 +49,7 @@ class TvmFrames:
         return self._run(*self._chosen)
 
     def list_parts(self) -> Mapping[str, Callable[[], object]]:
-        """Return name of a part → a function that does this part alone."""
+        """Return name of a part → a function that does this part only."""
         session, (number, score, overlap) = self._session, self._chosen
         inputs = {self._picture: self._prepare(number), **self._others}
         parts: dict[str, Callable[[], object]] = {"prepare": lambda: self._prepare(number)}

@@ -52,7 +52,7 @@ def clean_step(step: AnyStep, dryrun: bool) -> None:
 
 
 def write_reports(root: Path, steps: Sequence[AnyStep]) -> None:
-    """Write the report from the files on disk. A file that would not change is left alone."""
+    """Write the report from the files on disk. A file that would not change is not written."""
     from tvmbuild.report.write import write_report  # noqa: PLC0415 - only a run pays for it
 
     write_report(root, steps)

@@ -70,7 +70,7 @@ def _find_root(first: Sequence[str], commands: Sequence[str]) -> Path:
 
 
 def take_long(arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the arguments without a `-v` that stands alone, and whether there was one.
+    """Return the arguments without a `-v` that stands by itself, and whether there was one.
 
     `-v` with a number after it is doit's own option: how much of the steps' output is shown.
     """
@@ -83,7 +83,7 @@ def take_long(arguments: Sequence[str]) -> tuple[list[str], bool]:
 def take_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
     """Return the arguments without `-d DIR`, and DIR or None.
 
-    With this option alone, doit would still look for dodo.py in the current folder. Beside `-f` or `-k`, `-d` is left
+    With only this option, doit would still look for dodo.py in the current folder. Beside `-f` or `-k`, `-d` is left
     to doit.
     """
     if any(argument.startswith(("-f", "--file", "-k", "--seek-file")) for argument in arguments):

@@ -11,8 +11,8 @@ class Manner:
     """The options of the output of one run."""
 
     long: bool = False
-    """Whether the matrix at the end has a row for each cell."""
+    """True if the matrix at the end has a row for each cell."""
     places: bool = True
-    """Whether the last line has the paths of packages and report, and the matrix is printed even after a failure."""
+    """True if the last line has the paths of packages and report, and the matrix is printed even after a failure."""
     reword: Callable[[str], str] = str
     """A function that rewords the message and hint of a failure."""

@@ -18,7 +18,7 @@ class Executor(Protocol):
 
     @property
     def is_here(self) -> bool:
-        """Whether steps run on this machine. Timings on another machine are valid for that machine alone."""
+        """Return whether steps run on this machine. Timings on another machine are valid for that machine only."""
 
     def list_machines(self, commands: Sequence[str]) -> Sequence[Capabilities]:
         """Return the capabilities of the other machines that run steps, or an empty sequence if steps run here.

@@ -24,7 +24,7 @@ class Status:
     """``may run`` means that its own files are unchanged, but an earlier step runs and may change its inputs."""
     reasons: tuple[str, ...] = ()
     knows_tasks: bool = False
-    """Whether a tune step's `tasks.json` lists the Tasks that a run would find."""
+    """True if a tune step's `tasks.json` lists the Tasks that a run would find."""
 
 
 def list_statuses(plan: Plan, recall: Callable[[str], Success | None]) -> list[Status]:

@@ -67,7 +67,7 @@ def clean_step(step: AnyStep, *, dry_run: bool) -> None:
 def _is_shared(step: AnyStep, executor: Executor) -> bool:
     """Return whether the step may use the step cache.
 
-    The latency of another machine is valid for that machine alone, so a benchmark there is not shared.
+    The latency of another machine is valid for that machine only, so a benchmark there is not shared.
     """
     return executor.is_here or not has_options(step, BenchmarkStep)
 

@@ -22,7 +22,7 @@ class Memory:
     """The memory for the values between the operators and for the outputs. None: the package is too old to say it."""
     code: int
     on_gpu: bool = False
-    """Whether weights and workspace are in the memory of a GPU. The code that launches the kernels is on the host."""
+    """True if weights and workspace are in the memory of a GPU. The code that launches the kernels is on the host."""
     scratch: int | None = None
     """The memory that kernels allocate themselves, in all threads. None: the package is too old to say it."""
     largest: tuple[LargeArray, ...] = ()

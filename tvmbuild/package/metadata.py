@@ -224,7 +224,7 @@ class PackageInfo:
     """The largest arrays of the package, the largest first."""
 
     def at_size(self, function: SizeFunction) -> PackageInfo:
-        """Return the description of one size of the package alone."""
+        """Return the description of one size of the package only."""
         sizes = self.sizes
         if sizes is None:
             return self
@@ -234,14 +234,14 @@ class PackageInfo:
         return replace(self, inputs=inputs, outputs=outputs, operators=operators, sizes=None)
 
     def at_inputs(self, shapes: Mapping[str, Sequence[int]]) -> PackageInfo:
-        """Return the description of a package for inputs of these shapes alone.
+        """Return the description of a package for inputs of these shapes only.
 
         Raises TvmbuildError, which lists the sizes, if this package does not take them.
         """
         return self if self.sizes is None else self._at_calls(self.sizes, self.sizes.plan(shapes, self.model))
 
     def at_values(self, values: Mapping[str, int]) -> PackageInfo:
-        """Return the description of a package for inputs of this size alone, given as letter → value.
+        """Return the description of a package for inputs of this size only, given as letter → value.
 
         Raises TvmbuildError, which lists the sizes, if this package does not take it.
         """

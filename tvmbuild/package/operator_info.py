@@ -22,7 +22,7 @@ class OperatorInfo:
     bytes: int | None
     """The least number of bytes that one call reads and writes. None if it cannot be counted."""
     covered: bool
-    """Whether the Task has a record."""
+    """True if the Task has a record."""
 
 
 def read_operators(values: Sequence[Mapping[str, Any]] | None) -> tuple[OperatorInfo, ...] | None:

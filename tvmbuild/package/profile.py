@@ -45,7 +45,7 @@ class OperatorRow:
     bytes: int | None
     """The least number of bytes that all calls in one run read and write. None if it is unknown."""
     covered: bool | None
-    """Whether the function's Task has a record. None if the package does not have this information."""
+    """True if the function's Task has a record. None if the package does not have this information."""
 
     @property
     def gflops(self) -> float | None:

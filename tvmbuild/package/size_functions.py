@@ -63,7 +63,7 @@ class Part:
 
     @cached_property
     def is_padded(self) -> bool:
-        """Whether the part is smaller than its function."""
+        """Return whether the part is smaller than its function."""
         return self.values != self.function.values
 
 

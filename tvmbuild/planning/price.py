@@ -48,7 +48,7 @@ class TaskPrice:
 
     task: TaskId
     covered: bool
-    """Whether an applicable record can be elected."""
+    """True if an applicable record can be elected."""
     trials: int = 0
     """The largest number of candidates to measure. It is 0 if the Task is not tuned, or if another cell of the list
     tunes it first.
@@ -56,7 +56,7 @@ class TaskPrice:
     seconds: Seconds | None = NO_TIME
     """The time of its search, or None if nothing similar has been searched yet."""
     lags: bool = False
-    """Whether its search is over, but knew only older rules. Then only the present rules' schedules are measured."""
+    """True if its search is over, but knew only older rules. Then only the present rules' schedules are measured."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class CellPrice:
     tasks: tuple[TaskPrice, ...] | None
     """The price of each Task, or None if the cell's Tasks are unknown because simplify and tune have not run yet."""
     searches: bool = True
-    """Whether the cell may be searched. It may not if the mode is `never`, the step cannot run, or `ops` is empty. The
+    """True if the cell may be searched. It may not if the mode is `never`, the step cannot run, or `ops` is empty. The
     price is then 0.
     """
     choice: tuple[TaskPrice, ...] = ()

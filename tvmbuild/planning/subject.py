@@ -22,16 +22,16 @@ class Subject:
 
     @property
     def is_quantised(self) -> bool:
-        """Whether the cell is built from the output of quantize:M."""
+        """Return whether the cell is built from the output of quantize:M."""
         return self.target is not None and self.target.precision == "int8" and self.model.quantize is not None
 
     @property
     def keeps(self) -> bool:
-        """Whether operators of the cell are to stay in float32 in its precision of shorter floats."""
+        """Return whether operators of the cell are to stay in float32 in its precision of shorter floats."""
         return self.target is not None and self.target.precision in ROUNDED and self.model.keep is not None
 
     def require_target(self) -> TargetSpec:
-        """Return the cell's target. Raises ValueError if the subject is a model alone."""
+        """Return the cell's target. Raises ValueError if the subject is only a model."""
         if self.target is None:
             raise ValueError(f"{self.name} is not a cell")
         return self.target

@@ -29,7 +29,7 @@ class Comparison:
     """The largest relative error of elements whose |want| exceeds the absolute tolerance; smaller ones are left out."""
     problem: str | None
     comparable: bool = True
-    """Whether names, types and shapes are the same, so that numbers were compared."""
+    """True if names, types and shapes are the same, so that numbers were compared."""
     unjudged: str | None = None
     """The outputs with elements that rounding moves so far that their numbers prove nothing; None if none has."""
 

@@ -26,7 +26,7 @@ class _Inputs:
     zero: int
     other_zero: int | None
     may_lack_zero: bool = True
-    """Whether the zero point may be absent, in which case a scalar takes its place."""
+    """True if the zero point may be absent, in which case a scalar takes its place."""
 
 
 _OPERATORS = {

@@ -54,7 +54,7 @@ class Original:
         return replace(reference, rounding=rounding.moved), rounding.notes
 
     def check(self, reference: Reference, tolerance: Tolerance) -> None:
-        """Raise TvmbuildError, naming the node, if the graph of a batch gives other numbers than each sample alone."""
+        """Raise TvmbuildError, naming the node, if the graph of a batch gives other numbers than single samples."""
         if self.batch is None:
             return
         got = run_onnx(_serialize(self.proto, self.name), reference.inputs, self.name)

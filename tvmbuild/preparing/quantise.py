@@ -144,7 +144,7 @@ class Guard:
     like: Any = None
     """The quantised ModelProto of another size whose constants the model takes, or None if it has its own."""
     is_of_largest: bool = True
-    """Whether the model has its largest size. Its samples and errors stand for those of all sizes."""
+    """True if the model has its largest size. Its samples and errors stand for those of all sizes."""
 
 
 def quantise(

@@ -23,11 +23,11 @@ from tvmbuild.preparing.sizes import SizedModel, find_axes, list_shapes
 def check_range(
     model: SizedModel, whole: Range, graphs: Mapping[Size, bytes], references: Mapping[Size, Reference]
 ) -> None:
-    """Raise TvmbuildError, which names the node, unless the model computes each row of a batch alone.
+    """Raise TvmbuildError, which names the node, unless the model computes each row of a batch by itself.
 
     ``graphs`` are the simplified models of the sizes with functions and of the trials, ``references`` the original's
-    outputs for them. The proof is that of `prove_graphs`. That a batch of 1 computes its row alone, too, is shown by
-    the original, which gives for each trial the joined outputs of its parts.
+    outputs for them. The proof is that of `prove_graphs`. For a batch of 1 the original
+    shows the same: for each trial it gives the joined outputs of its parts.
     """
     shapes = find_axes(list_shapes(references))
     prove_graphs(model.name, model.sizes, graphs, shapes)
@@ -39,7 +39,7 @@ def check_range(
 
 
 def prove_graphs(name: str, sizes: Sizes, graphs: Mapping[Size, bytes], shapes: Mapping[str, Sequence[Axis]]) -> None:
-    """Raise TvmbuildError, which names the node, unless the graphs of all batches from 2 on compute each row alone.
+    """Raise TvmbuildError, which names the node, unless the graphs of all batches from 2 on compute each row by itself.
 
     All of them must compute the same of a row. ``shapes`` are the outputs' in letters, ``name`` is the model's.
     """

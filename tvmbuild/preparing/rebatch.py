@@ -50,7 +50,7 @@ def infer_shapes(proto: Any) -> dict[str, tuple[int, ...]]:
 
 
 def find_dependent(graph: Any, batch: Batch) -> set[str]:
-    """Return the tensors that are computed from samples, and not from their shape alone."""
+    """Return the tensors that are computed from samples, and not from their shape only."""
     found = set(batch.inputs)
     for node in graph.node:
         if node.op_type not in _TELL_SHAPES and found.intersection(list_reads(node)):

@@ -1,4 +1,4 @@
-"""The report's data, read from the files on disk alone.
+"""The report's data, read from the files on disk only.
 
 This module imports nothing slow, because it runs at the end of every doit.
 """
@@ -44,7 +44,7 @@ class Failure:
     hint: str | None
     log: str | None
     kept: bool
-    """Whether the step wrote its outputs nevertheless, because it failed only by their contents."""
+    """True if the step wrote its outputs nevertheless, because it failed only by their contents."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class CellReport:
     asked: Accuracy | None = None
     """The accuracy that models.yaml asks for."""
     takes_frames: bool = False
-    """Whether the package takes frames or makes results."""
+    """True if the package takes frames or makes results."""
     package_bytes: int | None = None
     memory: Memory | None = None
     """The memory that the package takes, beside the runtime's own."""

@@ -17,7 +17,7 @@ from tvmbuild.report.plot import WIDTH, Axis, Frame, fit_linear
 
 UNTUNED = "tvm-untuned"
 ROW, BAR = 36, 12
-"""The heights, in SVG's units, of a bar with its text, and of the bar alone."""
+"""The heights, in SVG's units, of a bar with its text, and of the bar only."""
 ROOM = 0.94
 """The largest share of the chart's width that a bar with its interval may take."""
 

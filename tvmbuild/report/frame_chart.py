@@ -9,7 +9,7 @@ from tvmbuild.report.latency import NAMES, format_ms
 from tvmbuild.report.plot import WIDTH
 
 ROW, BAR = 36, 12
-"""The heights, in SVG's units, of a bar with its text, and of the bar alone."""
+"""The heights, in SVG's units, of a bar with its text, and of the bar only."""
 
 
 def draw_frames(name: str, found: FrameResult | None) -> Html:

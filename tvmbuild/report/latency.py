@@ -37,7 +37,7 @@ def format_ms(value: float) -> str:
 
 
 def format_spread(estimate: Estimate) -> str:
-    """Return the value and its interval, with a digit more than the value alone: ``4.012 [3.987, 4.051]``."""
+    """Return the value and its interval, with a digit more than the value by itself: ``4.012 [3.987, 4.051]``."""
     return f"{_with_digits(estimate.value, 4)} [{format_interval(estimate)}]"
 
 
@@ -52,7 +52,7 @@ def format_ratio(estimate: Estimate) -> str:
 
 
 def shorten_ratio(estimate: Estimate) -> str:
-    """Return the ratio alone: ``0.81x``, or ``~1.02x`` if there is no difference."""
+    """Return only the ratio: ``0.81x``, or ``~1.02x`` if there is no difference."""
     return f"{'~' if judge(estimate) == 'no difference' else ''}{estimate.value:.2f}x"
 
 

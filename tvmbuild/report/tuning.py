@@ -32,7 +32,7 @@ class TunedTask:
     course: Course | None = None
     """The course of the best time in the searches of this clone, or None if other clones searched the Task."""
     is_searched: bool = False
-    """Whether a search of the Task is running or was interrupted."""
+    """True if a search of the Task is running or was interrupted."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The writer of the report: build/report.md and build/report.html, from the files on disk alone."""
+"""The writer of the report: build/report.md and build/report.html, from the files on disk only."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def run(step: Step[QuantizeStep]) -> None:
 
 
 def _prove(name: str, sizes: Sizes, made: Mapping[str, Quantised]) -> None:
-    """Raise TvmbuildError unless the quantised models of all batches compute each row alone, and the same of it."""
+    """Raise TvmbuildError unless the quantised models of all batches compute each row by itself, and the same of it."""
     named = {size.name: size for size in (*sizes.choices, *sizes.trials)}
     references = {named[each]: quantised.reference for each, quantised in made.items()}
     graphs = {named[each]: quantised.model for each, quantised in made.items()}

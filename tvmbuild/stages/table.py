@@ -36,7 +36,7 @@ class Stage:
 
     @property
     def is_of_cells(self) -> bool:
-        """Whether the stage has cells as subjects."""
+        """Return whether the stage has cells as subjects."""
         return self.scope.endswith("cell")
 
 

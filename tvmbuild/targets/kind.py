@@ -34,7 +34,7 @@ class Named(ABC):
     @property
     @abstractmethod
     def on_gpu(self) -> bool:
-        """Whether kernels run on a GPU. The CPU's attributes are then those of the target's host."""
+        """Return whether kernels run on a GPU. The CPU's attributes are then those of the target's host."""
 
 
 class Configured(Named):
@@ -64,7 +64,7 @@ class Planned(Named):
     """The members for the planner."""
 
     needs_records: ClassVar[bool] = True
-    """Whether `strict=1` requires a record of each Task. Tasks of GPUs have good schedules by rule, or by DLight."""
+    """True if `strict=1` requires a record of each Task. Tasks of GPUs have good schedules by rule, or by DLight."""
     rules: ClassVar[int] = 1
     """The version of its rules in `compiler/schedules`. Raise it by one whenever a rule makes another schedule."""
 
@@ -105,9 +105,9 @@ class Tuned(Named):
     """The members for the tuner."""
 
     always_builds: ClassVar[bool] = False
-    """Whether TVM can normally build every candidate, so that a batch without a build is this machine's fault."""
+    """True if TVM can normally build every candidate, so that a batch without a build is this machine's fault."""
     frees_cores: ClassVar[bool] = False
-    """Whether timing a candidate needs none of this machine's cores."""
+    """True if timing a candidate needs none of this machine's cores."""
 
     @abstractmethod
     def find_device_class(self) -> str:

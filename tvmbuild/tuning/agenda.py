@@ -22,7 +22,7 @@ class Agenda:
     done: frozenset[str] = frozenset()
     """The keys of the Tasks that this run has searched before."""
     one_model: bool = True
-    """Whether the Tasks make up one model. If they compute some operations in several ways, the sum of their times is
+    """True if the Tasks make up one model. If they compute some operations in several ways, the sum of their times is
     not the model's latency.
     """
     chosen: tuple[Task, ...] = ()

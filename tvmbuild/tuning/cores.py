@@ -20,7 +20,7 @@ class Cores:
 
     @property
     def overlap(self) -> bool:
-        """Whether the next batch is built while this batch is timed, because no core does both."""
+        """Return whether the next batch is built while this batch is timed, because no core does both."""
         return not set(self.timing) & set(self.building)
 
 

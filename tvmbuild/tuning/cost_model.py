@@ -43,7 +43,7 @@ class Trees:
 
     @property
     def trained(self) -> bool:
-        """Whether the model has learned enough to predict."""
+        """Return whether the model has learned enough to predict."""
         return self._booster is not None
 
     @property

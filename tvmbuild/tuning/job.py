@@ -60,7 +60,7 @@ class Job:
 
     @property
     def may_search(self) -> bool:
-        """Whether the mode allows measuring and the device can time candidates."""
+        """Return whether the mode allows measuring and the device can time candidates."""
         return self.mode != "never" and self.device.is_timed
 
     def journal(self, key: str) -> Path:

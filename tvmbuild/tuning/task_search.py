@@ -56,7 +56,7 @@ class Start:
     the same candidates again.
     """
     has_rules: bool = False
-    """Whether the rules' schedules have been measured."""
+    """True if the rules' schedules have been measured."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Allowance:
     share: int
     most: int
     only_rules: bool = False
-    """Whether only the rules' schedules are measured, because the search itself is over."""
+    """True if only the rules' schedules are measured, because the search itself is over."""
 
 
 class TaskSearch:
@@ -102,7 +102,7 @@ class TaskSearch:
         self._setup = setup
         self._known = start.known
         self.has_rules = start.has_rules
-        """Whether the rules' schedules have been measured, or are being measured."""
+        """True if the rules' schedules have been measured, or are being measured."""
         self._random_state = _random_state(task.key, setup.options.seed + start.searched)
         self._waiting = [record.as_measure_candidate() for record in start.seeds]
         """The candidates still to be proposed. None may be lost, because TVM takes each candidate that it has returned
@@ -123,19 +123,19 @@ class TaskSearch:
 
     @property
     def over(self) -> bool:
-        """Whether no more candidates are wanted, or none are left."""
+        """Return whether no more candidates are wanted, or none are left."""
         if self.allowance.only_rules:
             return self.has_rules
         return self.exhausted or self.settled or self.is_late or self.proposed >= self.allowance.most
 
     @property
     def is_late(self) -> bool:
-        """Whether the time for searching is over. A Task without a proposed candidate still gets its first ones."""
+        """Return whether the search is out of time. A Task without a proposed candidate still gets its first ones."""
         return self.proposed > 0 and time.monotonic() > self._setup.deadline
 
     @property
     def settled(self) -> bool:
-        """Whether the last candidates gained too little to continue."""
+        """Return whether the last candidates gained too little to continue."""
         patience = self._setup.options.patience
         return patience is not None and self.curve.stale >= patience
 

@@ -365,7 +365,7 @@ def test_axes_that_a_reshape_joined_have_vectors_within_the_last_of_them(size: i
 
 
 def test_functions_of_short_parts_are_computed_in_vectors_before_they_are_joined() -> None:
-    """Sine and cosine of three coordinates times six frequencies: within the branches each was computed alone."""
+    """Sine and cosine of three coordinates times six frequencies: within the branches each was computed by itself."""
 
     def features(x: te.Tensor, frequencies: te.Tensor) -> te.Tensor:
         turns = te.compute((640, 18), lambda i, j: x[i, j % 3] * frequencies[j // 3])

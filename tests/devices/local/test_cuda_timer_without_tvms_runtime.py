@@ -1,4 +1,4 @@
-"""The tuner on a machine with NVIDIA's driver alone: candidates are machine code, and tvmbuild's runtime times them."""
+"""The tuner on a machine with NVIDIA's driver only: candidates are machine code, and tvmbuild's runtime times them."""
 
 from __future__ import annotations
 

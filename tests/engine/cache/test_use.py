@@ -85,7 +85,7 @@ def _write(step: Step[TuneStep], schedule: dict[str, object] | None = None) -> N
 def test_what_this_run_asks_for_decides(
     tmp_path: Path, inputs: dict[str, Digest], mode: TuneMode, device: str, *, strict: bool, restored: bool
 ) -> None:
-    """One Task that no record covers is to be searched, to be reported, or to be left alone."""
+    """One Task that no record covers is to be searched, to be reported, or to be ignored."""
     spec = NoDevice() if device == "none" else LocalDevice()
     step = _make_step(tmp_path, mode, spec, strict=strict)
     _store(step, inputs)

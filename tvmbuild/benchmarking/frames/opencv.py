@@ -144,7 +144,7 @@ class OpenCvWay:
         return self.decode(number, outputs, score, overlap) if self.info.postprocess else outputs
 
     def list_parts(self) -> Mapping[str, Callable[[], object]]:
-        """Return name of a part → a function that does this part alone."""
+        """Return name of a part → a function that does this part only."""
         number, score, overlap = self.chosen
         prepared = self.prepare(number)
         parts: dict[str, Callable[[], object]] = {

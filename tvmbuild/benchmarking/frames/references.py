@@ -40,7 +40,7 @@ class ResultReference:
     check: Callable[[Decoding, Outputs, Thresholds, Sequence[dict[str, Any]]], ResultCheck]
     """Compares the results of a package, maps of their fields, with the outputs that it made them of."""
     list_unknown: Callable[[Any], list[str]]
-    """Returns what an asked result has that the reference does not know: then nothing is compared."""
+    """The parts of an asked result that the reference does not know: if there are any, nothing is compared."""
     list_scores: Callable[[Decoding, Outputs], np.ndarray] | None = None
     """Returns the scores of all candidates in a network's outputs, if all of them above the threshold are results: then
     another threshold makes a better test."""

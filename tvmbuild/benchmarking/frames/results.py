@@ -48,7 +48,7 @@ class FrameTimes:
     p99: float
     """The 99th percentile of the calls, in ms."""
     parts_ms: Mapping[str, float]
-    """Name of a part, in the order of PARTS → its median time, measured alone."""
+    """Name of a part, in the order of PARTS → its median time, measured by itself."""
     cpu_ms: float
     """The CPU time of the process for one frame, over all its threads."""
     joules: float | None = None

@@ -37,7 +37,7 @@ class _Runner:
     """A network that is loaded as soon as frames are bound."""
 
     def __init__(self, setup: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
-        from tvmbuild.benchmarking.frames.opencv import Setup  # noqa: PLC0415 - OpenCV, in this process alone
+        from tvmbuild.benchmarking.frames.opencv import Setup  # noqa: PLC0415 - OpenCV, in this process only
 
         told = json.loads(setup.read_text())
         info = read_metadata(Path(told["package"])).at_inputs({name: each.shape for name, each in inputs.items()})

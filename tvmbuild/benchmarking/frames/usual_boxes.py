@@ -45,7 +45,7 @@ def find_keypoints(decoding: Decoding, outputs: Outputs, score: float, overlap: 
 
 
 def find_masks(decoding: Decoding, outputs: Outputs, score: float, overlap: float) -> tuple[Box, ...]:
-    """Return boxes with masks. Each mask is drawn inside of its box alone, where no better object is."""
+    """Return boxes with masks. Each mask is drawn inside of its box only, where no better object is."""
     found = _choose(decoding, outputs, score, overlap)
     prototypes = decoding.find_output(outputs, 1)[0]
     planes = (found.more @ prototypes.reshape(len(prototypes), -1)).reshape(-1, *prototypes.shape[1:])

@@ -58,7 +58,7 @@ class Decoding:
     part: Crop | None = None
     """The part of the frame that is used; None means the input itself."""
     channels_last: bool = False
-    """Whether maps have their classes in the last dimension."""
+    """True if maps have their classes in the last dimension."""
     whole: tuple[str, ...] = ()
     """The names of the outputs of whole numbers."""
     name: str = ""
@@ -70,7 +70,7 @@ class Decoding:
 
     @property
     def has_classes(self) -> bool:
-        """Whether the first output has whole numbers: classes and no scores."""
+        """Return whether the first output has whole numbers: classes and no scores."""
         return (self.asked.outputs or self.outputs)[0] in self.whole
 
     @property

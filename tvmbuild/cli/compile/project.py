@@ -47,12 +47,12 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def models_text(model: ModelWords, folder: Path) -> str:
-    """Return the text of a models.yaml in ``folder`` with that model alone."""
+    """Return the text of a models.yaml in ``folder`` with that model only."""
     return _dump({"models": {model.name: model.data_in(folder)}})
 
 
 def targets_text(target: TargetWords) -> str:
-    """Return the text of a targets.yaml with that target alone."""
+    """Return the text of a targets.yaml with that target only."""
     return _dump({"targets": {target.name: target.data}})
 
 

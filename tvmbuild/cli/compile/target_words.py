@@ -55,7 +55,7 @@ class TargetWords:
     name: str
     data: dict[str, Any]
     of_project: bool = False
-    """Whether the target is from this folder's targets.yaml, so that its records are beside that file."""
+    """True if the target is from this folder's targets.yaml, so that its records are beside that file."""
 
 
 def find_target(text: str | None, folder: Path | None = None) -> TargetWords:

@@ -141,7 +141,7 @@ def _develop(info: PackageInfo, data: np.ndarray, encoding: str | None) -> Image
 
 @contextmanager
 def open_session(args: argparse.Namespace) -> Iterator[Session]:
-    """Yield the session of the package, or of the size of ``--size`` alone.
+    """Yield the session of the package, or of the size of ``--size`` only.
 
     Raises TvmbuildError if the package cannot run here, or has no such size.
     """

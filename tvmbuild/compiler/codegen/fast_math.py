@@ -169,7 +169,7 @@ def _lower_sigmoid(call: Any) -> Any:
 
 
 def _sigmoid(x: Any) -> Any:
-    """Return 1 / (1 + exp(-x)) with fewer instructions than exp alone, and without a division."""
+    """Return 1 / (1 + exp(-x)) with fewer instructions than exp by itself, and without a division."""
 
     def scale(shifted: Any) -> Any:
         power = shifted - constant(_ROUNDER, x)

@@ -30,11 +30,11 @@ class Event:
     size: int
     """The number of bytes; 0 for the end."""
     in_parallel: bool
-    """Whether each thread does it."""
+    """True if each thread does it."""
 
     @property
     def dtype(self) -> str:
-        """Return the type of the buffer's elements, those of vectors alone."""
+        """Return the type of the buffer's elements, those of vectors only."""
         return str(self.buffer.dtype).partition("x")[0]
 
 

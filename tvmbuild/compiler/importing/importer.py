@@ -47,7 +47,7 @@ class ImportedModel:
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     tf32: bool = False
-    """Whether products of float32 may use only the first 10 bits of the mantissa (TF32)."""
+    """True if products of float32 may use only the first 10 bits of the mantissa (TF32)."""
 
 
 def import_onnx(

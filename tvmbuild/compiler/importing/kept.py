@@ -27,7 +27,7 @@ def mark_kept(model: onnx.ModelProto, names: Collection[str]) -> None:
     """Put marks around the nodes with these names, in place. Names that the model lacks are ignored.
 
     Only nodes that read float32 values are marked: a node between quantised values computes in integers as before.
-    Nodes that read shapes alone, or whose results have a type that ONNX does not know, are left as they are.
+    Nodes that read shapes only, or whose results have a type that ONNX does not know, are left as they are.
     """
     wanted = frozenset(names)
     if not any(node.name in wanted for node in model.graph.node):

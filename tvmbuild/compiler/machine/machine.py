@@ -33,7 +33,7 @@ class Machine:
     dots: frozenset[str] = frozenset()
     """The names of the CPU's dot instructions."""
     halves: bool = False
-    """Whether the CPU computes with vectors of float16."""
+    """True if the CPU computes with vectors of float16."""
 
     def lanes(self, bits: int) -> int:
         """Return the number of elements of this many bits that a vector register holds."""

@@ -84,7 +84,7 @@ class CudaCode:
     driver: Version
     """The oldest driver that must load it."""
     with_ptx: bool
-    """Whether PTX for later cards is wanted, too."""
+    """True if PTX for later cards is wanted, too."""
 
 
 def cuda_code(target: tvm.target.Target) -> CudaCode:

@@ -41,7 +41,7 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule) -> None:
         super().__init__(mod)
         self.is_left = False
-        """Whether an operator that NumPy does not compute depends only on constants. TVM's pass runs only then: to find
+        """True if an operator that NumPy does not compute depends only on constants. TVM's pass runs only then: to find
         these operators, it generates the code of all operators."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:

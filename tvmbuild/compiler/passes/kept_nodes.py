@@ -20,7 +20,7 @@ class KeptNodes(PyExprMutator):  # type: ignore[misc]
         self._kept: set[relax.Var] = set()
         """The old variables that a node computes which stays in float32."""
         self.has_marks = False
-        """Whether the module has marks around such nodes."""
+        """True if the module has marks around such nodes."""
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         """Convert a binding by `convert_kept` between marks, and by `convert_other` elsewhere."""

@@ -1,7 +1,7 @@
 """Grouped convolutions with a separate axis for the group, so that they get register tiles like other convolutions.
 
 TVM computes the group from the output channel. The inputs of a sum then depend on the channel, no vector of channels
-shares its inputs, and each element is computed alone. Depthwise convolutions with several outputs of a channel, as
+shares its inputs, and each element is computed by itself. Depthwise convolutions with several outputs of a channel, as
 FastViT has them, have their channels innermost instead, in vectors, once for each output.
 """
 

@@ -1,7 +1,7 @@
 """Transposed convolutions as convolutions: each phase of the stride has its own channels, put in order afterwards.
 
 Output ``stride · m + phase`` is a sum over the inputs near ``m``, with the weights that belong to this phase. TVM's own
-code also adds up the zeros between the inputs, and computes each element alone.
+code also adds up the zeros between the inputs, and computes each element by itself.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class _Operator:
     reads: Counter[int | None]
     """The number of reads of each operator's result, by its position; None is the function's own parameters."""
     is_inlined: bool
-    """Whether schedules inline its result into its readers."""
+    """True if schedules inline its result into its readers."""
 
 
 def _divide(mod: tvm.ir.IRModule, function: relax.Function) -> list[list[int]]:

@@ -1,7 +1,7 @@
 """One-dimensional convolutions and pooling as two-dimensional ones of pictures with one row.
 
 Two-dimensional convolutions run in NHWC, in register tiles, with packed weights. TVM cannot convert the layout of
-one-dimensional operators, and in NCW it sums up each output element alone.
+one-dimensional operators, and in NCW it sums up each output element by itself.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class PointResult:
     places: tuple[int, ...]
     maps: PointMaps
     is_last: bool = False
-    """Whether the output has its points in the last dimension."""
+    """True if the output has its points in the last dimension."""
 
     @property
     def classes(self) -> int | None:

@@ -25,11 +25,11 @@ class Variant:
     rank: int = 0
     """The rank of the tile; 0 is the best one."""
     swap_outer_loops: bool = False
-    """Whether the tiles are visited in the other order."""
+    """True if the tiles are visited in the other order."""
     flip_padding: bool = False
-    """Whether to pad the other way than the rule prefers: the whole input first, or a few rows at a time."""
+    """True to pad the other way than the rule prefers: the whole input first, or a few rows at a time."""
     blocked: bool = False
-    """Whether long sums are computed in blocks."""
+    """True if long sums are computed in blocks."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Nest:
     calls: int
     """The number of calls of functions, for example exp."""
     is_copy: bool = False
-    """Whether the stored value is a load and nothing else."""
+    """True if the stored value is a load and nothing else."""
 
     @property
     def spatial(self) -> tuple[Axis, ...]:

@@ -24,7 +24,7 @@ def list_cpu_names() -> dict[str, str]:
 
     If machines share a name, it gets this machine's triple.
     """
-    from tvm.target import Target, codegen  # noqa: PLC0415 - the program's process alone
+    from tvm.target import Target, codegen  # noqa: PLC0415 - the program's process only
 
     found = {}
     here = machine_of(platform.machine())

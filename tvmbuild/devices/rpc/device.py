@@ -41,7 +41,7 @@ def start_on_board(spec: RpcDevice, load: Load) -> Iterator[Worker]:
         if not boards.free:
             report_progress(f"waiting for a free board {spec.key}")
         command = [sys.executable, "-m", "tvmbuild.devices.rpc.relay", *describe_load(load), json.dumps(asdict(spec))]
-        # The runtime library alone: it has TVM's RPC, and starts faster.
+        # Only the runtime library: it has TVM's RPC, and starts faster.
         with run_worker(load, command, {"TVM_USE_RUNTIME_LIB": "1"}) as worker:
             yield worker
 

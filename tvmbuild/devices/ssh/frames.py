@@ -55,7 +55,7 @@ class BoardFrames:
         return {"results": list_fields(read_results(self._info, Placed(arrays))) if arrays else {}}
 
     def measure_cost(self, command: Command) -> dict[str, object]:
-        """Return the fields of a `Cost`. The program cannot time the making of results alone, and reads no meters."""
+        """Return the fields of a `Cost`. The program cannot time the results by themselves, and reads no meters."""
         told = self._session.ask(command, self._beat)
         return {**told, "joules": None, "throttled": None, "clock": None}
 

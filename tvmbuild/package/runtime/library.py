@@ -16,7 +16,7 @@ def load_library(name: str) -> None:
     """Load TVM's library `lib<name>.so`, unless it is already loaded. Raises OSError if that fails."""
     places = [folder / f"lib{name}.so" for folder in find_library_folders()]
     found = next((path.resolve() for path in places if path.is_file()), None)
-    ctypes.CDLL(str(found or f"lib{name}.so"), ctypes.RTLD_GLOBAL)  # a name alone: wherever the loader looks
+    ctypes.CDLL(str(found or f"lib{name}.so"), ctypes.RTLD_GLOBAL)  # only a name: wherever the loader looks
 
 
 def load_runtime() -> None:

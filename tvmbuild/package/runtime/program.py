@@ -33,7 +33,7 @@ class Program:
     """
 
     def __init__(self, info: PackageInfo, library: Any, params: Sequence[Any], device: Any, share: Share) -> None:
-        """Make the first machine. ``info`` describes this size alone.
+        """Make the first machine. ``info`` describes this size only.
 
         Raises TvmbuildError if library and weights do not fit together.
         """

@@ -115,7 +115,7 @@ class Session:
         return tuple(dict(each.values) for each in self.info.sizes.functions) if self.info.sizes else ()
 
     def at(self, size: Mapping[str, int]) -> Session:
-        """Return a session of one of ``sizes`` alone, which shares code, weights and threads with this one.
+        """Return a session of one of ``sizes`` only, which shares code, weights and threads with this one.
 
         Its frames, pictures and results are for this size. Both are closed together. Raises TvmbuildError if the
         package has no such size.

@@ -60,5 +60,5 @@ class StageOfCells:
     """The common part of planners for stages of cells."""
 
     def explain_model(self, _model: ModelSpec, _capabilities: Capabilities) -> str | None:
-        """Raise ValueError, because the stage needs a cell, not a model alone."""
+        """Raise ValueError, because the stage needs a cell, not only a model."""
         raise ValueError(f"{type(self).__name__.lower()} is not a stage of a model")

@@ -17,7 +17,7 @@ from tvmbuild.preparing.reference import open_onnx
 SHOWN = 6
 """The number of groups that a note names."""
 MEASURED = 4
-"""The number of samples on which each group is tried alone."""
+"""The number of samples on which each group is tried by itself."""
 
 Run = Callable[[Arrays], Arrays]
 JudgeRun = Callable[[Run], Judged]
@@ -89,7 +89,7 @@ class KeepSearch:
     """A network in a reduced precision, and the same network with some of its operators in floats."""
 
     def __init__(self, reduced: Reduced, samples: Sequence[Arrays], judge: JudgeRun) -> None:
-        """Prepare for the ``samples`` on which each group is tried alone, and the ``judge`` of whole sets."""
+        """Prepare for the ``samples`` on which each group is tried by itself, and the ``judge`` of whole sets."""
         self._reduced, self._judge, self._samples = reduced, judge, samples
         self._groups = {each.name: each for each in reduced.groups}
 

@@ -49,7 +49,7 @@ class Control:
         """Return a figure of a model, and one for each of the ``samples``; more is better.
 
         For all samples it is the margin above the thresholds. For some of them, by which NNCF ranks operators, and for
-        each alone, it is the error of the outputs, negated: a metric of a few samples tells nothing.
+        each by itself, it is the error of the outputs, negated: a metric of a few samples tells nothing.
         """
         asked = list(samples)
         run = open_onnx(model.SerializeToString(), "the quantised model")

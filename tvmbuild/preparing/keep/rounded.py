@@ -52,7 +52,7 @@ class _Format(Protocol):
 
     @property
     def is_stored(self) -> bool:
-        """Whether results are stored in it, too, so that operators after products are computed in it."""
+        """Return whether results are stored in it, too, so that operators after products are computed in it."""
 
     def round(self, values: Array) -> Array:
         """Return float32 values, rounded."""

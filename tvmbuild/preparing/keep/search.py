@@ -52,7 +52,7 @@ class Found:
 def find_kept(groups: Sequence[Group], measure: Callable[[Kept], float], judge: Judge) -> Found | None:
     """Return a cheap set of groups with which the accuracy is enough, or None if no set is.
 
-    ``measure`` returns the squared error of the outputs with a set of groups in floats. Each group is quantised alone:
+    ``measure`` returns the squared error of the outputs with a set of groups in floats. Each is quantised by itself:
     in a network in which all are, the errors of some hide those of others. Sets of the groups that harm most for their
     cost are then judged, each twice as large as the last, and the smallest that is enough is found by bisection. Then
     groups without which it is enough, too, are left out, the dearest first.

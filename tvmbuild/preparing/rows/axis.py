@@ -25,7 +25,7 @@ class Rows:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the axis is the batch alone."""
+        """Return whether the axis is only the batch."""
         return self.outer == self.inner == 1
 
     def move(self, axis: int) -> Rows:

@@ -1,1 +1,1 @@
-"""The code generator for Vulkan: it turns TensorIR into SPIR-V kernels, from the public specifications alone."""
+"""The code generator for Vulkan: it turns TensorIR into SPIR-V kernels, from the public specifications only."""

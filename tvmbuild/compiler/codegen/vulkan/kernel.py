@@ -50,7 +50,7 @@ class Kernel:
 
     name: str
     read_only: tuple[bool, ...]
-    """Whether the kernel only reads a buffer, for each buffer."""
+    """True if the kernel only reads a buffer, for each buffer."""
     scalars: tuple[int, ...]
     extents: int
     """The number of launch extents, which are the last arguments of a call."""

@@ -35,7 +35,7 @@ class Memory:
     """The binding number, if the buffer is an argument."""
     writable: bool = True
     restrict: bool = False
-    """Whether no other argument refers to the same memory."""
+    """True if no other argument refers to the same memory."""
     width: int = 1
     """The number of lanes in an element of the variable; an argument has one variable for each width that is used."""
     variables: dict[int, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Memory:
     written: dict[int, tuple[Value, int]] = field(default_factory=dict)
     """The index and the id of each stored value that is still valid in this block, by the index's id."""
     is_reread: bool = False
-    """Whether the kernel loads from this buffer and also writes to it."""
+    """True if the kernel loads from this buffer and also writes to it."""
 
     @property
     def element_bytes(self) -> int:

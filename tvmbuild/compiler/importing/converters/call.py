@@ -61,7 +61,7 @@ class NodeCall:
 
     @property
     def keeps_dimensions(self) -> bool:
-        """Whether a reduction keeps the reduced axes, with length one."""
+        """Return whether a reduction keeps the reduced axes, with length one."""
         return bool(self.attributes.get("keepdims", 1))
 
     def text(self, name: str, default: str) -> str:

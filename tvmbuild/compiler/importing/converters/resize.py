@@ -46,7 +46,7 @@ class _Axis:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the scale is the ratio of the sizes; TVM knows only the sizes."""
+        """Return whether the scale is the ratio of the sizes; TVM knows only the sizes."""
         return abs(self.size * self.scale - self.wanted) < 1e-6 * self.wanted
 
 

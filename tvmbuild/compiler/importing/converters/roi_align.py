@@ -20,7 +20,7 @@ class _Regions:
     ratio: int
     """The number of samples along each side of a bin. With 0, it depends on the region."""
     aligned: bool
-    """Whether a region may be smaller than a pixel of the data."""
+    """True if a region may be smaller than a pixel of the data."""
 
 
 def convert_roi_align(call: NodeCall) -> relax.Expr:
@@ -103,7 +103,7 @@ class _Samples:
     loop: tirx.IterVar
     count: tirx.PrimExpr
     inside: tirx.PrimExpr
-    """Whether a sample is at most a pixel outside; else it is 0."""
+    """True if a sample is at most a pixel outside; else it is 0."""
     pixels: tuple[tirx.PrimExpr, tirx.PrimExpr]
     """The two neighbours of a sample."""
     weights: tuple[tirx.PrimExpr, tirx.PrimExpr]

@@ -29,7 +29,7 @@ class Kind:
     states: int
     step: Callable[[Direction, str, State], State]
     is_quantized: bool = False
-    """Whether the weights are integers with a row for each input, and the inputs 8 to 11 are scales and zero points."""
+    """True if the weights are integers with a row for each input, and the inputs 8 to 11 are scales and zero points."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Attention:
     """The masks, in the order in which they are applied."""
     scale: float
     nan_is_zero: bool
-    """Whether a row whose keys are all masked gets probabilities 0 instead of NaN."""
+    """True if a row whose keys are all masked gets probabilities 0 instead of NaN."""
     rows_after: int
     dtype: str
     """The dtype of query, key, value and output: float32 or float16. Scores and sums are float32."""

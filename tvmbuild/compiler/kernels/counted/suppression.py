@@ -33,9 +33,9 @@ class Suppression:
     boxes: int
     kept: int
     center: bool
-    """Whether a box is its centre and its size, instead of two corners."""
+    """True if a box is its centre and its size, instead of two corners."""
     threshold: bool
-    """Whether a score must exceed a threshold."""
+    """True if a score must exceed a threshold."""
 
     @property
     def rows(self) -> int:

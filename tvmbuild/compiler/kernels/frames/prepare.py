@@ -69,7 +69,7 @@ class Preparation:
 
     @property
     def by_table(self) -> bool:
-        """Whether the second kernel looks values up: integers, whose rounding is not worth vectors."""
+        """Return whether the second kernel looks values up: integers, whose rounding is not worth vectors."""
         return np.dtype(self.dtype).kind in "iu"
 
     @property
@@ -139,7 +139,7 @@ class _Along:
 
     @property
     def converts_twice(self) -> bool:
-        """Whether several taps would convert the colours of a pixel again and again."""
+        """Return whether several taps would convert the colours of a pixel again and again."""
         frame = self.form.frame
         return not is_packed(frame.encoding) and self.columns * self.taps >= frame.used.width
 

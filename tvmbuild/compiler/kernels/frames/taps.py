@@ -82,7 +82,7 @@ def _antialias(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _bilinear(source: int, size: int, pixel: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the taps of OpenCV's INTER_LINEAR along a row: beyond the ends, the last pixel alone."""
+    """Return the taps of OpenCV's INTER_LINEAR along a row: beyond the ends, the last pixel only."""
     pixels, weights = _place_bilinear(source, size, pixel)
     if pixels[0] < 0 or pixels[1] >= source:
         return np.array([np.clip(pixels[0], 0, source - 1)]), np.array([1 << OPENCV_BITS])

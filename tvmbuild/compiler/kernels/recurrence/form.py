@@ -37,9 +37,9 @@ class Recurrence:
     batch: int
     hidden: int
     backward: tuple[bool, ...]
-    """Whether the direction runs backward, for each direction."""
+    """True if the direction runs backward, for each direction."""
     linear_before_reset: bool = False
-    """Whether the reset gate of a GRU multiplies the candidate's product with the state, not the state itself."""
+    """True if the reset gate of a GRU multiplies the candidate's product with the state, not the state itself."""
     activation: Literal["Tanh", "Relu"] = "Tanh"
     """The activation of an RNN."""
     weights: Literal["float32", "int8", "int16"] = "float32"

@@ -46,7 +46,7 @@ class Candidates:
     """The priors, unless they are the last output."""
     variances: tuple[float, ...] = VARIANCES
     counted: bool = False
-    """Whether only the first candidates exist, so that zeros follow them. Then none with the score 0 is a result."""
+    """True if only the first candidates exist, so that zeros follow them. Then none with the score 0 is a result."""
 
     @property
     def own(self) -> int:

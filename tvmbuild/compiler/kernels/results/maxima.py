@@ -23,7 +23,7 @@ class RowMaxima:
     count: int
     output: Form
     softmax: bool = False
-    """Whether the softmax of the largest score is wanted, and not the score itself."""
+    """True if the softmax of the largest score is wanted, and not the score itself."""
 
     def list_outputs(self) -> list[Form]:
         """Return the forms of the scores and of the places."""

@@ -31,10 +31,10 @@ class ClassMap:
     width: int
     output: Form
     ready: bool = False
-    """Whether the output has classes, and no scores."""
+    """True if the output has classes, and no scores."""
     channels_last: bool = False
     sigmoid: bool = False
-    """Whether the sigmoid of a pixel's only score is its probability."""
+    """True if the sigmoid of a pixel's only score is its probability."""
 
     @property
     def pixels(self) -> int:
@@ -100,7 +100,7 @@ class DrawnMap:
 
     @property
     def by_threshold(self) -> bool:
-        """Whether a pixel's only score decides between the classes 0 and 1."""
+        """Return whether a pixel's only score decides between the classes 0 and 1."""
         return self.source.classes == 1 and not self.source.ready
 
 
@@ -108,7 +108,7 @@ def write_map(form: DrawnMap, *, on_gpu: bool) -> tirx.PrimFunc:
     """Return the function to the map [rows, columns], uint8, from the arguments that ``list_inputs`` describes.
 
     A pixel has the class with the highest interpolated score. Where the four pixels of the output around it agree on
-    the class, that is their class, because interpolation keeps the order of scores; scores are read elsewhere alone.
+    the class, that is their class, because interpolation keeps the order of scores; scores are read only elsewhere.
     """
     output: Form = ((form.rows, form.columns), "uint8")
     with begin_kernel("map", form.list_inputs(), [output]) as (builder, buffers):

@@ -58,9 +58,9 @@ class Selection:
     count: int
     most: int
     suppress: bool
-    """Whether a candidate that overlaps a better one is dropped."""
+    """True if a candidate that overlaps a better one is dropped."""
     agnostic: bool = False
-    """Whether only a better one of any class counts; else only one of the same class."""
+    """True if only a better one of any class counts; else only one of the same class."""
     more: More | None = None
 
     @property

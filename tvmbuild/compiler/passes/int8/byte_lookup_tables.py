@@ -43,7 +43,7 @@ class _OfByte:
     byte: relax.Var
     values: Values
     has_been_float: bool = False
-    """Whether the values, or values that they are computed from, are floats: integers alone are not worth a table."""
+    """True if the values, or values that they are computed from, are floats: integers alone are not worth a table."""
 
 
 @mutator

@@ -31,9 +31,9 @@ class Ledger:
     def __init__(self, rewriter: PyExprMutator, *, wants_signed: bool, is_plain: bool) -> None:
         self.rewriter = rewriter
         self.is_plain = is_plain
-        """Whether the target has no dot instruction; operators with better tiles in floats then stay in floats."""
+        """True if the target has no dot instruction; operators with better tiles in floats then stay in floats."""
         self.wants_signed = wants_signed
-        """Whether products and dense convolutions take their data as int8."""
+        """True if products and dense convolutions take their data as int8."""
         self.unsigned: dict[relax.Var, relax.Expr] = {}
         """A tensor of int8 → the same integers plus UNSIGNED, as uint8."""
         self.signed: dict[relax.Expr, relax.Expr] = {}

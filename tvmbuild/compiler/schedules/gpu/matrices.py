@@ -30,13 +30,13 @@ class MatrixProduct:
     operands: tuple[int, int]
     """The indices of two reads of the sum: the operand that moves with the rows, and that of the columns."""
     turned: bool
-    """Whether the sum's terms are the second operand times the first."""
+    """True if the sum's terms are the second operand times the first."""
     runs: tuple[int, int]
     """The numbers of contiguous elements: of the first operand along the depth, of the second along the columns."""
     outer: int
     """The number of the sum's axes before (row, column, depth)."""
     is_unfolded: bool = False
-    """Whether one operand is a matrix of unfolded windows (im2col)."""
+    """True if one operand is a matrix of unfolded windows (im2col)."""
 
     @property
     def operand_type(self) -> str:

@@ -28,7 +28,7 @@ class MatrixAxes:
 
     @property
     def all(self) -> tuple[Group, ...]:
-        """Return all groups of axes: each outer axis alone, the rows, the columns, and the depth."""
+        """Return all groups of axes: each outer axis by itself, the rows, the columns, and the depth."""
         return (*((axis,) for axis in self.outer), self.rows, self.columns, self.depth)
 
     def measure(self, nest: Nest) -> Matrices:

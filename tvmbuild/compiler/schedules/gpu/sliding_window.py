@@ -49,9 +49,9 @@ class Windows:
     """The number of neighbouring outputs along the last axis that a thread computes as a vector; 1 if the row is the
     last axis."""
     seen_in_lanes: bool
-    """Whether the elements that the windows read are vectors, too; else they are the same for all lanes."""
+    """True if the elements that the windows read are vectors, too; else they are the same for all lanes."""
     row_in_lanes: bool
-    """Whether the row is the last axis, and the last block goes through all its operands in vectors along it."""
+    """True if the row is the last axis, and the last block goes through all its operands in vectors along it."""
     overlap: float
     """The share of a window that the next window in the row reads, too: 2/3 for three elements in steps of one."""
 

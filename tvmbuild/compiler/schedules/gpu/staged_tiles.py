@@ -53,7 +53,7 @@ class Matrices:
     operand_bytes: int = 4
     """The size of an element of the operands in bytes."""
     gathered: tuple[bool, bool] = (False, False)
-    """Whether the operand is gathered from windows element by element, for each of the two operands."""
+    """True if the operand is gathered from windows element by element, for each of the two operands."""
 
     @property
     def outputs(self) -> int:

@@ -26,7 +26,7 @@ class Activity(NamedTuple):
     end: int
     """The end, in nanoseconds by the card's clock."""
     graph: int
-    """The id of the CUDA graph that contains the activity as a node. 0 if it was launched alone."""
+    """The id of the CUDA graph that contains the activity as a node. 0 if it was launched by itself."""
 
 
 def name_function(kernel: str) -> str:

@@ -24,7 +24,7 @@ class _Call:
     name: str
     """The name of the called function."""
     on_host: bool
-    """Whether the function computes on the host, so that the host's clock times it."""
+    """True if the function computes on the host, so that the host's clock times it."""
     operations: list[int] = field(default_factory=list)
     """The indices of the call's operations (kernels and copies) among all operations of the run."""
     start: int = 0

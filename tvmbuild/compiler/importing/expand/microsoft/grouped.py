@@ -39,7 +39,7 @@ class _Sizes:
     groups: int
     size: int
     first: bool
-    """Whether the step has the first tokens, so that the cache is still empty, whatever its length."""
+    """True if the step has the first tokens, so that the cache is still empty, whatever its length."""
 
 
 def group_query_attention(node: onnx.NodeProto, scope: Scope) -> Nodes | None:

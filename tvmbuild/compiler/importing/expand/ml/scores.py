@@ -34,11 +34,11 @@ class Classes:
     ids: tuple[int, ...]
     """The indices of the classes that have weights."""
     is_positive: bool
-    """Whether no weight is negative."""
+    """True if no weight is negative."""
 
     @property
     def is_single(self) -> bool:
-        """Whether there are two classes and only one of them has weights."""
+        """Return whether there are two classes and only one of them has weights."""
         return self.labels.count == _TWO and self.ids in {(0,), (1,)}
 
 

@@ -49,7 +49,7 @@ class Work(Places):
 
     @property
     def is_single(self) -> bool:
-        """Whether one block has all keys."""
+        """Return whether one block has all keys."""
         return self.sizes.keys >= self.form.keys
 
 

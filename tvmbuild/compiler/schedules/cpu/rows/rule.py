@@ -57,7 +57,7 @@ def _is_worth_it(rows: Rows, machine: Machine) -> bool:
     if len(reductions) > 1 or any(each.along and not each.combine for each in rows.passes):
         return True
     if not rows.across and _is_infinite(reductions[0].identity):
-        return True  # TVM's rfactor, which `schedule_dot` uses, knows maxima that begin with the smallest number alone
+        return True  # TVM's rfactor, which `schedule_dot` uses, knows maxima that begin with the smallest number only
     width, loads = machine.lanes(reductions[0].bits), collect(reductions[0].value).loads
     is_product = any(not _are_equal(load, loads[0]) for load in loads)
     return not (rows.across or is_product) and power_of_two_divisor(rows.extents[rows.vector], width) < width

@@ -30,7 +30,7 @@ class Pass:
     value: Any
     """The stored value; for a reduction, the value that it combines."""
     along: bool
-    """Whether the pass computes or combines a value for each element of a row."""
+    """True if the pass computes or combines a value for each element of a row."""
     combine: Any = None
     """The class of node that combines the values of a reduction, for example Add; None for other passes."""
     identity: Any = None
