@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the finding about a cell and return the exit code: 1 if a number is wrong, `UNEXAMINED` if there is none."""
+    """Print the finding about a cell and return the exit code: 1 if a number is wrong, else 0, or `UNEXAMINED`."""
     try:
         return _report(args)
     except TvmbuildError as error:
