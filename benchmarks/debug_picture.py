@@ -51,7 +51,7 @@ def main(picture: Path) -> None:
         request = Request(CELL, folder, folder, None, folder, TARGET, case.tolerance, folder, every=True)
         page = folder / "places.html"
         page.write_text(write_debug_page(found, describe_finding(found, request)), encoding="utf-8")
-        command = [sys.executable, HERE / "report_picture.py", page, picture, "--height", "760"]
+        command = [sys.executable, HERE / "report_picture.py", page, picture, "--height", "840"]
         subprocess.run([*map(str, command)], check=True)
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import doit_project
 import pytest
 from digits import OUTPUT
 from doit_project import DoitProject, Ran, write_project
@@ -13,6 +14,8 @@ from emulated_board import the_board
 from ssh_board import SshBoard, ssh_board
 
 pytestmark = [pytest.mark.nightly, pytest.mark.compiler, pytest.mark.timeout(1200)]
+PATIENCE_S = 900
+"""The longest that one command may take: it builds a dozen parts, and perhaps the board's program once."""
 
 WRONG = Path(__file__).parent.parent / "support" / "wrong_gemm"
 FAULTY = {"PYTHONPATH": os.pathsep.join(filter(None, [str(WRONG), os.environ.get("PYTHONPATH")]))}
@@ -28,6 +31,11 @@ targets:
     host: {mcpu: x86-64, mtriple: x86_64-linux-gnu, num-cores: 1}
     device: DEVICE
 """
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doit_project, "TIMEOUT_S", PATIENCE_S)
 
 
 @pytest.fixture
