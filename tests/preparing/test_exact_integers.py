@@ -66,3 +66,37 @@ def test_what_has_no_such_operator_or_kernel_stays_as_it_is() -> None:
     )
     model = helper.make_model(floats).SerializeToString()
     assert use_exact_integers(model) is model
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+@pytest.mark.parametrize(("operator", "weights"), [("Conv", (8, 64, 1, 1)), ("MatMul", (64, 8))])
+def test_the_largest_products_of_a_qdq_model_do_not_saturate(
+    operator: str, weights: tuple[int, ...], optimized: bool
+) -> None:
+    """ONNX Runtime joins the operators around a product of integers into one whose sums may saturate."""
+    constants = {
+        "w8": np.full(weights, 127, "int8"),
+        "w0": np.zeros(8, "int8"),
+        "scale": np.full(8, 1 / 127, "float32"),
+        "one": np.float32(1),
+        "zero": np.uint8(0),
+        "out": np.float32(256),
+    }
+    axis = 0 if operator == "Conv" else 1
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "one", "zero"], ["x8"]),
+            helper.make_node("DequantizeLinear", ["x8", "one", "zero"], ["x_"]),
+            helper.make_node("DequantizeLinear", ["w8", "scale", "w0"], ["w"], axis=axis),
+            helper.make_node(operator, ["x_", "w"], ["sum"]),
+            helper.make_node("QuantizeLinear", ["sum", "out", "zero"], ["sum8"]),
+            helper.make_node("DequantizeLinear", ["sum8", "out", "zero"], ["y"]),
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 64, 2, 2) if operator == "Conv" else (2, 64))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+    data = np.full((1, 64, 2, 2) if operator == "Conv" else (2, 64), 255, "float32")
+    assert set(run_onnx(model, {"x": data}, "net", optimized=optimized)["y"].flat) == {64 * 256.0}

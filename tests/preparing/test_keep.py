@@ -156,6 +156,21 @@ def test_the_operators_that_harm_are_found(nets: tuple[onnx.ModelProto, onnx.Mod
     assert (again.nodes, again.total) == (choice.nodes, 3)
 
 
+def test_an_accuracy_that_no_rounding_keeps_is_told_from_operators_that_harm(
+    nets: tuple[onnx.ModelProto, onnx.ModelProto],
+) -> None:
+    """The float model itself misses such a threshold if its inputs move by a fraction of a step."""
+    limit = 1e-11
+    choice = KeepSearch(QuantisedModel(*nets), SAMPLES, judge_by(limit)).find()
+    assert choice is not None
+    assert len(choice.groups) == choice.total
+    _, told = choice.before.told.split("; the float model with inputs changed by up to 0.1%: error ")
+    assert float(told) > limit
+    few = KeepSearch(QuantisedModel(*nets), SAMPLES, judge_by(2e-3)).find()
+    assert few is not None
+    assert "inputs changed" not in few.before.told
+
+
 GROUPS = [Group(name, (name,), cost) for name, cost in (("a", 1.0), ("b", 8.0), ("c", 2.0), ("d", 4.0), ("e", 1.0))]
 
 

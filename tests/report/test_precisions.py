@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmark_results import make_result
+from benchmark_results import make_framed, make_result
 from report_cells import CELL_OPTIONS, cell_steps, only, shown, write_built_for, write_result
 
 from tvmbuild.base.attributes import AttributeValue, Precision
@@ -97,7 +97,7 @@ def test_cells_that_are_not_measured_have_sizes(tmp_path: Path) -> None:
     steps = build(tmp_path, pi, pi8)
     (row,) = list_precisions(collect_cells(tmp_path, steps))
     assert row[:6] == ("net@pi8", "int8", "pi", "-", "-", "-")
-    assert row[6:] == (*SIZES, "-", "-", "-")
+    assert row[6:] == (*SIZES, "-", "-", "-", "-", "-")
     assert "net@pi8 (int8): 0.27x the size of pi" in shown(tmp_path, steps, 120)
 
 
@@ -170,6 +170,38 @@ def test_the_front_is_drawn_with_a_ring_around_the_recommended_cell(tmp_path: Pa
     assert "recommended: vnni; vnni (int8, 0.500 ms, rms 2.00%, " in chart
     write_report(tmp_path, steps)
     assert "the ring marks the recommended cell, vnni (0.500 ms" in layout.report_html.read_text()
+
+
+def test_energy_counts_if_it_is_known_of_all_cells(tmp_path: Path) -> None:
+    """The float cell is slower, larger and no better, but takes less energy for a frame."""
+    steps, layout = build(tmp_path, V4, VNNI, v4=2.0, vnni=0.5), Layout(tmp_path)
+
+    def write(name: str, ms: float, joules: float | None) -> None:
+        framed = make_framed()
+        assert framed.times is not None
+        framed = replace(framed, times=replace(framed.times, joules=joules))
+        result = replace(make_result(f"net@{name}", ms), accuracy=AGREEMENT, frames=framed)
+        write_json(layout.cell_file("net", name, "result.json"), result.to_json())
+
+    def find() -> tuple[list[str], str]:
+        (front,) = list_fronts(collect_cells(tmp_path, steps))
+        return [point.cell.target for point in front.unbeaten], front.describe()
+
+    write("vnni", 0.5, 0.02)
+    write("v4", 2.0, None)
+    unbeaten, told = find()
+    assert unbeaten == ["vnni"]
+    assert "no other cell beats in time, accuracy and size: vnni (int8, 0.500 ms, rms 0.41%, 113 kB, 0.02 J)" in told
+    write("v4", 2.0, 0.01234)
+    unbeaten, told = find()
+    assert unbeaten == ["vnni", "v4"]
+    assert "no other cell beats in time, accuracy, size and energy: " in told
+    (row,) = list_precisions(collect_cells(tmp_path, steps))
+    shares = dict(zip(COLUMNS, row, strict=True))
+    assert (shares["J"], shares["fp32 J"]) == ("0.02", "0.0123")
+    write_report(tmp_path, steps)
+    assert "420 kB, 0.0123 J)" in layout.report_html.read_text()
+    assert "rms 0.41%, 0.02 J a frame" in " ".join(shown(tmp_path, steps, 400).split())
 
 
 def test_operators_in_floats_have_a_cost(tmp_path: Path) -> None:

@@ -349,7 +349,7 @@ def lower(
     notes, convolutions = read_notes(mod), read_convolutions(mod)
     bare = mod.without_attr(NOTES).without_attr(CHOICES)
     chosen = "NCHW" if lowering.layout == "NCHW" else "NHWC"
-    return Lowered(bare, imported.inputs, imported.outputs, chosen, notes, convolutions)
+    return Lowered(bare, imported.inputs, imported.outputs, chosen, (*imported.notes, *notes), convolutions)
 
 
 def _try_layouts(mod: tvm.ir.IRModule, lowering: Lowering) -> tuple[tvm.ir.IRModule, Lowering]:

@@ -26,7 +26,7 @@ from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.model_worker import Load, Worker
 from tvmbuild.package.archive import Package, read_metadata, write_package
 from tvmbuild.package.inputs import write_arrays
-from tvmbuild.package.metadata import PackageInfo, PackageTarget
+from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.records.schedule import Schedule
 
 
@@ -60,14 +60,6 @@ class Build:
 
 
 @dataclass(frozen=True)
-class Computed:
-    """The outputs of a package, and its metadata."""
-
-    outputs: dict[str, np.ndarray]
-    info: PackageInfo
-
-
-@dataclass(frozen=True)
 class Bench:
     """A device that computes packages."""
 
@@ -97,13 +89,13 @@ class Bench:
             checked = check_frames(info, worker, who, lacks=self.device.lacks_frames(info))
         return None if checked is None else "; ".join((checked.check.describe(), *checked.notes))
 
-    def compute(self, build: Build, model: bytes, inputs: Values) -> Computed:
-        """Build a model and run it. Raises TvmbuildError if it cannot be built or run."""
+    def compute(self, build: Build, model: bytes, inputs: Values) -> dict[str, np.ndarray]:
+        """Build a model, run it, and return its outputs. Raises TvmbuildError if it cannot be built or run."""
         package = build.make(model, "part")
         with TemporaryDirectory(prefix="tvmbuild-debug-") as folder:
             path = Path(folder, "part.tar")
             write_package(path, package)
-            return Computed(self.run(path, inputs), package.info)
+            return self.run(path, inputs)
 
 
 def make_host_target(precision: Precision, keep: tuple[str, ...] = ()) -> PackageTarget:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tvmbuild.base.progress import report_progress
 from tvmbuild.debugging.errors import ROUNDINGS, Rounding, compute_places, measure_rounding
 from tvmbuild.debugging.finding import Finding
-from tvmbuild.debugging.inquiry import Case, Inquiry, Wish, compute, get_ratio, judge
+from tvmbuild.debugging.inquiry import Case, Inquiry, Wish, get_ratio, judge
 from tvmbuild.debugging.places import Places, Values
 from tvmbuild.debugging.probe import Probe
 from tvmbuild.debugging.search import Questions, find_origin
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import write_package
 
 
 def examine(case: Case, wish: Wish) -> Finding:
@@ -22,16 +24,27 @@ def examine(case: Case, wish: Wish) -> Finding:
 
     Raises TvmbuildError if the original or the package cannot be run.
     """
+    with TemporaryDirectory(prefix="tvmbuild-debug-") as folder:
+        again = Path(folder, "again.tar")
+        report_progress("building the whole model")
+        package = case.build.make(bytes(case.model.SerializeToString()), "again")
+        write_package(again, package)
+        return _examine(case, wish, again, package.info.layout)
+
+
+def _examine(case: Case, wish: Wish, again: Path, layout: str) -> Finding:
+    """Examine a case whose model was built ``again``, with this ``layout``."""
     report_progress("running the package")
-    not_finite = case.reference.not_finite
-    case, got, problem = _pose(case)
+    not_finite, package = case.reference.not_finite, case.package or again
+    case, got, problem = _pose(case, package)
+    built = got if package == again else case.bench.run(again, case.reference.inputs)
     places = Places(case.model)
     rounding = _find_rounding(case)
     report_progress("running the original")
     values = compute_places(places, case.reference.inputs, case.cell)
     moved = measure_rounding(places, values, rounding, case.cell)
-    probe = Probe(places, values, moved, case.bench, case.build)
-    given, rebuilt = probe.compare(got), probe.measure_whole()
+    probe = Probe(places, values, moved, case.bench, case.build, layout)
+    given, rebuilt = probe.compare(got), probe.take_whole(built)
     asked = Questions(lambda count: probe.rate(probe.end_after(count)), places.list_read, _rate_alone(probe))
     origin = find_origin(asked, len(places.nodes), rounding.limit)
     is_right = problem is None and _find_worst(probe, given) <= rounding.limit
@@ -42,12 +55,14 @@ def examine(case: Case, wish: Wish) -> Finding:
         builds=0,
         problem=problem,
         closeness=closeness,
-        remark=_explain_nothing(case, closeness) if origin is None and not is_right else None,
         suspect=Inquiry(case, probe, rounding, origin).report(wish) if origin else None,
         is_right=is_right,
         rebuilt=_describe(probe, rebuilt),
         not_finite=not_finite,
     )
+    if origin is None and not is_right:
+        is_outdated = judge(case, built) is None or _find_worst(probe, given) > rounding.limit
+        finding = replace(finding, is_outdated=is_outdated, remark=_explain_nothing(closeness, outdated=is_outdated))
     if is_right and origin is None and case.package is not None:
         finding = _add_frames(finding, case, case.package)
     if wish.every:
@@ -55,14 +70,14 @@ def examine(case: Case, wish: Wish) -> Finding:
     return replace(finding, builds=probe.builds)
 
 
-def _pose(case: Case) -> tuple[Case, Values, str | None]:
+def _pose(case: Case, package: Path) -> tuple[Case, Values, str | None]:
     """Return the case with the inputs for which the package is wrong, its outputs, and the gate's words about them."""
-    got, specials = compute(case), case.reference.specials
+    got, specials = case.bench.run(package, case.reference.inputs), case.reference.specials
     problem = judge(case, got)
     if problem is not None or specials is None:
         return case, got, problem
     special = replace(case, reference=specials, tolerance=case.reference.allow(case.tolerance))
-    found = compute(special)
+    found = case.bench.run(package, specials.inputs)
     problem = judge(special, found)
     return (case, got, None) if problem is None else (special, found, problem)
 
@@ -92,10 +107,9 @@ def _find_worst(probe: Probe, errors: dict[str, float]) -> float:
     return max((probe.describe(name, error).ratio for name, error in errors.items()), default=0.0)
 
 
-def _explain_nothing(case: Case, closeness: str) -> str:
-    """Return why the gate fails although no place is wrong."""
-    again = replace(case, package=None)
-    if case.package is not None and judge(again, compute(again)) is None:
+def _explain_nothing(closeness: str, *, outdated: bool) -> str:
+    """Return why the gate fails, or the package is off by more than rounding, although no place is wrong."""
+    if outdated:
         return "built again, the package is right: another version built it, or the device is not reliable"
     return f"the tolerance is narrower than the precision: {closeness}"
 

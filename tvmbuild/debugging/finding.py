@@ -142,10 +142,17 @@ class Finding:
     frames_are_wrong: bool = False
     is_right: bool = False
     """True if the gate passes and the package's error is no larger than rounding explains."""
+    is_outdated: bool = False
+    """True if the package is wrong, but right if this version builds it."""
     rebuilt: str = ""
     """The largest error of the package that this version builds, in words."""
     not_finite: str | None = None
     """The inputs that hold NaN or infinity, in words. None if all numbers are finite, or if the gate chose them."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a number is wrong: of this package, of its frames, or of the package that this version builds."""
+        return self.suspect is not None or self.frames_are_wrong or self.is_outdated
 
     def to_json(self) -> dict[str, object]:
         """Return the finding as a JSON value. ``from_json`` is the inverse."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import onnx
 
 from tvmbuild.base.files import write_bytes
@@ -32,7 +31,7 @@ class Case:
     model: onnx.ModelProto
     """The model from which the package is built."""
     package: Path | None
-    """The package, or None if the build's own is examined."""
+    """The package, or None if the one that ``build`` makes of the model is examined."""
     build: Build
     bench: Bench
     reference: Reference
@@ -48,14 +47,6 @@ class Wish:
     """True if the errors of all places are measured in a build that returns all of them."""
     reduce: bool = False
     """True if the smallest model that fails is written to ``folder``."""
-
-
-def compute(case: Case) -> dict[str, np.ndarray]:
-    """Return the package's outputs for the reference's inputs."""
-    inputs = case.reference.inputs
-    if case.package is not None:
-        return case.bench.run(case.package, inputs)
-    return case.bench.compute(case.build, bytes(case.model.SerializeToString()), inputs).outputs
 
 
 def judge(case: Case, got: Values) -> str | None:
@@ -158,10 +149,9 @@ class Inquiry:
         for variant, found in zip(variants, tried, strict=True):
             if found.fixes:
                 report_progress(f"the whole {variant.name}")
-                bench = variant.bench or self.case.bench
-                whole = replace(self.case, package=None, build=variant.build, bench=bench)
+                bench, model = variant.bench or self.case.bench, bytes(self.case.model.SerializeToString())
                 try:
-                    if judge(whole, compute(whole)) is None:
+                    if judge(self.case, bench.compute(variant.build, model, self.case.reference.inputs)) is None:
                         return variant.name
                 except TvmbuildError:
                     continue

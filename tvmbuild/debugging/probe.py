@@ -31,9 +31,10 @@ class Probe:
     rounding: Mapping[str, float]
     bench: Bench
     build: Build
-    builds: int = 0
-    layout: str = ""
-    """The layout of the convolutions in the first build, which is the whole model."""
+    layout: str
+    """The layout of the convolutions in the whole model."""
+    builds: int = 1
+    """The number of builds so far. The first one was the whole model."""
     _ends: dict[int, dict[str, float] | None] = field(default_factory=dict)
 
     def end_after(self, count: int) -> dict[str, float] | None:
@@ -57,10 +58,9 @@ class Probe:
         """Return the places of a node that are compared."""
         return [name for name in self.places.nodes[number].output if name in self.rounding]
 
-    def measure_whole(self) -> dict[str, float]:
-        """Return the errors at the outputs of the whole model. Raises TvmbuildError if it cannot be built or run."""
-        count = len(self.places.nodes)
-        errors = self._ends[count] = self._measure(self.cut(count), self.build, self.bench)
+    def take_whole(self, got: Values) -> dict[str, float]:
+        """Return the errors at the outputs of the whole model, which was built and returned ``got``."""
+        errors = self._ends[len(self.places.nodes)] = self.compare(got)
         return errors
 
     def compare(self, got: Values) -> dict[str, float]:
@@ -88,9 +88,7 @@ class Probe:
             return {}
         self.builds += 1
         report_progress(f"build {self.builds}: {len(part.nodes)} of {len(self.places.nodes)} nodes")
-        computed = bench.compute(build, part.model, {name: self.values[name] for name in part.inputs})
-        self.layout = self.layout or computed.info.layout
-        got = computed.outputs
+        got = bench.compute(build, part.model, {name: self.values[name] for name in part.inputs})
         return {name: measure_error(got[name], self.values[name]) for name in part.outputs if name in self.rounding}
 
     def rate(self, errors: Mapping[str, float] | None) -> dict[str, float] | None:

@@ -37,6 +37,17 @@ def format_time(cell: CellReport, unknown: str) -> str:
     return unknown if found is None or found.times is None else format_ms(found.times.latency.median.value)
 
 
+def find_joules(cell: CellReport) -> float | None:
+    """Return the machine's energy for one frame of a cell, or None if it is not known."""
+    found = cell.checked.frames if cell.checked else None
+    return None if found is None or found.times is None else found.times.joules
+
+
+def format_joules(joules: float) -> str:
+    """Return the figure without its unit."""
+    return f"{joules:.3g}"
+
+
 def list_ways(name: str, found: FrameResult) -> Iterator[tuple[str, ...]]:
     """Yield the texts of COLUMNS for the package's way and for each other one. ``name`` is the cell's."""
     if found.times is None:
@@ -49,7 +60,7 @@ def list_ways(name: str, found: FrameResult) -> Iterator[tuple[str, ...]]:
 
 def _list_times(times: FrameTimes) -> tuple[str, ...]:
     parts = (format_ms(times.parts_ms[name]) if name in times.parts_ms else "-" for name in PARTS)
-    joules = "-" if times.joules is None else f"{times.joules:.3g}"
+    joules = "-" if times.joules is None else format_joules(times.joules)
     ends = (format_ms(each) for each in (times.latency.median.value, times.latency.p95, times.p99))
     return (*ends, *parts, format_ms(times.cpu_ms), joules)
 

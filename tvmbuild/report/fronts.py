@@ -1,4 +1,4 @@
-"""The cells of a model in several precisions that no other cell beats in time, accuracy and size at once."""
+"""The cells of a model in several precisions that no other cell beats in time, accuracy, size and energy at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tvmbuild.base.specs import Accuracy
 from tvmbuild.benchmarking.agreement import Agreement
 from tvmbuild.package.memory import format_size
 from tvmbuild.report.cells import CellReport
+from tvmbuild.report.frames import find_joules, format_joules
 from tvmbuild.report.latency import format_ms
 
 
@@ -31,20 +32,25 @@ class Point:
     ms: float
     size: int
     loss: Loss
+    joules: float | None
+    """The machine's energy for one frame, or None if it is not known."""
 
     @property
     def precision(self) -> str:
         """The precision in which the package computes."""
         return self.cell.built_for.precision if self.cell.built_for else ""
 
-    def beats(self, other: Point) -> bool:
+    def beats(self, other: Point, *, by_energy: bool) -> bool:
         """Return whether the cell is better in one figure and no worse in the others."""
-        ours, theirs = (self.ms, self.size, self.loss.value), (other.ms, other.size, other.loss.value)
+        ours, theirs = (
+            (each.ms, each.size, each.loss.value, (each.joules or 0.0) if by_energy else 0.0) for each in (self, other)
+        )
         return ours != theirs and all(mine <= its for mine, its in zip(ours, theirs, strict=True))
 
     def describe(self) -> str:
-        """Return the target with the three figures."""
-        figures = f"{format_ms(self.ms)} ms, {self.loss.told}, {format_size(self.size)}"
+        """Return the target with its figures."""
+        energy = "" if self.joules is None else f", {format_joules(self.joules)} J"
+        figures = f"{format_ms(self.ms)} ms, {self.loss.told}, {format_size(self.size)}{energy}"
         return f"{self.cell.target} ({self.precision}, {figures})"
 
 
@@ -55,7 +61,9 @@ class Front:
     model: str
     points: tuple[Point, ...]
     unbeaten: tuple[Point, ...]
-    """The cells that no other beats in time, accuracy and size, the fastest first."""
+    """The cells that no other beats, the fastest first."""
+    by_energy: bool
+    """Whether the energy counts, too, because it is known of all cells."""
     best: Point | None
     """The fastest of them that keeps its thresholds, or None if none does."""
 
@@ -68,7 +76,8 @@ class Front:
         """Return the fastest cell that keeps its thresholds, and all cells that no other beats, in one line."""
         listed = ", ".join(point.describe() for point in self.unbeaten)
         told = f"{self.best.cell.target} is recommended" if self.best else "no precision keeps the thresholds"
-        return f"{self.model}: {told}; no other cell beats in time, accuracy and size: {listed}"
+        figures = "time, accuracy, size and energy" if self.by_energy else "time, accuracy and size"
+        return f"{self.model}: {told}; no other cell beats in {figures}: {listed}"
 
 
 def list_fronts(cells: Sequence[CellReport]) -> list[Front]:
@@ -87,10 +96,11 @@ def _list_fronts(model: str, cells: Sequence[CellReport]) -> Iterator[Front]:
         alike = tuple(point for point in points if _name_machine(point) == machine)
         if len({point.precision for point in alike}) < 2:
             continue
-        unbeaten = [point for point in alike if not any(other.beats(point) for other in alike)]
+        by_energy = all(point.joules is not None for point in alike)
+        unbeaten = [point for point in alike if not any(other.beats(point, by_energy=by_energy) for other in alike)]
         right = [point for point in unbeaten if point.cell.failure is None]
         best = min(right, key=lambda each: each.ms, default=None)
-        yield Front(model, alike, tuple(sorted(unbeaten, key=lambda each: each.ms)), best)
+        yield Front(model, alike, tuple(sorted(unbeaten, key=lambda each: each.ms)), by_energy, best)
 
 
 def _measure(cell: CellReport) -> Point | None:
@@ -98,7 +108,9 @@ def _measure(cell: CellReport) -> Point | None:
     if result is None or agreement is None or cell.package_bytes is None:
         return None
     loss = _find_loss(agreement, cell.asked)
-    return None if loss is None else Point(cell, result.latency.median.value, cell.package_bytes, loss)
+    if loss is None:
+        return None
+    return Point(cell, result.latency.median.value, cell.package_bytes, loss, find_joules(cell))
 
 
 def _find_loss(found: Agreement, asked: Accuracy | None) -> Loss | None:

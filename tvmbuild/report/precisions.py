@@ -1,4 +1,4 @@
-"""The comparison of a model's cells in several precisions: latency, size, agreement with the original."""
+"""The comparison of a model's cells in several precisions: latency, size, agreement with the original, energy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tvmbuild.base.attributes import AttributeValue
 from tvmbuild.benchmarking.estimates import Estimate, divide
 from tvmbuild.package.memory import format_size
 from tvmbuild.report.cells import CellReport
+from tvmbuild.report.frames import find_joules, format_joules
 from tvmbuild.report.latency import format_ms, shorten_ratio
 
 FULL = "fp32"
@@ -26,10 +27,13 @@ COLUMNS = (
     "top-1",
     "rms",
     "metric",
+    "J",
+    "fp32 J",
 )
 MEANING = (
     "Time and size are shares of the fp32 cell's, times from two runs. Top-1 and rms are the cell's agreement with the "
-    "original model on real inputs; the metric is the user's, beside that of the original model."
+    "original model on real inputs; the metric is the user's, beside that of the original model. J is the machine's "
+    "energy for one frame of a cell whose package takes frames, where the machine tells it."
 )
 UNKNOWN = "-"
 
@@ -116,10 +120,16 @@ def _list_values(pair: Pair) -> Iterator[str]:
     yield f"{agreement.rms:.2%}" if agreement and agreement.rms is not None else UNKNOWN
     metric = agreement.metric if agreement else None
     yield UNKNOWN if agreement is None or metric is None else f"{metric:.4g} of {agreement.metric_original:.4g}"
+    yield from (_show_joules(each) for each in (cell, beside))
 
 
 def _show_ms(cell: CellReport | None) -> str:
     return format_ms(cell.result.latency.median.value) if cell and cell.result else UNKNOWN
+
+
+def _show_joules(cell: CellReport | None) -> str:
+    joules = find_joules(cell) if cell else None
+    return UNKNOWN if joules is None else format_joules(joules)
 
 
 def _show_bytes(cell: CellReport | None) -> str:
@@ -136,6 +146,7 @@ def describe_precisions(cells: Sequence[CellReport]) -> list[str]:
         parts += [f"same top-1 for {told['top-1']}"] if told["top-1"] != UNKNOWN else []
         parts += [f"rms {told['rms']}"] if told["rms"] != UNKNOWN else []
         parts += [f"metric {told['metric']}"] if told["metric"] != UNKNOWN else []
+        parts += [f"{told['J']} J a frame"] if told["J"] != UNKNOWN else []
         if parts:
             lines.append(f"{pair.cell.name} ({pair.precision}): {', '.join(parts)}")
     return lines

@@ -43,7 +43,7 @@ class Stage:
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="simplify",
-        version=9,
+        version=10,
         scope="model",
         inputs=("source", "export"),
         outputs=FrozenMap(
@@ -53,7 +53,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="quantize",
-        version=6,
+        version=7,
         scope="quantised model",
         inputs=("model", "reference"),
         outputs=FrozenMap(
@@ -83,7 +83,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=34,
+        version=35,
         scope="cell",
         inputs=("model", "kept", "schedule", "labels", "sizes"),
         outputs=FrozenMap({"package": "*.tar"}),

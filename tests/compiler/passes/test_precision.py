@@ -142,10 +142,29 @@ def test_bounded_functions_are_computed_wide_and_kept_narrow(save_model: SaveMod
     assert (found["sigmoid float32"], found["multiply float16"], found["add float16"]) == (1, 1, 1)
 
 
-def test_exponentials_are_wide(save_model: SaveModel) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Exp", ["a"], ["y"])]
-    found = operators(convert(save_model(nodes, {"w": np.ones((8, 4), np.float32)}, shape=(1, 8))))
-    assert (found["matmul float16"], found["exp float32"]) == (1, 1)
+def test_exponentials_are_wide_and_a_note_counts_what_reads_16_bits(save_model: SaveModel) -> None:
+    nodes = [
+        helper.make_node("Exp", ["x"], ["before"]),  # nothing is narrow yet, so that it is no exception
+        helper.make_node("MatMul", ["before", "w"], ["a"]),
+        helper.make_node("Exp", ["a"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    path = save_model(nodes, {"w": np.ones((8, 4), np.float32)}, shape=(1, 8))
+    reduced = reduce_precision(import_onnx(path), "fp16", "llvm")
+    found = operators(reduced.mod)
+    assert (found["matmul float16"], found["exp float32"]) == (1, 2)
+    assert reduced.notes == ("operators that read numbers of fp16 and stay in float32: 1 add, 1 exp",)
+    lowered = lower(reduced, tvm_target("llvm", X86, FrozenMap()))
+    assert lowered.notes == reduced.notes
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_transposed_convolutions_are_narrow(save_model: SaveModel, rank: int) -> None:
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2] * rank)
+    path = save_model([node], {"w": np.ones((4, 2, *[3] * rank), np.float32)}, shape=(1, 4, *[5] * rank))
+    reduced = reduce_precision(import_onnx(path), "fp16", "cuda")
+    found = operators(reduced.mod)
+    assert (found[f"nn.conv{rank}d_transpose float32"], found["astype float16"], reduced.notes) == (1, 2, ())
 
 
 @pytest.mark.compiler

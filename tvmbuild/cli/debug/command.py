@@ -33,7 +33,7 @@ UNEXAMINED = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = "Exit code: 0, no place is wrong; 1, a place or a frame is wrong; 2, nothing could be examined."
+    parser.epilog = "Exit code: 0, no number is wrong; 1, one is wrong; 2, nothing could be examined."
     parser.add_argument("cell", metavar="CELL|PACKAGE", help="a cell such as net@cpu, or its PACKAGE.tar")
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="the inputs by name (default: the gate's)")
     parser.add_argument("--model", type=Path, metavar="NET.onnx", help="a package's ONNX file, without its project")
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the finding about a cell and return the exit code: 1 if a place is wrong, `UNEXAMINED` if it is unknown."""
+    """Print the finding about a cell and return the exit code: 1 if a number is wrong, else 0, or `UNEXAMINED`."""
     try:
         return _report(args)
     except TvmbuildError as error:
@@ -67,7 +67,7 @@ def _report(args: argparse.Namespace) -> int:
         page = (request.folder / PLACES).with_suffix(".html")
         write_text(page, write_debug_page(finding, lines))
         print(f"  all places: {shorten(page)}")
-    return 1 if finding.suspect or finding.frames_are_wrong else 0
+    return 1 if finding.is_wrong else 0
 
 
 def _make_request(args: argparse.Namespace, folder: Path) -> Request:

@@ -48,6 +48,8 @@ class ImportedModel:
     outputs: tuple[TensorInfo, ...]
     tf32: bool = False
     """True if products of float32 may use only the first 10 bits of the mantissa (TF32)."""
+    notes: tuple[str, ...] = ()
+    """The report's notes about the module."""
 
 
 def import_onnx(

@@ -16,6 +16,7 @@ PRODUCTS: dict[str, Callable[..., relax.Expr]] = {
     "relax.nn.conv2d": relax.op.nn.conv2d,
     "relax.nn.conv2d_transpose": relax.op.nn.conv2d_transpose,
     "relax.nn.conv3d": relax.op.nn.conv3d,
+    "relax.nn.conv3d_transpose": relax.op.nn.conv3d_transpose,
 }
 """An operator's name → the function that makes a call of it."""
 

@@ -7,6 +7,8 @@ everything in float32 (which on a CPU is slower than the float32 model) or nothi
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,7 +71,15 @@ def reduce_precision(
     mod = replace_main(before, converter.visit_expr(before["main"]))
     if converter.has_marks:  # which were replaced by their operands
         mod = relax.transform.CanonicalizeBindings()(mod)
-    return replace(imported, mod=relax.transform.DeadCodeElimination()(mod))
+    notes = (*imported.notes, *_describe_left(converter.left, precision))
+    return replace(imported, mod=relax.transform.DeadCodeElimination()(mod), notes=notes)
+
+
+def _describe_left(left: Counter[str], precision: Precision) -> Iterator[str]:
+    """Yield a note that counts the operators that stay in float32."""
+    if left:
+        listed = ", ".join(f"{times} {name}" for name, times in sorted(left.items()))
+        yield f"operators that read numbers of {precision} and stay in float32: {listed}"
 
 
 def sum_products_in_float32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -109,16 +119,25 @@ class _Converter(KeptNodes):
         """An old variable → its new value, for variables that have 16 bits now."""
         self._copies: dict[relax.Var, relax.Expr] = {}
         """An old variable that stays in float32 → its 16-bit copy. Float32 copies of 16-bit values are not shared."""
+        self.left: Counter[str] = Counter()
+        """The name of an operator that reads a 16-bit value and stays in float32 → its number of calls."""
 
     def convert_other(self, binding: relax.VarBinding) -> None:
         var = binding.var
         narrow = self._convert(binding.value) if self.builder_.current_block_is_dataflow() else None
         if narrow is None:
+            self._note_left(binding.value)
             super().convert_other(binding)
             return
         self._narrow[var] = self.builder_.emit(narrow)
         if not isinstance(var, relax.DataflowVar):  # an output: its readers expect float32
             self.set_var_remap(var, self.builder_.emit_output(self._widen(self._narrow[var], var.ty)))
+
+    def _note_left(self, value: relax.Expr) -> None:
+        is_computed = isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op) and _is_float32(value.ty)
+        if is_computed and any(leaf in self._narrow for arg in value.args for leaf in leaves(arg)):
+            name = value.args[0].name_hint if value.op.name == "relax.call_tir" else value.op.name
+            self.left[name.removeprefix("relax.").removeprefix("nn.")] += 1
 
     def visit_dataflow_var_(self, var: relax.Var) -> relax.Expr:
         if var in self._narrow:
