@@ -51,8 +51,9 @@ outputs = session.run(inputs)
 first = load + time.perf_counter() - called
 sums = {name: float(np.sum(value, dtype=np.float64)) for name, value in outputs.items()}
 print(json.dumps({"load_ms": load * 1e3, "first_ms": first * 1e3, "sums": sums}), flush=True)
-resident = session.bind(inputs)
+resident = None  # only after the other process has told its memory, because this takes some
 for _ in sys.stdin:
+    resident = resident or session.bind(inputs)
     print(json.dumps({"host_us": take(lambda: session.run(inputs)), "resident_us": take(resident)}), flush=True)
 """
 Figures = dict[str, list[float]]

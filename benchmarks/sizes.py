@@ -81,7 +81,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Turns:
-    """How often each contender has its turn, and the library that runs the peer."""
+    """The number of rounds, in which each contender has a turn, and the library that runs the peer."""
 
     rounds: int
     peer: str
