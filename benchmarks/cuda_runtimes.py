@@ -70,7 +70,7 @@ def main() -> int:
     groups: dict[tuple[str, int], list[list[float]]] = defaultdict(list)
     print(f"| package: TVM's, own, own / TVM's | {' | '.join(FIGURES)} |\n{'|---' * (len(FIGURES) + 1)}|")
     for package in args.packages:
-        taken = {choice: defaultdict(list) for choice in CHOICES}
+        taken: dict[str, Figures] = {choice: defaultdict(list) for choice in CHOICES}
         sums = {measure_once(package, taken, (number, args.turns), read_used) for number in range(args.starts)}
         pairs = [[statistics.median(taken[choice][name]) for choice in CHOICES] for name in FIGURES]
         ratios = [own / tvm for tvm, own in pairs]
@@ -81,7 +81,7 @@ def main() -> int:
         groups[info.target.precision, info.inputs[0].shape[0]].append(ratios)
         is_same &= same
     for (precision, batch), rows in sorted(groups.items()):
-        means = " | ".join(f"{geometric_mean(column):.2f}" for column in zip(*rows, strict=True))
+        means = " | ".join(f"{geometric_mean(list(column)):.2f}" for column in zip(*rows, strict=True))
         print(f"| mean of {len(rows)}, {precision}, batch {batch} | {means} |")
     print("the results are the same" if is_same else "results differ")
     return 0 if is_same else 1
