@@ -83,7 +83,7 @@ def find_exported(path: Path) -> tuple[nn.Module, list[str], list[str]] | None:
     file, _, name = source.get("export", "").partition(":")
     if not name:
         return None
-    sys.path.insert(0, str(project))  # the file imports its neighbours
+    sys.path[:0] = [str((project / file).parent), str(project)]  # the file imports its neighbours
     spec = importlib.util.spec_from_file_location(Path(file).stem, project / file)
     assert spec is not None
     assert spec.loader is not None
