@@ -151,7 +151,7 @@ class Finding:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether a number is wrong: of this package, of its frames, or of the package that this version builds."""
+        """True if a number is wrong: of this package, of its frames, or of the package that this version builds."""
         return self.suspect is not None or self.frames_are_wrong or self.is_outdated
 
     def to_json(self) -> dict[str, object]:

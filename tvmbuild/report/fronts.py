@@ -63,7 +63,7 @@ class Front:
     unbeaten: tuple[Point, ...]
     """The cells that no other beats, the fastest first."""
     by_energy: bool
-    """Whether the energy counts, too, because it is known of all cells."""
+    """True if the energy counts, too, because it is known of all cells."""
     best: Point | None
     """The fastest of them that keeps its thresholds, or None if none does."""
 

@@ -144,7 +144,7 @@ def test_bounded_functions_are_computed_wide_and_kept_narrow(save_model: SaveMod
 
 def test_exponentials_are_wide_and_a_note_counts_what_reads_16_bits(save_model: SaveModel) -> None:
     nodes = [
-        helper.make_node("Exp", ["x"], ["before"]),  # nothing is narrow yet, so that it is no exception
+        helper.make_node("Exp", ["x"], ["before"]),  # nothing is narrow yet
         helper.make_node("MatMul", ["before", "w"], ["a"]),
         helper.make_node("Exp", ["a"], ["b"]),
         helper.make_node("Add", ["a", "b"], ["y"]),
