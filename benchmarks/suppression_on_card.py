@@ -31,7 +31,7 @@ HOST = FrozenMap({"mcpu": "x86-64-v3", "num-cores": 8})
 
 @dataclass(frozen=True)
 class Form:
-    """A suppression of ``boxes`` boxes of ``classes`` classes, of which a share has scores above the threshold."""
+    """A suppression of ``boxes`` boxes of ``classes`` classes; a share of them has scores above the threshold."""
 
     name: str
     classes: int

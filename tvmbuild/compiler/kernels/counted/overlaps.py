@@ -36,7 +36,7 @@ class Overlaps:
         return [self.corners[into + side] for side in range(SIDES)]
 
     def keep(self, values: Sequence[Any], begin: int) -> None:
-        """Keep numbers of both boxes, of which the first has the place ``begin``."""
+        """Keep numbers of the boxes from the place ``begin`` on."""
         for place, value in enumerate(values, begin):
             T.buffer_store(self.corners, value, [place])
 
