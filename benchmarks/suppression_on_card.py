@@ -19,14 +19,19 @@ from pathlib import Path
 import numpy as np
 
 import tvmbuild
+from tvmbuild.base.attributes import Attributes, AttributeValue
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.timing import time_calls, warm_up
 
 SCORE, OVERLAP = 0.25, 0.45
-CARD = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
-HOST = FrozenMap({"mcpu": "x86-64-v3", "num-cores": 8})
+CARD: dict[str, AttributeValue] = {
+    "max_threads_per_block": 1024,
+    "max_shared_memory_per_block": 49152,
+    "thread_warp_size": 32,
+}
+HOST: Attributes = FrozenMap({"mcpu": "x86-64-v3", "num-cores": 8})
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def main() -> None:
     if args.what == "build":
         args.folder.mkdir(parents=True, exist_ok=True)
         for form in FORMS:
-            attributes = FrozenMap({"arch": args.arch, "driver": args.driver, **CARD})
+            attributes: Attributes = FrozenMap({"arch": args.arch, "driver": args.driver, **CARD})
             build(form, PackageTarget("card", "cuda", attributes, HOST), args.folder)
         return
     print("| form | boxes | take part | kept | median, ms |\n|---|---:|---:|---:|---:|")
@@ -84,7 +89,11 @@ def build(form: Form, target: PackageTarget, folder: Path) -> None:
 
     from tvmbuild.building.package import BuildOptions, build_package  # noqa: PLC0415
 
-    limits = {"most": np.int64([form.kept]), "overlap": np.float32([OVERLAP]), "least": np.float32([SCORE])}
+    limits = {
+        "most": np.array([form.kept], np.int64),
+        "overlap": np.array([OVERLAP], np.float32),
+        "least": np.array([SCORE], np.float32),
+    }
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, value.shape) for name, value in form.draw().items()
     ]

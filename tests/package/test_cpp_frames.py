@@ -832,7 +832,9 @@ def test_damaged_lists_of_results_are_refused(cpu_packages: Path, tmp_path: Path
 _BOXES = postprocess_to_json((Boxes("yolov8"),)) | postprocess_to_json((Masks("yolov8"),))
 
 
-@pytest.mark.parametrize("asked", [net.results[0] for net in NETS.values() if net.results], ids=kind_of)
+@pytest.mark.parametrize(
+    "asked", [Raw(("out0",)), *(net.results[0] for net in NETS.values() if net.results)], ids=kind_of
+)
 def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path, asked: Postprocess) -> None:
     ((kind, fields),) = json.loads(json.dumps(postprocess_to_json((asked,)))).items()
     wrong: dict[str, list[tuple[Any, str]]] = {
@@ -859,7 +861,10 @@ def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path
         (" is not a map of kinds of results that are known", {}),
         (" is not a map with one kind of boxes", {each: _BOXES[each] for each in ("boxes", "masks")}),
     ]
-    for key in (*(["labels"] if kind not in ("text", "vector") else []), *(["strides"] if "form" in fields else [])):
+    for key in (
+        *(["labels"] if kind not in ("text", "vector", "raw") else []),
+        *(["strides"] if "form" in fields else []),
+    ):
         cases += [(f".{kind}.{key} is not a {told}", {kind: {**fields, key: value}}) for value, told in wrong[key]]
     for key in fields:
         others = {each: fields[each] for each in fields if each != key}
