@@ -61,7 +61,7 @@ FAULTS: dict[str, dict[str, Distort]] = {
     "masks": {
         **BOX_FAULTS,
         "overlap with the right one is 0.": move_pixels("mask"),
-        "has no mask of 50 by 80": change(0, "mask", lambda _: None),
+        "has no mask of": change(0, "mask", lambda _: None),
     },
     "keypoints": {**BOX_FAULTS, "point 2 of box 0 is off by 1 pixels": move_point},
     "classes": {
@@ -84,6 +84,11 @@ FAULTS: dict[str, dict[str, Distort]] = {
         "is off by 1 pixels": change(0, "y", lambda y: y + 1 if y < 40 else y - 1),
         "has the score": change(0, "score", lambda score: score * 1.01),
         "there are 4 points": lambda found: found.pop(),
+    },
+    "raw": {
+        "out1 is off by 1": change(0, "values", lambda values: pack_pixels(unpack_pixels(values) + np.float32(1))),
+        "out0 has the shape": change(1, "values", lambda values: pack_pixels(unpack_pixels(values)[:, :-1])),
+        "the outputs are": lambda found: found.pop(),
     },
 }
 """Kind of result → part of the message about a planted fault → the fault."""

@@ -71,10 +71,11 @@ AGREEMENTS = (
     (r"masks from ([\d.]+)", 0.98),
     (r"([\d.]+)% of the pixels alike", 98.0),
     (r"points within (\S+e-0[3-9]|0.0e\+00) pixels", 0.0),
+    (r"outputs within (\S+e-0[3-9]|0.0e\+00)", 0.0),
     (r"values within (\S+e-0[5-9]|0.0e\+00)", 0.0),
 )
 """Patterns of the words about two ways' results, and the least value of their number."""
-OF_PIXELS = ("masks", "map", "map with one score", "heatmaps", "keypoints")
+OF_PIXELS = ("masks", "map", "map with one score", "masks of the input", "map of the input", "heatmaps", "keypoints")
 
 
 @pytest.mark.parametrize(

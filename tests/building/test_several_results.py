@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from detector_nets import add_factor, make_detector
+from detector_tails import detect, yolov7
 from frame_packages import DEVICES, FRAMES, RULES, SIZE, build, draw_frame
 
-from tvmbuild.base.postprocess_specs import Boxes, Classes, Masks, Postprocess, Segmentation, Vector
+from tvmbuild.base.postprocess_specs import Boxes, Classes, Masks, Postprocess, Raw, Segmentation, Vector
 from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.results import Results
@@ -120,3 +121,44 @@ def test_other_inputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
                 session.run_frame(data, "bgr8", inputs=inputs)
     with pytest.raises(TvmbuildError, match="does not say which of them is a picture"):
         build(tmp_path, model, None)
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_outputs_beside_results_and_maps_of_the_input(tmp_path: Path, kind: str) -> None:
+    asked = (
+        Masks("yolov8", ("out0", "out1"), score=0.6, overlap=0.3, most=40, resolution="input"),
+        Segmentation(("out2",), resolution="input"),
+        Raw(("out3", "out0")),
+    )
+    with build(tmp_path, make_detector(SHAPES, SIZE, spread=20), None, kind, postprocess=asked) as session:
+        found, picture = run(session), session.run_picture(draw_frame(FRAMES[0])[:, :, ::-1])
+        outputs = session.run({"picture": session.prepare_frame(draw_frame(FRAMES[0]), "bgr8")})
+        alone = session.make_results(outputs)
+    assert list(found.outputs) == ["out3", "out0"]
+    for name, values in found.outputs.items():
+        assert values.dtype == outputs[name].dtype
+        np.testing.assert_allclose(values, outputs[name], rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(alone.outputs[name], outputs[name])
+    assert found.as_dict()["raw"][0] == {"name": "out3", "dtype": "float32", "shape": [1, 20]}
+    for results in (found, picture, alone):
+        assert results.segmentation is not None
+        assert results.segmentation.classes.shape == SIZE
+        masks = [each.mask for each in results.boxes]
+        assert masks
+        assert {each.shape for each in masks if each is not None} == {SIZE}
+    assert found.segmentation is not None
+    assert alone.segmentation is not None
+    assert np.mean(found.segmentation.classes == alone.segmentation.classes) > 0.999
+    pairs = list(zip(found.boxes, alone.boxes, strict=True))
+    assert any(one.mask is not None and one.mask.any() for one, _ in pairs)
+    for one, other in pairs:  # the boxes of `alone` are in the input's pixels, and the masks of both are
+        assert one.mask is not None
+        assert other.mask is not None
+        assert np.mean(one.mask == other.mask) > 0.999
+
+
+def test_raw_names_an_output_of_fixed_length(tmp_path: Path) -> None:
+    with pytest.raises(TvmbuildError, match="net has no output out9; its outputs are out0"):
+        build(tmp_path, make_detector(SHAPES, SIZE), Raw(("out9",)))
+    with pytest.raises(TvmbuildError, match="the result `raw` cannot be made from end0"):
+        build(tmp_path, detect(yolov7(), SIZE), Raw(("end0",)))

@@ -12,7 +12,17 @@ from PIL import Image
 from small_package import ANY_X86, change_package
 
 from tvmbuild.base.frame_specs import Frame
-from tvmbuild.base.postprocess_specs import Boxes, Classes, Heatmaps, Keypoints, Masks, Postprocess, Segmentation
+from tvmbuild.base.postprocess_specs import (
+    Boxes,
+    Classes,
+    Heatmaps,
+    Keypoints,
+    Masks,
+    Postprocess,
+    Raw,
+    Segmentation,
+    is_in_input,
+)
 from tvmbuild.base.postprocess_specs import Text as TextResult
 from tvmbuild.base.postprocess_specs import Vector as VectorResult
 from tvmbuild.base.preprocess_specs import Preprocess
@@ -206,6 +216,8 @@ def test_classes_are_drawn(tmp_path: Path, picture: Path, capsys: Capture) -> No
         ([[1, 12, 5]], TextResult(), ["score", "text"]),
         ([[1, 4, 8, 8]], Heatmaps(), ["score", "class", "x", "y"]),
         ([[1, 300]], VectorResult(), ["length", "values"]),
+        ([[1, 4, 8, 8]], Segmentation(resolution="input"), ["share", "class", "pixels"]),
+        ([[1, 3], [2, 5]], Raw(("out1",)), ["output", "dtype", "shape"]),
     ],
 )
 def test_results_of_every_kind(  # noqa: PLR0917 - three come from pytest
@@ -216,15 +228,17 @@ def test_results_of_every_kind(  # noqa: PLR0917 - three come from pytest
     write_package(tmp_path / "c.tar", build_package(model, PackageTarget("here", "llvm", ANY_X86), options=options))
     capsys.readouterr()
     drawn = tmp_path / "out.png"
-    can_draw = not isinstance(asked, VectorResult)
+    lacks = "a vector cannot be drawn" if isinstance(asked, VectorResult) else ""
+    lacks = "has the pixels of the network's input, and cannot be drawn" if is_in_input(asked) else lacks
+    can_draw = not lacks
     assert run(tmp_path / "c.tar", "--frame", picture, *(("--draw", drawn) if can_draw else ())) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == headings
-    assert not can_draw or (read(drawn) != read(picture)).any()
+    assert not can_draw or (read(drawn) != read(picture)).any() != isinstance(asked, Raw)
     assert run(tmp_path / "c.tar", "--frame", picture, "--json") == 0
     assert json.loads(capsys.readouterr().out)
     if not can_draw:
         assert run(tmp_path / "c.tar", "--frame", picture, "--draw", drawn) == 1
-        assert "a vector cannot be drawn" in capsys.readouterr().err
+        assert lacks in capsys.readouterr().err
 
 
 def make_video(path: Path, count: int) -> None:

@@ -9,20 +9,25 @@ from collections.abc import Callable
 import pytest
 
 from tvmbuild.base.frame_specs import Crop, Frame
+from tvmbuild.base.grid_forms import FORMS, GRID_FORMS
 from tvmbuild.base.postprocess_specs import (
+    BOX_FORMS,
     Boxes,
     Classes,
     Heatmaps,
     Keypoints,
     Masks,
     Postprocess,
+    Raw,
     Segmentation,
     Text,
     Vector,
+    kind_of,
     postprocess_from_json,
     postprocess_to_json,
 )
 from tvmbuild.base.specs import Project
+from tvmbuild.config.schema import load_schema
 
 Load = Callable[..., Project]
 NET = "models:\n  net:\n    source: {path: models/net.onnx}\n"
@@ -73,6 +78,9 @@ def test_several_frames(load: Load) -> None:
         ("text: {activation: softmax, blank: last}", Text((), "softmax", "last")),
         ("vector: {normalise: false}", Vector((), normalise=False)),
         ("heatmaps: {}", Heatmaps()),
+        ("raw: {outputs: [a, b]}", Raw(("a", "b"))),
+        ("masks: {form: end2end, resolution: input}", Masks("end2end", resolution="input")),
+        ("segmentation: {resolution: input}", Segmentation(resolution="input")),
         ("classes: {}", Classes()),
         ("classes: {output: scores, activation: none, most: 3}", Classes(("scores",), "none", most=3)),
     ],
@@ -99,9 +107,9 @@ MISTAKES = {
     "preprocess: {frame: {size: [4, 8], encoding: rgb8, stride: 23}}": "models.yaml:4:64: models.net.preprocess.frame.stride: 23 is not possible for rgb8; expected a row has 24 bytes, so the stride is 24 to 131072",
     "preprocess: {frame: {size: [4, 8], encoding: rgb8, crop: [1, 0, 4, 8]}}": "models.yaml:4:62: models.net.preprocess.frame.crop: [1, 0, 4, 8] is not possible for rgb8; expected the crop lies inside of 4 rows and 8 columns",
     "preprocess: {frame: {size: [4, 8], encoding: rgb}}": 'models.yaml:4:50: models.net.preprocess.frame.encoding: "rgb" is not valid; expected rgb8, bgr8, rgba8, bgra8, mono8, yuyv, uyvy, nv12, nv21, i420, bayer_rggb8, bayer_bggr8, bayer_gbrg8 or bayer_grbg8; did you mean "rgb8"?',
-    "postprocess: {}": "models.yaml:4:5: models.net.postprocess: is empty; expected one or several of the keys boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps",
+    "postprocess: {}": "models.yaml:4:5: models.net.postprocess: is empty; expected one or several of the keys boxes, masks, keypoints, classes, segmentation, text, vector, heatmaps or raw",
     "postprocess: {boxes: {form: yolov8}, masks: {form: yolov8}}": "models.yaml:4:18: models.net.postprocess: boxes and masks both have boxes; expected one of them",
-    "postprocess: {depth: {}}": "models.yaml:4:19: models.net.postprocess.depth: unknown key; expected boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps",
+    "postprocess: {depth: {}}": "models.yaml:4:19: models.net.postprocess.depth: unknown key; expected boxes, masks, keypoints, classes, segmentation, text, vector, heatmaps or raw",
     "postprocess: {boxes: {form: yolov9}}": 'models.yaml:4:33: models.net.postprocess.boxes.form: "yolov9" is not valid; expected yolov5, yolov8, yolox, end2end, separate, ppyolo, yolov7_nms, rtdetr, detr, dfine, ssd, ssd_softmax, ssd_tf, ssd_decoded, blazeface, yolov3_raw, yolov5_raw, yunet, nanodet or centernet; did you mean "yolov8"?',
     "postprocess: {boxes: {form: separate, output: a, boxes: b}}": "models.yaml:4:19: models.net.postprocess.boxes: not all outputs are named; expected all of `output`, `boxes` and `classes`",
     "postprocess: {boxes: {form: yolov8, classes: a}}": "models.yaml:4:41: models.net.postprocess.boxes.classes: the form yolov8 has no output with the classes; expected no `classes`",
@@ -116,7 +124,9 @@ MISTAKES = {
     "postprocess: {boxes: {form: ssd}}": "models.yaml:4:19: models.net.postprocess.boxes: the form ssd needs priors; expected `priors`, the output with them, or both `anchors` and `strides`",
     "postprocess: {boxes: {form: ssd, strides: [8], anchors: [[1, 1], [2, 2]]}}": "models.yaml:4:47: models.net.postprocess.boxes.strides: has 1 numbers; expected one for each of 2 grids",
     "postprocess: {boxes: {form: ssd, priors: p}}": "models.yaml:4:19: models.net.postprocess.boxes: not all outputs are named; expected all of `output`, `boxes` and `priors`",
-    "postprocess: {masks: {form: detr}}": "models.yaml:4:27: models.net.postprocess.masks.form: the form detr has boxes alone; expected another form, or the result `boxes`",
+    "postprocess: {masks: {form: detr}}": 'models.yaml:4:33: models.net.postprocess.masks.form: "detr" is not valid; expected yolov5, yolov8, yolox, end2end or rtdetr; did you mean "rtdetr"?',
+    "postprocess: {keypoints: {form: nanodet}}": 'models.yaml:4:37: models.net.postprocess.keypoints.form: "nanodet" is not valid; expected yolov5, yolov8, yolox, end2end, rtdetr or yunet',
+    "postprocess: {raw: {}}": 'models.yaml:4:19: models.net.postprocess.raw: the key "outputs" is missing; expected outputs: names of the outputs',
     "postprocess: {masks: {form: yolov8, prototypes: p}}": "models.yaml:4:19: models.net.postprocess.masks: one of two outputs is named; expected both `output`, with the boxes, and `prototypes`, or none",
     "postprocess: {masks: {form: yolov8, most: 300}}": "models.yaml:4:47: models.net.postprocess.masks.most: 300 is too large; expected at most 255",
     "postprocess: {keypoints: {form: yolov8, values: 4}}": "models.yaml:4:53: models.net.postprocess.keypoints.values: 4 is too large; expected at most 3",
@@ -136,3 +146,30 @@ def test_several_results_have_one_order(load: Load) -> None:
     (model,) = load(models=NET + text).models
     assert model.postprocess == (Boxes("yolov5", ("d",)), Segmentation(("s",)))
     assert postprocess_from_json(postprocess_to_json(model.postprocess)) == model.postprocess
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_the_schema_has_the_forms_of_the_table(kind: str) -> None:
+    assert tuple(load_schema("models")["$defs"][kind]["properties"]["form"]["enum"]) == FORMS[kind]
+
+
+KEYS = {
+    "anchors": ", anchors: [[1, 2]]",
+    "priors": ", strides: [8], anchors: [[1, 2]]",
+    "apart": ", output: a, boxes: b, classes: c",
+}
+
+
+@pytest.mark.parametrize(("kind", "form"), [(kind, form) for kind, forms in FORMS.items() for form in forms])
+def test_the_config_accepts_each_form_that_the_schema_offers(load: Load, kind: str, form: str) -> None:
+    box, grid = BOX_FORMS.get(form), GRID_FORMS.get(form)
+    needed = {
+        "anchors": grid is not None and grid.with_anchors,
+        "priors": box is not None and box.priors != "none",
+        "apart": box is not None and box.apart,
+    }
+    more = "".join(KEYS[key] for key, is_needed in needed.items() if is_needed)
+    (model,) = load(models=NET + f"    postprocess: {{{kind}: {{form: {form}{more}}}}}\n").models
+    (found,) = model.postprocess
+    assert isinstance(found, Boxes)
+    assert (kind_of(found), found.form) == (kind, form)

@@ -42,6 +42,7 @@ from tvmbuild.base.postprocess_specs import (
     Keypoints,
     Masks,
     Postprocess,
+    Raw,
     Segmentation,
     Text,
     Vector,
@@ -51,7 +52,7 @@ from tvmbuild.base.postprocess_specs import (
 from tvmbuild.base.postprocess_specs import KINDS as RESULT_KINDS
 from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.results import Box, Class, Map, Point, Results
+from tvmbuild.package.results import Box, Class, Map, Output, Point, Results
 from tvmbuild.package.results import Text as TextFound
 from tvmbuild.package.results import Vector as VectorFound
 from tvmbuild.package.runtime.session import Session
@@ -145,6 +146,15 @@ NETS = {
             Segmentation(("out0",), labels=("ground", "ä")),
         ),
         LABELS,
+        spread=20,
+    ),
+    "in the input's pixels": Net(
+        ((1, 12, 80), (1, 6, 16, 20), (1, 5, 16, 20), (2, 7)),
+        (
+            Masks("yolov8", ("out0", "out1"), 0.6, 0.3, 70, resolution="input"),
+            Segmentation(("out2",), resolution="input"),
+            Raw(("out3", "out2")),
+        ),
         spread=20,
     ),
     "repeated": Net(
@@ -405,9 +415,9 @@ def as_lines(result: Any) -> list[str]:
         return [f"{each['pixels']} {each['index']} {each['label'] or '-'}" for each in found]
     if isinstance(result, TextFound):
         return [f"{show(result.score)} {result.text}"]
-    if isinstance(result, VectorFound):
-        return [show(*result.values)]
-    return [begin(result)]
+    if isinstance(result, Output):
+        return [f"output: {result.name} {result.values.dtype} {'x'.join(map(str, result.values.shape))}"]
+    return [show(*result.values) if isinstance(result, VectorFound) else begin(result)]
 
 
 def list_lines(found: Results | dict[str, np.ndarray]) -> list[str]:
@@ -429,6 +439,10 @@ def map_bytes(drawn: np.ndarray) -> bytes:
     return struct.pack("<ii", *drawn.shape) + drawn.astype(np.uint8).tobytes()
 
 
+def array_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    return b"".join(struct.pack(f"<{each.ndim}q", *each.shape) + each.tobytes() for each in arrays.values())
+
+
 def draw_masks(found: Results) -> bytes:
     """Return the map of all masks, which has the number of an object, or nothing if there are no masks."""
     masks = [each.mask for each in found.boxes if each.mask is not None]
@@ -438,8 +452,7 @@ def draw_masks(found: Results) -> bytes:
 def as_bytes(found: Results | dict[str, np.ndarray]) -> bytes:
     """Return results of Python as the program of this file writes them: each field of C++'s Results."""
     if isinstance(found, dict):
-        arrays = b"".join(struct.pack(f"<{each.ndim}q", *each.shape) + each.tobytes() for each in found.values())
-        return b"\0" + struct.pack("<f", 0) + arrays
+        return b"\0" + struct.pack("<f", 0) + array_bytes(found)
     data = b"".join(
         struct.pack("<fffffi", b.x, b.y, b.width, b.height, b.score, b.index)
         + name_bytes(b.label)
@@ -452,7 +465,7 @@ def as_bytes(found: Results | dict[str, np.ndarray]) -> bytes:
     text = found.text or TextFound("", 0)
     data += name_bytes(text.text) + struct.pack(f"<f{len(text.symbols)}i", text.score, *text.symbols)
     data += b"" if found.vector is None else found.vector.values.tobytes()
-    return data + point_bytes(found.points)
+    return data + point_bytes(found.points) + array_bytes(found.outputs)
 
 
 def list_files(net: Net, folder: Path) -> list[object]:
@@ -563,6 +576,11 @@ def test_same_bits_at_any_address_without_allocations(packages: Path, program: P
         assert len(lengths) == len(found)
         assert bounds[last] not in lengths, "no output is cut"
         assert name == "counted rows" or lengths[0] != lengths[1], "the frames' outputs have one length"
+    if name == "in the input's pixels":
+        assert isinstance(found[0], Results)
+        assert found[0].segmentation is not None
+        assert {each.mask.shape for each in found[0].boxes if each.mask is not None} == {SIZE}
+        assert found[0].segmentation.classes.shape == SIZE
     if name in ("masks", "segmentation"):
         assert isinstance(found[0], Results)
         drawn = np.frombuffer(draw_masks(found[0]), np.uint8)[8:]
@@ -804,6 +822,7 @@ def test_damaged_lists_of_results_are_refused(cpu_packages: Path, tmp_path: Path
     cases: list[tuple[dict[str, Any], str]] = [
         ({"boxes": [boxes["boxes"]]}, ".boxes is not a result"),
         ({"segmentation": []}, ".segmentation is not a result"),
+        ({"raw": {"outputs": []}}, ".raw.outputs is not a list of outputs"),
         ({"segmentation": [segmentation["segmentation"], 4]}, ".segmentation[1] is not a map"),
     ]
     alterations = [(f"postprocess{told}", partial(replace_value, ["postprocess"], value)) for value, told in cases]
@@ -813,7 +832,9 @@ def test_damaged_lists_of_results_are_refused(cpu_packages: Path, tmp_path: Path
 _BOXES = postprocess_to_json((Boxes("yolov8"),)) | postprocess_to_json((Masks("yolov8"),))
 
 
-@pytest.mark.parametrize("asked", [net.results[0] for net in NETS.values() if net.results], ids=kind_of)
+@pytest.mark.parametrize(
+    "asked", [Raw(("out0",)), *(net.results[0] for net in NETS.values() if net.results)], ids=kind_of
+)
 def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path, asked: Postprocess) -> None:
     ((kind, fields),) = json.loads(json.dumps(postprocess_to_json((asked,)))).items()
     wrong: dict[str, list[tuple[Any, str]]] = {
@@ -832,6 +853,7 @@ def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path
         "activation": [("tanh", "choice that is known")],
         "interpolation": [("cubic", "choice that is known")],
         "blank": [("none", "choice that is known"), (0, "text")],
+        "resolution": [("grid", "choice that is known")],
     }
     cases: list[tuple[str, dict[str, Any]]] = [
         (f".{kind}.colour is not a key that is known", {kind: {**fields, "colour": "red"}}),
@@ -839,11 +861,14 @@ def test_damaged_kinds_of_results_are_refused(cpu_packages: Path, tmp_path: Path
         (" is not a map of kinds of results that are known", {}),
         (" is not a map with one kind of boxes", {each: _BOXES[each] for each in ("boxes", "masks")}),
     ]
-    for key in (*(["labels"] if kind not in ("text", "vector") else []), *(["strides"] if "form" in fields else [])):
+    for key in (
+        *(["labels"] if kind not in ("text", "vector", "raw") else []),
+        *(["strides"] if "form" in fields else []),
+    ):
         cases += [(f".{kind}.{key} is not a {told}", {kind: {**fields, key: value}}) for value, told in wrong[key]]
     for key in fields:
         others = {each: fields[each] for each in fields if each != key}
-        cases.append((f".{kind}.{key} is missing", {kind: others}))
+        cases += [] if key == "resolution" else [(f".{kind}.{key} is missing", {kind: others})]
         cases += [(f".{kind}.{key} is not a {told}", {kind: {**others, key: value}}) for value, told in wrong[key]]
     expect_refused(
         cpu_packages,
@@ -877,7 +902,11 @@ def test_metadata_that_do_not_fit_the_code(cpu_packages: Path, tmp_path: Path) -
         ("vector", "another array text", Text()),
         ("segmentation", "another array vector", Vector()),
         ("segmentation", "another number of results", Boxes("yolov8")),
+        ("boxes", "another array out0", Raw(("out0",))),
     ]
+    none = postprocess_to_json((Raw(("out7",)),))
+    told = "mod.json has a result `raw` of out7, which is no output"
+    cases.append(("boxes", 21600, told, partial(replace_value, ["postprocess"], json.loads(json.dumps(none)))))
     for name, told, asked in returns:
         new = json.loads(json.dumps(postprocess_to_json((asked,))))
         cases.append((name, 21600, f"frame3 of net returns {told}", partial(replace_value, ["postprocess"], new)))

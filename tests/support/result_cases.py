@@ -15,6 +15,7 @@ from tvmbuild.base.postprocess_specs import (
     Keypoints,
     Masks,
     Postprocess,
+    Raw,
     Segmentation,
     Text,
     Vector,
@@ -74,6 +75,10 @@ FORMS: dict[str, tuple[list[list[int]], Postprocess]] = {
 OTHERS: dict[str, tuple[list[list[int]], Postprocess]] = {
     "counted": ([], Boxes("separate", ("end1", "end0", "end2"), score=0.4)),
     "masks": ([[1, 4 + 3 + 6, 80], [1, 6, 16, 24]], Masks("yolov8", score=0.5, overlap=0.3, most=20)),
+    "masks of the input": (
+        [[1, 4 + 3 + 6, 80], [1, 6, 16, 24]],
+        Masks("yolov8", score=0.5, overlap=0.3, most=20, resolution="input"),
+    ),
     "keypoints": ([[1, 17, 80]], Keypoints("yolov8", score=0.5, most=30, points=4)),
     "classes": ([[1, 50]], Classes()),
     "text": ([[1, 30, 9]], Text(activation="softmax")),
@@ -83,7 +88,9 @@ OTHERS: dict[str, tuple[list[list[int]], Postprocess]] = {
         [[1, 1, 16, 24]],
         Segmentation(activation="sigmoid", score=0.7, interpolation="nearest"),
     ),
+    "map of the input": ([[1, 5, 16, 24]], Segmentation(resolution="input")),
     "heatmaps": ([[1, 5, 16, 24]], Heatmaps()),
+    "raw": ([[1, 7], [2, 3, 4]], Raw(("out1", "out0"))),
 }
 CASES = {**FORMS, **GRIDS, **OTHERS}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tvmbuild.base.postprocess_specs import BOX_FORMS
+
 Part = Literal["classes", "objectness", "boxes", "points", "sizes", "offsets", "all"]
 """The meaning of an output: ``all`` has boxes, objectness and classes of each anchor, in this order."""
 
@@ -46,3 +48,12 @@ GRID_FORMS: dict[str, GridForm] = {
     "centernet": GridForm(("classes", "sizes", "offsets"), "map", sigmoid=True, suppress=False),
 }
 """Name of a form in models.yaml → the meaning of its outputs."""
+FORMS: dict[str, tuple[str, ...]] = {
+    "boxes": (*BOX_FORMS, *GRID_FORMS),
+    "masks": tuple(name for name, form in BOX_FORMS.items() if form.extensible),
+    "keypoints": (
+        *(name for name, form in BOX_FORMS.items() if form.extensible),
+        *(name for name, form in GRID_FORMS.items() if form.points),
+    ),
+}
+"""Kind of result with boxes → the names of its forms in models.yaml."""

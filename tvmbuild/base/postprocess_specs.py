@@ -11,6 +11,8 @@ from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 Activation = Literal["none", "sigmoid", "softmax"]
 Interpolation = Literal["bilinear", "nearest"]
 Blank = Literal["first", "last"]
+Resolution = Literal["frame", "input"]
+_PLACES = (0, 4, 5)
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class BoxForm:
 
     If the scores and the boxes are two outputs, then the classes are a third one.
     """
-    places: tuple[int, int, int] = (0, 4, 5)
+    places: tuple[int, int, int] = _PLACES
     """The places of a ready box's first coordinate, score and class among its values in one output."""
     split: bool = False
     """True if the scores, which come first, and the boxes are two outputs."""
@@ -66,6 +68,11 @@ class BoxForm:
     def own(self) -> int:
         """The number of values of a ready box in the output with its score."""
         return 1 if self.split else max(self.places[0] + 4, *(place + 1 for place in self.places[1:]))
+
+    @property
+    def extensible(self) -> bool:
+        """Whether values may follow the scores of a box: the coefficients of its mask, or its keypoints."""
+        return not self.split and self.places == _PLACES
 
     @property
     def spare(self) -> int:
@@ -149,6 +156,8 @@ class Masks(Boxes):
     """
 
     most: int = 100
+    resolution: Resolution = field(default="frame", metadata=OMIT_WHEN_DEFAULT)
+    """The pixels of the masks: those of the frame, or of the network's input. Boxes are in the frame's pixels."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +192,8 @@ class Segmentation:
     """The function that makes a probability of an output with a single score for each pixel: none or sigmoid."""
     score: float = 0.5
     """The probability that a pixel of class 1 must exceed if an output has one score for each pixel."""
+    resolution: Resolution = field(default="frame", metadata=OMIT_WHEN_DEFAULT)
+    """The pixels of the map: those of the frame, or of the network's input."""
     labels: tuple[str, ...] = field(default=(), metadata=OMIT_WHEN_DEFAULT)
     """The names of the classes. Empty means those of the model."""
 
@@ -212,7 +223,15 @@ class Vector:
     """True if the vector is divided by its Euclidean length."""
 
 
-Postprocess = Boxes | Classes | Heatmaps | Segmentation | Text | Vector
+@dataclass(frozen=True)
+class Raw:
+    """Outputs as they are: `postprocess: {raw: …}`, beside other results."""
+
+    outputs: tuple[str, ...]
+    """The names of the outputs."""
+
+
+Postprocess = Boxes | Classes | Heatmaps | Segmentation | Text | Vector | Raw
 KINDS: dict[str, type[Postprocess]] = {
     "boxes": Boxes,
     "masks": Masks,
@@ -222,11 +241,13 @@ KINDS: dict[str, type[Postprocess]] = {
     "text": Text,
     "vector": Vector,
     "heatmaps": Heatmaps,
+    "raw": Raw,
 }
 """Name of a kind of result, as models.yaml and mod.json have it → its class."""
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
 BLANKS: tuple[Blank, ...] = get_args(Blank)
+RESOLUTIONS: tuple[Resolution, ...] = get_args(Resolution)
 MAX_RESULTS = 1000
 """The largest ``most``."""
 MAX_MASKS = 255
@@ -237,6 +258,11 @@ REPEATED = ("classes", "segmentation", "heatmaps")
 """The kinds that a package may have several times, each with its own output."""
 WITH_BOXES = tuple(name for name, each in KINDS.items() if issubclass(each, Boxes))
 """The kinds of results with boxes. A package makes one of them at most."""
+
+
+def is_in_input(asked: Postprocess) -> bool:
+    """Return whether a result is a map in the pixels of the network's input."""
+    return isinstance(asked, Masks | Segmentation) and asked.resolution == "input"
 
 
 def kind_of(value: Postprocess) -> str:

@@ -67,9 +67,7 @@ def _check_boxes(document: Document, here: KeyPath, kind: str, fields: dict[str,
     if kind == "boxes" and _check_apart(document, here, name, fields):
         return
     split, second = BOX_FORMS[name].split, "prototypes" if kind == "masks" else "boxes"
-    if split and kind != "boxes":
-        document.report_key((*here, "form"), f"the form {name} has boxes alone", "another form, or the result `boxes`")
-    elif (split or kind == "masks") and ("output" in fields) != (second in fields):
+    if (split or kind == "masks") and ("output" in fields) != (second in fields):
         what = "with the boxes" if kind == "masks" else "with the scores"
         document.report_key(here, "one of two outputs is named", f"both `output`, {what}, and `{second}`, or none")
     elif not split and "boxes" in fields:

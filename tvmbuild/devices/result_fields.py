@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmbuild.package.results import Box, Map, Result, Results
+from tvmbuild.package.results import Box, Map, Output, Result, Results
 
 _LEVEL = 1
 """The level of zlib: the text stays in this machine's memory."""
@@ -18,7 +18,8 @@ _LEVEL = 1
 def list_fields(found: Results | dict[str, np.ndarray]) -> dict[str, list[dict[str, Any]]]:
     """Return the results of each kind as maps of their fields.
 
-    ``mask`` of a box and ``pixels`` of a map are for `unpack_pixels`. Outputs without `postprocess` have no results.
+    ``mask`` of a box, ``pixels`` of a map and ``values`` of an output are for `unpack_pixels`. Outputs without
+    `postprocess` have no results.
     """
     if isinstance(found, dict):
         return {}
@@ -31,11 +32,13 @@ def _list_fields(result: Result) -> dict[str, Any]:
         told["mask"] = pack_pixels(result.mask)
     if isinstance(result, Map):
         told["pixels"] = pack_pixels(result.classes)
+    if isinstance(result, Output):
+        told["values"] = pack_pixels(result.values)
     return told
 
 
 def pack_pixels(pixels: np.ndarray) -> dict[str, Any]:
-    """Return pixels [height, width], bool or uint8, as a JSON value. `unpack_pixels` is the inverse."""
+    """Return pixels [height, width], or any array, as a JSON value. `unpack_pixels` is the inverse."""
     data = base64.b64encode(zlib.compress(pixels.tobytes(), _LEVEL)).decode()
     return {"shape": list(pixels.shape), "dtype": pixels.dtype.name, "data": data}
 

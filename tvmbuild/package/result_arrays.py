@@ -15,15 +15,17 @@ from tvmbuild.base.postprocess_specs import (
     Keypoints,
     Masks,
     Postprocess,
+    Raw,
     Segmentation,
     Text,
     Vector,
+    is_in_input,
     kind_of,
     name_results,
 )
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.results import Box, Class, Map, Point, Result, Results, name_class
+from tvmbuild.package.results import Box, Class, Map, Output, Point, Result, Results, name_class
 from tvmbuild.package.results import Text as TextFound
 from tvmbuild.package.results import Vector as VectorFound
 
@@ -44,10 +46,10 @@ class Placed:
         """The number of pixels by which an object may reach beyond its box, because maps have other pixels."""
         return 1 if self.geometry is None else 1 + int(np.ceil(max(self.geometry[2:4])))
 
-    def find_map(self, place: int) -> np.ndarray:
-        """Return a map at the frame's size: where the package has not drawn it so, by the nearest pixels."""
+    def find_map(self, place: int, asked: Postprocess) -> np.ndarray:
+        """Return a map at the size that is asked for: where the package has not drawn it so, by the nearest pixels."""
         drawn = self.arrays[place]
-        if self.geometry is None:
+        if self.geometry is None or is_in_input(asked):
             return drawn
         left, top, across, down, width, height = map(float, self.geometry)
         rows, columns = (
@@ -130,7 +132,7 @@ def find_labels(info: PackageInfo, asked: Postprocess) -> Labels:
 
 def _count_arrays(asked: Postprocess) -> int:
     """Return the number of arrays of a result: masks have a map after their boxes."""
-    return 2 if isinstance(asked, Masks) else 1
+    return len(asked.outputs) if isinstance(asked, Raw) else 2 if isinstance(asked, Masks) else 1
 
 
 def _read_rows(array: np.ndarray) -> list[list[float]]:
@@ -145,7 +147,7 @@ _PLACE = 2
 
 
 def _read_boxes(asked: Boxes, placed: Placed, labels: Labels) -> list[Result]:
-    drawn = placed.find_map(1) if isinstance(asked, Masks) else None
+    drawn = placed.find_map(1, asked) if isinstance(asked, Masks) else None
     results: list[Result] = []
     rows = _read_rows(placed.arrays[0])
     corners = placed.arrays[0][1 : 1 + len(rows)]
@@ -157,14 +159,23 @@ def _read_boxes(asked: Boxes, placed: Placed, labels: Labels) -> list[Result]:
         points = tuple(
             Point(row[at], row[at + 1], row[at + 2] if step > _PLACE else 1.0, index) for index, at in enumerate(begins)
         )
-        mask = None if drawn is None else _cut_mask(drawn, place + 1, (left, top, right, bottom), placed.margin)
+        mask = None
+        if drawn is not None:
+            near = None if is_in_input(asked) else (left, top, right, bottom)
+            mask = _cut_mask(drawn, place + 1, near, placed.margin)
         width, height = sizes[place]
         results.append(Box(left, top, width, height, score, int(number), name_class(labels, int(number)), points, mask))
     return results
 
 
-def _cut_mask(drawn: np.ndarray, number: int, box: Sequence[float], margin: int) -> np.ndarray:
-    """Return the pixels of an object. Only those near its box are looked at, because a mask lies inside of its box."""
+def _cut_mask(drawn: np.ndarray, number: int, box: Sequence[float] | None, margin: int) -> np.ndarray:
+    """Return the pixels of an object. Only those near its box are looked at, because a mask lies inside of its box.
+
+    Without a ``box``, which has other pixels than the map, all are looked at.
+    """
+    if box is None:
+        found: np.ndarray = drawn == number
+        return found
     mask = np.zeros(drawn.shape, bool)
     rows, columns = (
         slice(int(max(0, min(size, begin - margin))), int(max(0, min(size, end + margin))))
@@ -179,8 +190,8 @@ def _read_classes(_: Classes, placed: Placed, labels: Labels) -> list[Result]:
     return [Class(row[4], int(row[5]), name_class(labels, int(row[5]))) for row in rows]
 
 
-def _read_map(_: Segmentation, placed: Placed, labels: Labels) -> list[Result]:
-    return [Map(placed.find_map(0), labels)]
+def _read_map(asked: Segmentation, placed: Placed, labels: Labels) -> list[Result]:
+    return [Map(placed.find_map(0, asked), labels)]
 
 
 def _read_text(asked: Text, placed: Placed, labels: Labels) -> list[Result]:
@@ -202,6 +213,10 @@ def _read_points(_: Heatmaps, placed: Placed, labels: Labels) -> list[Result]:
     return [Point(x, y, score, number, name_class(labels, number)) for number, (x, y, score) in enumerate(rows)]
 
 
+def _read_outputs(asked: Raw, placed: Placed, _: Labels) -> list[Result]:
+    return [Output(name, values) for name, values in zip(asked.outputs, placed.arrays, strict=True)]
+
+
 _READ_BY: Mapping[type[Postprocess], Callable[[Any, Placed, Labels], list[Result]]] = {
     Boxes: _read_boxes,
     Masks: _read_boxes,
@@ -211,4 +226,5 @@ _READ_BY: Mapping[type[Postprocess], Callable[[Any, Placed, Labels], list[Result
     Text: _read_text,
     Vector: _read_vector,
     Heatmaps: _read_points,
+    Raw: _read_outputs,
 }

@@ -1,4 +1,4 @@
-"""The results of a package as small objects: boxes around objects, classes, maps of classes, texts, vectors, points."""
+"""The results of a package as small objects: boxes, classes, maps of classes, texts, vectors, points, outputs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Box(_Result):
     points: tuple[Point, ...] = ()
     """The keypoints of a result `keypoints`."""
     mask: np.ndarray | None = field(default=None, compare=False)
-    """The pixels of the object, bool [height, width] of the frame, in a result `masks`. No pixel has two objects."""
+    """The pixels of the object, bool [height, width], in a result `masks`. No pixel has two objects."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a map for JSON, with the number of a mask's pixels."""
@@ -111,7 +111,20 @@ class Vector(_Result):
     """The vector, float32 [length]."""
 
 
-Result = Box | Class | Map | Text | Vector | Point
+@dataclass(frozen=True)
+class Output(_Result):
+    """An output as it is."""
+
+    name: str
+    values: np.ndarray = field(compare=False)
+    """The values, in the shape and dtype of the network's output."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the name, and dtype and shape of the values, which are too many for JSON."""
+        return {"name": self.name, "dtype": str(self.values.dtype), "shape": list(self.values.shape)}
+
+
+Result = Box | Class | Map | Text | Vector | Point | Output
 _Kind = TypeVar("_Kind", bound=Result)
 
 
@@ -169,6 +182,11 @@ class Results(tuple[Result, ...]):  # noqa: SLOT001 - a tuple cannot have slots
     def vector(self) -> Vector | None:
         """The vector, or None if the package has no `vector`."""
         return next(iter(self._list(Vector)), None)
+
+    @property
+    def outputs(self) -> dict[str, np.ndarray]:
+        """The outputs of `raw`, by name."""
+        return {each.name: each.values for each in self._list(Output)}
 
     def as_dict(self) -> dict[str, list[dict[str, Any]]]:
         """Return kind → the fields of its results, for JSON."""

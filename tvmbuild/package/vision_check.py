@@ -6,7 +6,16 @@ from typing import Any, get_args, get_type_hints
 
 from tvmbuild.base.frame_specs import ENCODINGS, INTERPOLATIONS, frame_from_json
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import ACTIVATIONS, BLANKS, BOX_FORMS, MAX_MASKS, MAX_RESULTS, REPEATED, find_clash
+from tvmbuild.base.postprocess_specs import (
+    ACTIVATIONS,
+    BLANKS,
+    BOX_FORMS,
+    MAX_MASKS,
+    MAX_RESULTS,
+    REPEATED,
+    RESOLUTIONS,
+    find_clash,
+)
 from tvmbuild.base.postprocess_specs import INTERPOLATIONS as MAP_INTERPOLATIONS
 from tvmbuild.base.preprocess_specs import MIN_CROP_PCT, Preprocess
 from tvmbuild.package.json_checks import (
@@ -92,9 +101,18 @@ _FRAME: dict[str, Check] = {
     "crop": _crop,
 }
 _OF_SOME_FRAMES = ("stride", "crop")
+
+
+def _some(value: Any, where: str) -> None:
+    each(text)(value, where)
+    if not value:
+        raise ValueError(f"{where} is empty")
+
+
 _OUTPUTS: dict[str, Check] = {"outputs": each(text)}
 _LABELS: dict[str, Check] = {"labels": each(text)}
 """The names of classes or points, which a result may have."""
+_RESOLUTION: dict[str, Check] = {"resolution": one_of(*RESOLUTIONS)}
 _BOXES: dict[str, Check] = {
     **_OUTPUTS,
     "form": one_of(*BOX_FORMS, *GRID_FORMS),
@@ -107,10 +125,10 @@ _BOXES: dict[str, Check] = {
     "variances": each(number),
     **_LABELS,
 }
-_OPTIONAL = ("labels", "strides", "variances")
+_OPTIONAL = ("labels", "strides", "variances", "resolution")
 _RESULTS: dict[str, dict[str, Check]] = {
     "boxes": _BOXES,
-    "masks": {**_BOXES, "most": between(1, MAX_MASKS)},
+    "masks": {**_BOXES, "most": between(1, MAX_MASKS), **_RESOLUTION},
     "keypoints": {**_BOXES, "points": between(1, MAX_RESULTS), "values": between(2, 3)},
     "classes": {
         **_OUTPUTS,
@@ -125,8 +143,10 @@ _RESULTS: dict[str, dict[str, Check]] = {
         "activation": one_of(*ACTIVATIONS),
         "score": number,
         **_LABELS,
+        **_RESOLUTION,
     },
     "text": {**_OUTPUTS, "activation": one_of(*ACTIVATIONS), "blank": one_of(*BLANKS)},
     "vector": {**_OUTPUTS, "normalise": truth},
     "heatmaps": {**_OUTPUTS, **_LABELS},
+    "raw": {"outputs": _some},
 }

@@ -79,6 +79,9 @@ class ResultInfo(ctypes.Structure):
         ("blank", c_char_p),
         ("labels", POINTER(c_char_p)),
         ("label_count", c_size_t),
+        ("outputs", POINTER(c_char_p)),
+        ("output_count", c_size_t),
+        ("in_input", c_int32),
     ]
 
 

@@ -85,6 +85,12 @@ def describe_points(ours: Found, theirs: Found) -> str:
     return f"{len(ours)} points within {_find_distance(ours, theirs):.1e} pixels, scores within {apart:.1e}"
 
 
+def describe_raw(ours: Found, theirs: Found) -> str:
+    """Return how far outputs are apart."""
+    arrays = ({each["name"]: unpack_pixels(each["values"]) for each in found} for found in (ours, theirs))
+    return describe_outputs(*arrays)
+
+
 def describe_outputs(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> str:
     """Return how far the outputs of both ways are apart."""
     return f"outputs within {find_error(ours, theirs):.1e} of the largest"
@@ -99,6 +105,7 @@ DESCRIBERS: dict[str, Callable[[Found, Found], str]] = {
     "text": describe_text,
     "vector": describe_vector,
     "heatmaps": describe_points,
+    "raw": describe_raw,
 }
 """Kind of result → the function that compares results of two ways."""
 

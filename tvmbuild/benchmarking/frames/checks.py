@@ -9,6 +9,8 @@ SCORE_ROOM, SCORE_SHARE = 1e-5, 1e-4
 """The difference of a score that rounding can make: absolute, and as a share of the score."""
 PIXEL_ROOM = 0.01
 """The difference of a coordinate that rounding can make, in pixels."""
+SAME_OUTPUTS = 1e-5
+"""The difference of outputs that two calls of the same network may have, as a share of the largest."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.progress import report_progress
+from tvmbuild.benchmarking.frames.checks import SAME_OUTPUTS
 from tvmbuild.benchmarking.frames.drawing import draw_frame
 from tvmbuild.benchmarking.frames.preparation import compare_input, prepare
 from tvmbuild.benchmarking.frames.references import (
@@ -33,8 +34,6 @@ from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.result_arrays import find_adjustable
 
 _REMEDY = "if the model in models.yaml is unchanged, this is a bug in tvmbuild, please report it; meanwhile leave out "
-_OUTPUTS_ROOM = 1e-5
-"""The difference of outputs that two calls of the same network may have, as a share of the largest."""
 
 
 OWN = Thresholds()
@@ -143,7 +142,7 @@ class _Gate:
 
     def _compare_outputs(self, frame: Frame, got: Mapping[str, np.ndarray], want: Mapping[str, np.ndarray]) -> None:
         for name, value in want.items():
-            room = _OUTPUTS_ROOM * float(np.max(np.abs(value.astype(np.float64)), initial=0.0))
+            room = SAME_OUTPUTS * float(np.max(np.abs(value.astype(np.float64)), initial=0.0))
             apart = np.abs(got[name].astype(np.float64) - value.astype(np.float64))
             if not np.all((apart <= room) | (got[name] == value)):
                 told = f"output {name} differs from that for the prepared input by {np.nanmax(apart):.3g}"

@@ -1,4 +1,4 @@
-"""The checks of texts, vectors and points by plain NumPy. They have no candidates to choose from."""
+"""The checks of texts, vectors, points and outputs by plain NumPy. They have no candidates to choose from."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tvmbuild.base.postprocess_specs import Heatmaps, Text, Vector
-from tvmbuild.benchmarking.frames.checks import PIXEL_ROOM, ResultCheck, allow_score
+from tvmbuild.base.postprocess_specs import Heatmaps, Raw, Text, Vector
+from tvmbuild.benchmarking.frames.checks import PIXEL_ROOM, SAME_OUTPUTS, ResultCheck, allow_score
 from tvmbuild.benchmarking.frames.way import Decoding
 from tvmbuild.devices.frame_worker import Thresholds
+from tvmbuild.devices.result_fields import unpack_pixels
 
 Outputs = Mapping[str, np.ndarray]
 Found = Sequence[dict[str, Any]]
@@ -66,6 +67,24 @@ def check_vector(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Fou
     if not apart[worst] <= allow_score(want[worst]):
         problem = f"value {worst} of the vector is {got[worst]:.7g}, not {want[worst]:.7g}"
     return ResultCheck(1, float(apart.max()), None, problem)
+
+
+def check_outputs(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Found) -> ResultCheck:
+    """Compare outputs with those of the network for the same frame."""
+    if not isinstance(decoding.asked, Raw):
+        raise TypeError(f"{decoding.asked} asks for no outputs")
+    names = [each["name"] for each in found]
+    if names != list(decoding.asked.outputs):
+        return ResultCheck(len(found), 0.0, None, f"the outputs are {names}")
+    for name, each in zip(names, found, strict=True):
+        got, want = unpack_pixels(each["values"]).astype(np.float64), np.asarray(outputs[name])
+        if got.shape != want.shape:
+            return ResultCheck(len(found), 0.0, None, f"{name} has the shape {list(got.shape)}, not {list(want.shape)}")
+        apart = np.abs(got - want)
+        same = (got == want) | (np.isnan(got) & np.isnan(want))
+        if not np.all(same | (apart <= SAME_OUTPUTS * float(np.abs(want).max(initial=0.0)))):
+            return ResultCheck(len(found), 0.0, None, f"{name} is off by {np.nanmax(apart):.3g}")
+    return ResultCheck(len(found), 0.0, None, None)
 
 
 def check_points(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Found) -> ResultCheck:

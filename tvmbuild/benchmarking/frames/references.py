@@ -14,11 +14,12 @@ from tvmbuild.benchmarking.frames.checks import ResultCheck
 from tvmbuild.benchmarking.frames.class_check import check_classes
 from tvmbuild.benchmarking.frames.map_check import check_map
 from tvmbuild.benchmarking.frames.mask_check import check_masks
-from tvmbuild.benchmarking.frames.plain_checks import check_points, check_text, check_vector
+from tvmbuild.benchmarking.frames.plain_checks import check_outputs, check_points, check_text, check_vector
 from tvmbuild.benchmarking.frames.unknown import (
     list_unknown_boxes,
     list_unknown_classes,
     list_unknown_maps,
+    list_unknown_outputs,
     list_unknown_points,
     list_unknown_texts,
     list_unknown_vectors,
@@ -55,6 +56,7 @@ REFERENCES: dict[str, ResultReference] = {
     "segmentation": ResultReference(check_map, list_unknown_maps),
     "vector": ResultReference(check_vector, list_unknown_vectors),
     "heatmaps": ResultReference(check_points, list_unknown_points),
+    "raw": ResultReference(check_outputs, list_unknown_outputs),
 }
 """Kind of result in models.yaml → its reference. Results of a kind that is not here are not compared."""
 

@@ -7,12 +7,12 @@ from dataclasses import fields
 from typing import Any
 
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Heatmaps, Segmentation, Text, Vector
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, Classes, Heatmaps, Raw, Segmentation, Text, Vector
 from tvmbuild.benchmarking.frames.grids import PLACES
 
 _KNOWN_OF_BOXES = (
     *("form", "outputs", "score", "overlap", "most", "agnostic", "anchors", "strides", "variances"),
-    *("points", "values", "labels"),
+    *("points", "values", "labels", "resolution"),
 )
 _KNOWN_OF_CLASSES = ("outputs", "activation", "score", "most", "labels")
 _KNOWN_OF_FORMS = (
@@ -55,12 +55,17 @@ def list_unknown_vectors(asked: Vector) -> list[str]:
 
 def list_unknown_maps(asked: Segmentation) -> list[str]:
     """Return the properties of an asked map that `map_check` does not know."""
-    return find_unknown(asked, ("outputs", "interpolation", "activation", "score", "labels"))
+    return find_unknown(asked, ("outputs", "interpolation", "activation", "score", "labels", "resolution"))
 
 
 def list_unknown_points(asked: Heatmaps) -> list[str]:
     """Return the properties of asked heatmaps that `plain_checks` does not know."""
     return find_unknown(asked, ("outputs", "labels"))
+
+
+def list_unknown_outputs(asked: Raw) -> list[str]:
+    """Return the properties of asked outputs that `plain_checks` does not know."""
+    return find_unknown(asked, ("outputs",))
 
 
 def find_unknown(value: Any, known: Collection[str]) -> list[str]:

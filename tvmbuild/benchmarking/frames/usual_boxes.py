@@ -49,7 +49,7 @@ def find_masks(decoding: Decoding, outputs: Outputs, score: float, overlap: floa
     found = _choose(decoding, outputs, score, overlap)
     prototypes = decoding.find_output(outputs, 1)[0]
     planes = (found.more @ prototypes.reshape(len(prototypes), -1)).reshape(-1, *prototypes.shape[1:])
-    corners = np.ceil(map_to_frame(found.boxes, decoding.geometry) - 0.5).astype(int).tolist()
+    corners = np.ceil(map_to_frame(found.boxes, decoding.map_geometry) - 0.5).astype(int).tolist()
     free, boxes = np.ones(decoding.size, bool), []
     rows, columns = decoding.seen
     for box, plane, (left, top, right, bottom) in zip(_list_boxes(decoding, found), planes, corners, strict=True):

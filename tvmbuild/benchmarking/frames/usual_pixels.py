@@ -15,7 +15,7 @@ def draw_part(decoding: Decoding, plane: np.ndarray, part: tuple[slice, slice]) 
     height, width = plane.shape
     rows, columns = part
     size = (columns.stop - columns.start, rows.stop - rows.start)
-    left, top, across, down = decoding.geometry[:4].tolist()
+    left, top, across, down = decoding.map_geometry[:4].tolist()
     scales = width / decoding.width / across, height / decoding.height / down
     begins = (
         (columns.start + 0.5) * scales[0] + left * width / decoding.width - 0.5,

@@ -116,6 +116,11 @@ def find_points(decoding: Decoding, outputs: Outputs, _score: float, _overlap: f
     )
 
 
+def find_outputs(decoding: Decoding, outputs: Outputs, _score: float, _overlap: float) -> tuple[results.Output, ...]:
+    """Return the outputs as they are."""
+    return tuple(results.Output(name, outputs[name]) for name in decoding.asked.outputs)
+
+
 Finder = Callable[[Decoding, Outputs, float, float], tuple[Result, ...]]
 FINDERS: dict[str, Finder] = {
     "boxes": find_boxes,
@@ -126,5 +131,6 @@ FINDERS: dict[str, Finder] = {
     "text": find_text,
     "vector": find_vector,
     "heatmaps": find_points,
+    "raw": find_outputs,
 }
 """Kind of result → the usual code that makes it."""

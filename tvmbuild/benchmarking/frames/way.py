@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from tvmbuild.base.frame_specs import Crop, Frame
-from tvmbuild.base.postprocess_specs import Postprocess, name_results
+from tvmbuild.base.postprocess_specs import Postprocess, is_in_input, name_results
 from tvmbuild.base.preprocess_specs import Preprocess
 from tvmbuild.package.frames import find_frame_geometry
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
@@ -19,6 +19,8 @@ from tvmbuild.package.result_arrays import find_labels
 _TIE = 1e-6
 """The distance of a place from the border of two pixels that rounding can make, in pixels."""
 _FAR = float(np.finfo(np.float32).max)
+_OWN = np.array([0, 0, 1, 1, _FAR, _FAR])
+"""The geometry of the input itself."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,19 @@ class Decoding:
         return (self.asked.outputs or self.outputs)[0] in self.whole
 
     @property
+    def map_part(self) -> Crop | None:
+        """The part of the frame that a map shows; None means the input itself."""
+        return None if is_in_input(self.asked) else self.part
+
+    @property
+    def map_geometry(self) -> np.ndarray:
+        """The geometry of a map's pixels: that of the frame, or of the input itself."""
+        return _OWN if is_in_input(self.asked) else self.geometry
+
+    @property
     def size(self) -> tuple[int, int]:
         """Height and width of a map: those of the frame, or of the input."""
-        if self.part is None:
+        if self.map_part is None:
             return self.height, self.width
         return int(self.geometry[5]), int(self.geometry[4])
 
@@ -96,7 +108,7 @@ class Decoding:
         """Return the centres of a map's rows (axis 0) or columns in the input's pixels, NaN if it sees none."""
         numbers, extent = np.arange(self.size[axis]), (self.height, self.width)[axis]
         places = self._list_centres(axis)
-        part = self.part or Crop(0, 0, *self.size)
+        part = self.map_part or Crop(0, 0, *self.size)
         begin, count = ((part.top, part.height), (part.left, part.width))[axis]
         seen = (numbers >= begin) & (numbers < begin + count) & (places >= 0) & (places < extent)
         return np.where(seen, places, np.nan)
@@ -112,7 +124,7 @@ class Decoding:
         return ties
 
     def _list_centres(self, axis: int) -> np.ndarray:
-        left, top, across, down = self.geometry[:4]
+        left, top, across, down = self.map_geometry[:4]
         offset, scale = ((top, down), (left, across))[axis]
         centres: np.ndarray = (np.arange(self.size[axis]) + 0.5) / scale + offset
         return centres
@@ -125,7 +137,7 @@ def list_decodings(info: PackageInfo, frame: Frame | None = None) -> tuple[Decod
     """
     names = tuple(each.name for each in info.outputs)
     height, width = _find_size(info)
-    geometry = np.array([0, 0, 1, 1, _FAR, _FAR])
+    geometry = _OWN
     if frame is not None:
         geometry = find_frame_geometry(frame, find_input(info).find_fit(frame), np.float64)
     last = info.preprocess is not None and info.preprocess.layout == "NHWC"

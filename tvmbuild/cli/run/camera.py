@@ -15,7 +15,14 @@ import numpy as np
 from PIL import Image
 from rich.console import Console
 
-from tvmbuild.cli.run.frames import explain_preparation, open_session, read_wishes, run_pixels, show_json
+from tvmbuild.cli.run.frames import (
+    check_drawable,
+    explain_preparation,
+    open_session,
+    read_wishes,
+    run_pixels,
+    show_json,
+)
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.drawing import draw_results
 from tvmbuild.package.metadata import PackageInfo
@@ -38,6 +45,8 @@ def run_camera(console: Console, info: PackageInfo, args: argparse.Namespace) ->
     require_postprocess(info)
     if args.device != "local":
         raise TvmbuildError("--camera runs only on this machine", "leave --device out")
+    if args.draw is not None:
+        check_drawable(info)
     if args.draw is not None and args.draw.suffix.lower() not in _FORMATS:
         raise TvmbuildError(f"{args.draw} is not a video", f"name a file that ends in {' or '.join(_FORMATS)}")
     cv2 = _import_opencv()

@@ -17,7 +17,7 @@ from rich.console import Console
 from tvmbuild import load
 from tvmbuild.base.files import publish
 from tvmbuild.base.frame_specs import ENCODINGS, Encoding, Frame
-from tvmbuild.base.postprocess_specs import Vector
+from tvmbuild.base.postprocess_specs import Vector, is_in_input, kind_of
 from tvmbuild.cli.arguments import positive
 from tvmbuild.cli.run.results import print_results
 from tvmbuild.errors import TvmbuildError
@@ -100,10 +100,21 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
         _save(draw_results(picture, results), args.draw)
 
 
+def check_drawable(info: PackageInfo) -> None:
+    """Raise TvmbuildError if the results have no place in a picture."""
+    for each in info.postprocess:
+        if isinstance(each, Vector):
+            raise TvmbuildError("a vector cannot be drawn", "leave --draw out")
+        if is_in_input(each):
+            raise TvmbuildError(
+                f"`{kind_of(each)}` of {info.model} has the pixels of the network's input, and cannot be drawn",
+                "leave --draw out, or state `resolution: frame` in models.yaml and build it again",
+            )
+
+
 def _check_drawing(info: PackageInfo, path: Path) -> None:
     """Raise TvmbuildError if the results have no place in a picture, or if ``path`` cannot be one."""
-    if any(isinstance(each, Vector) for each in info.postprocess):
-        raise TvmbuildError("a vector cannot be drawn", "leave --draw out")
+    check_drawable(info)
     if path.suffix.lower() not in Image.registered_extensions():
         raise TvmbuildError(f"{path} cannot be written as a picture: it ends in no known format", _PICTURES)
     if not path.parent.is_dir():

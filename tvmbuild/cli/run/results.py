@@ -11,13 +11,13 @@ from rich.table import Table
 
 from tvmbuild.cli.run.output import UNKNOWN
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.results import Box, Class, Map, Point, Result, Results, Text, Vector
+from tvmbuild.package.results import Box, Class, Map, Output, Point, Result, Results, Text, Vector
 
 _SHOWN = 4
 """The number of values of a vector that are printed."""
 Row = dict[str, str]
 """Heading → text of a line of the table."""
-_WORDS = ("class", "point", "text", "values")
+_WORDS = ("class", "point", "text", "values", "output", "dtype", "shape")
 """The headings of columns that are not numbers."""
 
 
@@ -83,6 +83,10 @@ def _list_point(point: Point) -> list[Row]:
     return [{"score": f"{point.score:.3f}", "class": name, "x": f"{point.x:.1f}", "y": f"{point.y:.1f}"}]
 
 
+def _list_output(output: Output) -> list[Row]:
+    return [{"output": output.name, "dtype": str(output.values.dtype), "shape": str(list(output.values.shape))}]
+
+
 _ROWS_BY: Mapping[type, Callable[[Any], list[Row]]] = {
     Box: _list_box,
     Class: _list_class,
@@ -90,4 +94,5 @@ _ROWS_BY: Mapping[type, Callable[[Any], list[Row]]] = {
     Text: _list_text,
     Vector: _list_vector,
     Point: _list_point,
+    Output: _list_output,
 }

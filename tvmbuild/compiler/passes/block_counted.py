@@ -1,4 +1,4 @@
-"""Kernels that find elements or boxes on GPUs: a thread for each element, a block for each batch and class.
+"""Kernels that find elements or boxes on GPUs: a thread for each element, or for 32 pairs of boxes.
 
 The importer writes these functions for a CPU, so that the host can also compute a GPU's module.
 """
@@ -12,6 +12,7 @@ from tvm import relax, tirx
 from tvmbuild.compiler.ir.calls import called_functions, is_call
 from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_calls
 from tvmbuild.compiler.kernels.counted.positions import write_positions
+from tvmbuild.compiler.kernels.counted.ranked_suppression import write_ranked_suppression
 from tvmbuild.compiler.kernels.counted.suppression import Suppression, write_suppression
 
 _POSITIONS, _SUPPRESSION = 4, 8
@@ -45,8 +46,8 @@ def _find_block(function: tirx.PrimFunc) -> tirx.PrimFunc | None:
         (batches, classes, boxes), kept = shapes[1], shapes[4][1]
         for center, threshold in ((False, True), (False, False), (True, True), (True, False)):
             form = Suppression(batches, classes, boxes, kept, center, threshold)
-            if _is_same(function, write_suppression(form, on_gpu=False)):
-                return write_suppression(form, on_gpu=True)
+            if _is_same(function, write_suppression(form)):
+                return write_ranked_suppression(form)
     return None
 
 

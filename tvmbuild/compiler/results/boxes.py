@@ -8,11 +8,11 @@ from functools import partial
 from tvm import relax
 
 from tvmbuild.base.grid_forms import GRID_FORMS
-from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm, Keypoints, Masks, kind_of
+from tvmbuild.base.postprocess_specs import BOX_FORMS, Boxes, BoxForm, Keypoints, Masks, is_in_input, kind_of
 from tvmbuild.compiler.interface import EntryOptions, Interface
 from tvmbuild.compiler.kernels.buffers import Form
 from tvmbuild.compiler.kernels.results.candidates import Candidates, write_candidates
-from tvmbuild.compiler.kernels.results.canvas import Canvas
+from tvmbuild.compiler.kernels.results.canvas import Canvas, make_input_canvas
 from tvmbuild.compiler.kernels.results.masks import Prototypes, write_instances, write_mask_values
 from tvmbuild.compiler.kernels.results.priors import Priors
 from tvmbuild.compiler.kernels.results.select import More, Selection, list_candidate_forms, write_selection
@@ -42,6 +42,8 @@ class BoxResult:
     candidates: Candidates
     selection: Selection
     prototypes: Prototypes | None = None
+    canvas: Canvas | None = None
+    """The pixels of the masks, if they are always those of the network's input."""
 
     @property
     def classes(self) -> int | None:
@@ -63,7 +65,7 @@ class BoxResult:
             return [results]
         boxes, kept = rest[:2]
         values = self._multiply(calls, self.prototypes, [results, kept, request.outputs[-1]])
-        return [results, self._draw(calls, self.prototypes, [results, boxes, values], request.canvas)]
+        return [results, self._draw(calls, self.prototypes, [results, boxes, values], self.canvas or request.canvas)]
 
     def _multiply(self, calls: KernelCalls, prototypes: Prototypes, arguments: list[relax.Expr]) -> relax.Expr:
         """Return the values of the masks [most, pixels] of results, from their coefficients and the prototypes."""
@@ -100,7 +102,8 @@ def describe_boxes(interface: Interface, options: EntryOptions, asked: Boxes) ->
         locate = partial(_locate, candidates)
         kept = More(candidates.outputs[0], more, locate, asked.values if isinstance(asked, Keypoints) else 0)
     selection = Selection(candidates.count, asked.most, form.suppress, asked.agnostic, kept)
-    return BoxResult(places, candidates, selection, prototypes)
+    canvas = make_input_canvas(candidates.height, candidates.width) if is_in_input(asked) else None
+    return BoxResult(places, candidates, selection, prototypes, canvas)
 
 
 def _refuse_coefficients(interface: Interface, options: EntryOptions, asked: Boxes, candidates: Candidates) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from tvmbuild.base.postprocess_specs import Segmentation
+from tvmbuild.base.postprocess_specs import Segmentation, is_in_input
 from tvmbuild.compiler.interface import EntryOptions, Interface
+from tvmbuild.compiler.kernels.results.canvas import Canvas, make_input_canvas
 from tvmbuild.compiler.kernels.results.segmentation import ClassMap, DrawnMap, write_labels, write_map
 from tvmbuild.compiler.results.form import KernelCalls, Request
 from tvmbuild.compiler.results.outputs import (
@@ -27,6 +28,8 @@ class MapResult:
     places: tuple[int, ...]
     source: ClassMap
     nearest: bool
+    canvas: Canvas | None = None
+    """The pixels of the map, if they are always those of the network's input."""
 
     @property
     def classes(self) -> int | None:
@@ -35,7 +38,7 @@ class MapResult:
 
     def write(self, calls: KernelCalls, request: Request) -> list[relax.Expr]:
         """Return the map [height, width], uint8."""
-        source, canvas = self.source, request.canvas
+        source, canvas = self.source, self.canvas or request.canvas
         form = DrawnMap(source, canvas, self.nearest)
         arguments = list(request.outputs)
         if not form.by_threshold:
@@ -63,4 +66,5 @@ def describe_segmentation(interface: Interface, options: EntryOptions, asked: Se
     check_proportions("`segmentation`", info, (height, width), size)
     form = (info.shape, info.dtype)
     source = ClassMap(classes, height, width, form, ready, is_last, asked.activation == "sigmoid")
-    return MapResult((place,), source, ready or asked.interpolation == "nearest")
+    canvas = make_input_canvas(*size) if is_in_input(asked) else None
+    return MapResult((place,), source, ready or asked.interpolation == "nearest", canvas)

@@ -12,6 +12,7 @@ from tvmbuild.base.postprocess_specs import (
     Keypoints,
     Masks,
     Postprocess,
+    Raw,
     Segmentation,
     Text,
     Vector,
@@ -22,6 +23,7 @@ from tvmbuild.compiler.results.boxes import describe_boxes
 from tvmbuild.compiler.results.classes import describe_classes
 from tvmbuild.compiler.results.form import ResultForm
 from tvmbuild.compiler.results.heatmaps import describe_heatmaps
+from tvmbuild.compiler.results.raw import describe_raw
 from tvmbuild.compiler.results.segmentation import describe_segmentation
 from tvmbuild.compiler.results.text import describe_text
 from tvmbuild.compiler.results.vector import describe_vector
@@ -36,6 +38,7 @@ _DESCRIBED_BY: Mapping[type[Postprocess], Callable[[Interface, EntryOptions, Any
     Text: describe_text,
     Vector: describe_vector,
     Heatmaps: describe_heatmaps,
+    Raw: describe_raw,
 }
 
 

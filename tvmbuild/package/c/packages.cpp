@@ -126,6 +126,9 @@ tvmbuild_status tvmbuild_package_result(tvmbuild_package *package, size_t at, tv
     to.blank = from.blank.c_str();
     to.labels = found.result_labels[at].data();
     to.label_count = found.result_labels[at].size();
+    to.outputs = found.result_outputs[at].data();
+    to.output_count = found.result_outputs[at].size();
+    to.in_input = from.in_input ? 1 : 0;
     return to;
   });
 }

@@ -110,13 +110,16 @@ typedef struct tvmbuild_frame_info {
 
 typedef struct tvmbuild_result_info {
   size_t size;
-  const char *kind;              /* boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps */
+  const char *kind;              /* boxes, masks, keypoints, classes, segmentation, text, vector, heatmaps or raw */
   const double *score, *overlap; /* the thresholds; null if the kind has none */
   int32_t most;                  /* the largest number of results; 0: there is no limit */
   int32_t points, values;        /* of keypoints: the points of an object, and the numbers of a point */
   const char *blank;             /* of a text: whether the symbol for no character is the first or the last */
   const char *const *labels;     /* the names of its own classes or points; none: those of the package */
   size_t label_count;
+  const char *const *outputs; /* the names of the outputs that it reads; none: the first ones */
+  size_t output_count;
+  int32_t in_input; /* 1: a map has the pixels of the network's input, and not those of the frame */
 } tvmbuild_result_info;
 
 /* A size of a package whose shapes vary: the values of its letters. */
@@ -190,7 +193,8 @@ typedef struct tvmbuild_class {
   const char *label;
 } tvmbuild_class;
 
-/* A byte for each pixel of the frame, row by row. `pixels` is null if the package makes no such map. */
+/* A byte for each pixel of the frame, or of the network's input if the package says so, row by row. `pixels` is null if
+ * the package makes no such map. */
 typedef struct tvmbuild_map {
   int32_t height, width;
   const uint8_t *pixels;
@@ -221,7 +225,7 @@ typedef struct tvmbuild_results {
   size_t symbol_count;
   const float *vector;
   size_t vector_count;
-  const tvmbuild_array *outputs; /* the network's in their real lengths, of a package without `postprocess` */
+  const tvmbuild_array *outputs; /* those of `raw`; without `postprocess` all, in their real lengths */
   size_t output_count;
   const tvmbuild_map *segmentations; /* a map for each segmentation of the package; `segmentation` is the first */
   size_t segmentation_count;

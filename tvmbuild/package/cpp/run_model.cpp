@@ -94,12 +94,16 @@ std::string show(const std::vector<int64_t> &shape) {
   return text;
 }
 
+void print_form(const tvmbuild::TensorInfo &output) {
+  std::printf("output: %s %s %s\n", output.name.c_str(), output.dtype.c_str(), show(output.shape).c_str());
+}
+
 // Print the outputs and the likeliest classes of each that has one score for each class. Return whether any has.
 bool print_outputs(const std::vector<tvmbuild::Tensor> &outputs, const std::vector<std::string> &labels, int top) {
   bool ranked = false;
   for (const tvmbuild::Tensor &output : outputs) {
     const std::vector<int64_t> &shape = output.info().shape;
-    std::printf("output: %s %s %s\n", output.info().name.c_str(), output.info().dtype.c_str(), show(shape).c_str());
+    print_form(output.info());
     if (std::count_if(shape.begin(), shape.end(), [](int64_t n) { return n != 1; }) != 1) continue;
     ranked = true;
     for (const tvmbuild::RankedClass &each : tvmbuild::rank_classes(output, labels, static_cast<size_t>(top)))
@@ -202,6 +206,8 @@ void print_results(const tvmbuild::Results &results, const tvmbuild::Info &info)
   }
   for (const float &each : results.vector) std::printf("%.9g%s", each, &each + 1 < results.vector.end() ? " " : "\n");
   for (const tvmbuild::Point &each : results.points) print_point(each);
+  if (info.postprocess.empty()) return;
+  for (const tvmbuild::Tensor &each : results.outputs) print_form(each.info());
 }
 
 tvmbuild::Session &choose(tvmbuild::Session &whole, const tvmbuild::Arguments &arguments) {
@@ -220,7 +226,8 @@ void run_frame(const tvmbuild::Arguments &arguments) {
   std::vector<uint8_t> bytes = read_bytes(arguments.text("--frame"));
   const tvmbuild::Results &results = session.run_frame(bytes.data(), bytes.size(), options);
   print_results(results, session.info());
-  print_outputs(results.outputs, session.info().labels, arguments.number("--top", 5));
+  if (session.info().postprocess.empty())
+    print_outputs(results.outputs, session.info().labels, arguments.number("--top", 5));
 }
 
 void run(const tvmbuild::Arguments &arguments) {

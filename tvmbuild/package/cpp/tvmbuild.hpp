@@ -116,13 +116,15 @@ struct Frame {
 
 // A result that the package makes of its outputs: a key of `postprocess` in models.yaml.
 struct Postprocess {
-  std::string kind;                 // boxes, masks, keypoints, classes, segmentation, text, vector or heatmaps
-  std::optional<double> score;      // the score that a result must exceed; empty if the kind has no such threshold
-  std::optional<double> overlap;    // of two boxes that share more than this part of their union, one is dropped
-  int most = 0;                     // the largest number of results; 0 for kinds without a limit
-  int points = 0, values = 0;       // of keypoints: the points of an object, and the numbers of a point, 2 or 3
-  std::string blank;                // of a text: whether the symbol for no character is the first or the last
-  std::vector<std::string> labels;  // the names of its classes or points; empty: those of the package
+  std::string kind;                  // boxes, masks, keypoints, classes, segmentation, text, vector, heatmaps or raw
+  std::optional<double> score;       // the score that a result must exceed; empty if the kind has no such threshold
+  std::optional<double> overlap;     // of two boxes that share more than this part of their union, one is dropped
+  int most = 0;                      // the largest number of results; 0 for kinds without a limit
+  int points = 0, values = 0;        // of keypoints: the points of an object, and the numbers of a point, 2 or 3
+  std::string blank;                 // of a text: whether the symbol for no character is the first or the last
+  std::vector<std::string> labels;   // the names of its classes or points; empty: those of the package
+  std::vector<std::string> outputs;  // the names of those that it reads; empty: the first ones
+  bool in_input = false;             // whether a map has the pixels of the network's input instead of the frame's
 };
 
 // A length of a shape, or the letter that stands for it.
@@ -223,7 +225,8 @@ struct Class {
   std::string_view label;  // as in Box
 };
 
-// A byte for each pixel of the frame, row by row. `pixels` is null if the package makes no such map.
+// A byte for each pixel of the frame, or of the network's input if the package says so, row by row. `pixels` is null if
+// the package makes no such map.
 struct Map {
   int height = 0, width = 0;
   const uint8_t *pixels = nullptr;
@@ -246,8 +249,8 @@ struct Results {
   Text text;                       // of text
   View<float> vector;              // of vector
   std::vector<Point> points;       // of heatmaps, a point for each
-  // The network's, in the host's memory, of a package without `postprocess`. An output whose length depends on data
-  // has its real length.
+  // The network's, in the host's memory: those of `raw`, or all of a package without `postprocess`, where an output
+  // whose length depends on data has its real length.
   std::vector<Tensor> outputs;
   // What all of the above was read from: Arrays of results in docs/reference/mod-json.md.
   std::vector<Tensor> arrays;

@@ -284,8 +284,8 @@ class Session:
         """Run the model on a picture of any size, and return its results, with places in the picture's pixels.
 
         ``picture`` is prepared as by ``preprocess``; ``inputs`` are the model's other inputs. Maps and masks are drawn
-        in the size of the network's input, and each pixel of the picture has the value of the nearest one. Raises
-        TvmbuildError if the package has no `postprocess`.
+        in the size of the network's input, and each pixel of the picture has the value of the nearest one; with
+        `resolution: input` they stay in that size. Raises TvmbuildError if the package has no `postprocess`.
         """
         result_arrays.require_postprocess(self.info)
         image = preprocess.open_picture(picture)

@@ -39,7 +39,7 @@ def convert_suppression(call: NodeCall) -> relax.Expr:
         bool(call.attributes["center"]),
         bool(call.attributes["threshold"]),
     )
-    function = call.builder.add_func(write_suppression(form, on_gpu=False), SUPPRESSION)
+    function = call.builder.add_func(write_suppression(form), SUPPRESSION)
     types = [relax.TensorType(*each) for each in form.list_outputs()]
     found = call.builder.emit(relax.call_tir(function, list(call.inputs), types))
     return relax.Tuple([call.builder.emit(relax.TupleGetItem(found, place)) for place in range(2)])

@@ -26,7 +26,10 @@ struct PackageView {
   };
 
   explicit PackageView(Info given) : info(std::move(given)), labels(list_words(info.labels)) {
-    for (const Postprocess &each : info.postprocess) result_labels.push_back(list_words(each.labels));
+    for (const Postprocess &each : info.postprocess) {
+      result_labels.push_back(list_words(each.labels));
+      result_outputs.push_back(list_words(each.outputs));
+    }
     for (const std::vector<TensorInfo> *list : {&info.inputs, &info.outputs}) {
       for (const TensorInfo &each : *list) {
         counted.emplace_back();
@@ -46,7 +49,7 @@ struct PackageView {
 
   const Info info;
   Words labels;
-  std::vector<Words> result_labels;
+  std::vector<Words> result_labels, result_outputs;
   std::vector<std::vector<size_t>> counted;  // of the inputs, then of the outputs
   std::vector<SizeArrays> sizes;
 };

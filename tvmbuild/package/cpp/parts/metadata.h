@@ -261,7 +261,8 @@ inline const std::map<std::string, std::set<std::string>> &result_keys() {
       {"segmentation", {"outputs", "interpolation", "activation", "score"}},
       {"text", {"outputs", "activation", "blank"}},
       {"vector", {"outputs", "normalise"}},
-      {"heatmaps", {"outputs"}}};
+      {"heatmaps", {"outputs"}},
+      {"raw", {"outputs"}}};
   return all;
 }
 
@@ -276,7 +277,7 @@ inline Postprocess read_result(const std::string &kind, const Part &fields) {
   Postprocess result;
   result.kind = kind;
   std::set<std::string> keys = result_keys().at(kind);
-  bool named = kind != "text" && kind != "vector";  // its classes or points may have names
+  bool named = kind != "text" && kind != "vector" && kind != "raw";  // its classes or points may have names
   if (named && fields.has("labels")) {
     keys.insert("labels");
     for (const Part &label : fields["labels"].list()) result.labels.push_back(label.text());
@@ -286,8 +287,13 @@ inline Postprocess read_result(const std::string &kind, const Part &fields) {
     keys.insert(key);
     for (const Part &number : fields[key].list()) static_cast<void>(number.number());
   }
+  if ((kind == "masks" || kind == "segmentation") && fields.has("resolution")) {
+    keys.insert("resolution");
+    result.in_input = one_of(fields["resolution"], {"frame", "input"}) == "input";
+  }
   expect_keys(fields, keys);
-  for (const Part &output : fields["outputs"].list()) static_cast<void>(output.text());
+  fields["outputs"].expect(kind != "raw" || !fields["outputs"].list().empty(), "list of outputs");
+  for (const Part &output : fields["outputs"].list()) result.outputs.push_back(output.text());
   if (fields.has("anchors")) {
     for (const Part &grid : fields["anchors"].list()) {
       for (const Part &side : grid.list()) static_cast<void>(side.number());
@@ -315,7 +321,8 @@ inline std::vector<Postprocess> read_postprocess(const Part &part) {
   const std::set<std::string> kinds = part.keys(), repeated = {"classes", "segmentation", "heatmaps"};
   std::vector<Postprocess> results;
   size_t known = 0;
-  for (const char *kind : {"boxes", "masks", "keypoints", "classes", "segmentation", "text", "vector", "heatmaps"}) {
+  for (const char *kind :
+       {"boxes", "masks", "keypoints", "classes", "segmentation", "text", "vector", "heatmaps", "raw"}) {
     if (!kinds.count(kind)) continue;
     known++;
     Part found = part[kind];

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -79,7 +80,9 @@ inline void choose_thresholds(const std::vector<Postprocess> &results, size_t pl
 }
 
 // Return the number of arrays of a result: masks have a map after their boxes.
-inline size_t count_arrays(const Postprocess &own) { return own.kind == "masks" ? 2 : 1; }
+inline size_t count_arrays(const Postprocess &own) {
+  return own.kind == "raw" ? own.outputs.size() : own.kind == "masks" ? 2 : 1;
+}
 
 // Return the whole number that a float holds, or the nearest int.
 inline int to_int(float value) {
@@ -116,6 +119,9 @@ class ResultReader {
     for (size_t i = 0; i < info_.postprocess.size(); i++) {
       for (const TensorInfo &each : list_arrays(info_.postprocess[i], frame, lengths[i], name))
         tensors.emplace_back(each);
+      if (info_.postprocess[i].kind == "raw")
+        results_.outputs.assign(tensors.end() - static_cast<std::ptrdiff_t>(count_arrays(info_.postprocess[i])),
+                                tensors.end());
       size_t &total = totals[info_.postprocess[i].kind];
       total += info_.postprocess[i].kind == "segmentation" ? 1 : static_cast<size_t>(lengths[i]);
       reserve(info_.postprocess[i], total);
@@ -169,7 +175,9 @@ class ResultReader {
 
   void read(const Postprocess &own, const Output *outputs) {
     const Tensor &first = outputs[0].tensor;
-    if (own.kind == "segmentation") {
+    if (own.kind == "raw") {
+      for (size_t i = 0; i < own.outputs.size(); i++) results_.outputs[i] = outputs[i].tensor;
+    } else if (own.kind == "segmentation") {
       results_.segmentations.push_back(view_map(first));
       results_.segmentation = results_.segmentations.front();
     } else if (own.kind == "vector") {
@@ -186,9 +194,11 @@ class ResultReader {
     }
   }
 
-  static std::vector<TensorInfo> list_arrays(const Postprocess &own, const Frame &frame, int64_t length,
-                                             const std::string &name) {
-    TensorInfo map{own.kind, {frame.height, frame.width}, "uint8"};
+  std::vector<TensorInfo> list_arrays(const Postprocess &own, const Frame &frame, int64_t length,
+                                      const std::string &name) const {
+    if (own.kind == "raw") return list_outputs(own);
+    TensorInfo map{own.kind, own.in_input ? find_input_size() : std::vector<int64_t>{frame.height, frame.width},
+                   "uint8"};
     if (own.kind == "segmentation") return {map};
     bool fixed = own.kind == "boxes" || own.kind == "masks" || own.kind == "keypoints";
     int64_t count = own.kind == "vector" ? length : length - 1;
@@ -202,6 +212,25 @@ class ResultReader {
     TensorInfo rows{fixed ? "boxes" : own.kind, {length, columns}, "float32"};
     if (own.kind == "masks") return {rows, map};
     return {rows};
+  }
+
+  std::vector<TensorInfo> list_outputs(const Postprocess &own) const {
+    std::vector<TensorInfo> found;
+    for (const std::string &name : own.outputs) {
+      auto each = std::find_if(info_.outputs.begin(), info_.outputs.end(),
+                               [&](const TensorInfo &output) { return output.name == name; });
+      if (each == info_.outputs.end()) throw Error("mod.json has a result `raw` of " + name + ", which is no output");
+      found.push_back(*each);
+    }
+    return found;
+  }
+
+  // Return height and width of the picture that the network takes.
+  std::vector<int64_t> find_input_size() const {
+    const std::vector<int64_t> &shape = info_.inputs[picture_input(info_, *info_.preprocess)].shape;
+    if (shape.size() != 4) throw Error("the picture of " + info_.model + " has no four dimensions");
+    const size_t rows = info_.preprocess->layout == "NHWC" ? 1 : 2;
+    return {shape[rows], shape[rows + 1]};
   }
 
   // Reserve memory for the largest result; `length` is that of all results of the kind so far.
