@@ -17,9 +17,9 @@ from tvmbuild.package.archive import map_package
 from tvmbuild.package.counts import cut_outputs
 from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.package.runtime.call_queue import CallQueue
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
+from tvmbuild.package.runtime.lanes import BackgroundCalls, Lane
 from tvmbuild.package.runtime.library import call, load_runtime
 from tvmbuild.package.runtime.program import Program, Programs
 from tvmbuild.package.runtime.shared_memory import page_locked_array
@@ -29,18 +29,17 @@ from tvmbuild.package.runtime.thread_pool import Wish, choose_share
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from tvmbuild.package import frames as entries
     from tvmbuild.package import preprocess, result_arrays, timing
     from tvmbuild.package.archive import EarlyMap
     from tvmbuild.package.pack import Packed
     from tvmbuild.package.preprocess import Picture
     from tvmbuild.package.results import Results
     from tvmbuild.package.runtime import fitting, frame_calls
+    from tvmbuild.package.runtime.call_queue import Finish
     from tvmbuild.package.runtime.fitting import Fitted
     from tvmbuild.package.size_functions import SizeFunction
     from tvmbuild.package.timing import Latency
 else:  # a session that only calls `run` starts without them
-    entries = import_lazily("tvmbuild.package.frames")
     preprocess = import_lazily("tvmbuild.package.preprocess")
     result_arrays = import_lazily("tvmbuild.package.result_arrays")
     timing = import_lazily("tvmbuild.package.timing")
@@ -71,7 +70,7 @@ class Session:
         if self.info.target.kind == "cuda":
             check_card(self.info.target, self._device)
         self.passed_over: Mapping[str, str] = {}  # path → reason, of packages that `tvmbuild.load` tried before
-        self._calls = CallQueue()
+        self._calls = BackgroundCalls(self._device)
         self._known: fitting.Known = {}
         self._function = self.info.sizes.functions[-1] if self.info.sizes else None
         self._share = choose_share(self.info, Wish(threads, cores, priority))
@@ -122,7 +121,8 @@ class Session:
         """
         function = self._find(size)
         made = copy.copy(self)
-        made.info, made._function, made._calls = self.info.at_size(function), function, CallQueue()  # noqa: SLF001
+        made.info, made._function = self.info.at_size(function), function  # noqa: SLF001
+        made._calls = BackgroundCalls(self._device)  # noqa: SLF001
         return made
 
     def _find(self, size: Mapping[str, int]) -> SizeFunction:
@@ -155,11 +155,19 @@ class Session:
     def submit(self, inputs: Mapping[str, Any], *, newest: bool = False) -> Future[dict[str, np.ndarray]]:
         """Return at once with the future of ``run``, which a thread of this session calls, in order.
 
-        The inputs must not change until it is done. While one call runs and another waits, this waits; if ``newest``,
-        the call that waits is cancelled instead, so that the newest frame of a camera is the next. Raises TvmbuildError
-        if the session is closed, or if a callback of a future, in that thread, would have to wait.
+        The inputs must not change until it is done. One call runs; on a CUDA card three do, so that copies overlap
+        kernels. While a further one waits, this waits; if ``newest``, the call that waits is cancelled instead, and
+        the new one is the next when the others are done. Raises TvmbuildError if the session is closed, or if a
+        callback of a future, in that thread, would have to wait.
         """
-        return self._calls.submit(self.run, inputs, newest=newest)
+        return self._calls.submit(functools.partial(self._start, inputs), newest=newest)
+
+    def _start(self, inputs: Mapping[str, Any], lane: Lane | None) -> Finish:
+        parts = [] if lane is None else fitting.fit(self.info, inputs, self._known)
+        if lane is None or len(parts) > 1:
+            return functools.partial(self.run, inputs)
+        finish = self._open(parts[0].function).start(parts[0].inputs, lane)
+        return lambda: parts[0].cut(finish())
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
         """Run the model as ``run`` does, and return the outputs as tensors that stay on the package's device.
@@ -217,12 +225,7 @@ class Session:
 
         Its memory is like that of ``empty``. Raises TvmbuildError if the package has no such frame.
         """
-        frames = self.info.frames
-        if not isinstance(number, int | np.integer):
-            raise TvmbuildError(f"a frame has a number in `metadata.frames`, got {number!r}", "give its number")
-        if not 0 <= number < len(frames):
-            raise TvmbuildError(f"{self.info.model} has no frame number {number}; it has {len(frames)}")
-        return self._empty(frames[number].shape, "uint8")
+        return self._empty(frame_calls.find_shape(self.info, number), "uint8")
 
     def _empty(self, shape: Sequence[int], dtype: str) -> np.ndarray:
         make = page_locked_array if self.info.target.kind == "cuda" else empty_array
@@ -254,24 +257,33 @@ class Session:
         the model's outputs by name, as ``run`` does. Raises TvmbuildError if a frame or input does not fit.
         """
         with EXPLAINED_ERRORS:
-            number, value = frame_calls.read_frame(self.info, frame, encoding)
-            values = {
-                "frame": value,
-                **frame_calls.prefix(
-                    "thresholds", result_arrays.make_thresholds(self.info.postprocess, score, overlap)
-                ),
-            }
-            values |= frame_calls.prefix("input", frame_calls.read_others(self.info, inputs))
-            arrays = self._open().call_entry(entries.frame_entry(number), values)
-        if not self.info.postprocess:
-            return cut_outputs(self.outputs, arrays)
-        return result_arrays.read_results(self.info, result_arrays.Placed(arrays))
+            call = self._read_frame(frame, encoding, inputs=inputs, score=score, overlap=overlap)
+            return frame_calls.read_arrays(self.info, self._open().call_entry(*call))
 
     def submit_frame(
         self, frame: Any, *, newest: bool = False, **options: Any
     ) -> Future[Results | dict[str, np.ndarray]]:
         """Return at once with the future of ``run_frame`` with these ``options``, as ``submit`` does for ``run``."""
-        return self._calls.submit(functools.partial(self.run_frame, frame, **options), newest=newest)
+        return self._calls.submit(functools.partial(self._start_frame, frame, options), newest=newest)
+
+    def _start_frame(self, frame: Any, options: Mapping[str, Any], lane: Lane | None) -> Finish:
+        if lane is None:
+            return functools.partial(self.run_frame, frame, **options)
+        finish = self._open().start_entry(*self._read_frame(frame, **options), lane)
+        return lambda: frame_calls.read_arrays(self.info, finish())
+
+    def _read_frame(
+        self,
+        frame: Any,
+        encoding: str | None = None,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        score: float | None = None,
+        overlap: float | None = None,
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the name of the function that takes a frame, and its arguments."""
+        thresholds = result_arrays.make_thresholds(self.info.postprocess, score, overlap)
+        return frame_calls.read_call(self.info, frame, encoding, inputs, thresholds)
 
     def run_picture(
         self,
@@ -316,14 +328,14 @@ class Session:
             "geometry": place,
         }
         with EXPLAINED_ERRORS:
-            arrays = self._open().call_entry(entries.POSTPROCESS, values)
+            arrays = self._open().call_entry(frame_calls.POSTPROCESS, values)
         return result_arrays.read_results(self.info, result_arrays.Placed(arrays, None if geometry is None else place))
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
         """Return the model's input that ``run_frame`` makes from a frame, computed on the package's device."""
         with EXPLAINED_ERRORS:
             number, value = frame_calls.read_frame(self.info, frame, encoding)
-            return self._open().call_entry(entries.prepare_entry(number), {"frame": value})[0]
+            return self._open().call_entry(frame_calls.prepare_entry(number), {"frame": value})[0]
 
     def benchmark(
         self, inputs: Mapping[str, Any] | None = None, *, repeat: int | None = None, number: int = 1
