@@ -188,6 +188,23 @@ def test_calls_in_the_background(package: Path) -> None:
     expect_background_calls(build_c_program("async"), package, jump_clock())
 
 
+def expect_frames_in_the_background(program: Path, boxes: Path) -> None:
+    """Run frames_async.c, and check each of its facts."""
+    done = run_program(program, boxes, str(90 * 120 * 3))
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
+    assert done.stdout.splitlines() == [
+        "boxes: 1, the same: 40",
+        "a wrong frame: 1 failed",
+        "the newest: 40, at least one the same: 1",
+        "options of an older program: 1",
+        "misuse: 3 refused",
+    ]
+
+
+def test_frames_in_the_background(boxes: Path) -> None:
+    expect_frames_in_the_background(build_c_program("frames_async"), boxes)
+
+
 def expect_ended_parts(program: Path, folder: Path) -> None:
     """Run parts.c, and check each of its facts."""
     folder.mkdir()
@@ -205,9 +222,11 @@ def test_the_calls_of_one_size_end_with_its_last_handle(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_sanitizers_find_nothing_in_calls_in_the_background(package: Path, tmp_path: Path) -> None:
+def test_the_sanitizers_find_nothing_in_calls_in_the_background(package: Path, boxes: Path, tmp_path: Path) -> None:
     checked = build_by_cmake(tmp_path, "-DTVMBUILD_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug")
     expect_background_calls(build_c_program("async", "-fsanitize=address,undefined", installed=checked), package)
+    frames = build_c_program("frames_async", "-fsanitize=address,undefined", installed=checked)
+    expect_frames_in_the_background(frames, boxes)
     expect_ended_parts(build_c_program("parts", "-fsanitize=address,undefined", installed=checked), tmp_path / "sized")
 
 

@@ -1,5 +1,5 @@
-// A libcuda.so.1 without a card: memory is the CPU's, copies are done, and kernels are only written down. Work on several
-// streams that uses the same memory must be ordered by events or waits (cuda_shim_order.h).
+// A libcuda.so.1 without a card: memory is the CPU's, copies are done, and kernels are only written down. Work on
+// several streams that uses the same memory must be ordered by events or waits (cuda_shim_order.h).
 //
 //   SHIM_LOG      a file with a line for each launch, capture, loading, copy, wait, allocation and mistake,
 //                 and one at the end
@@ -228,8 +228,8 @@ void run_kernel(CUstream stream, const Line &line) {
   order.begin(number_of(stream));
   for (int index = 0; index < shim::POINTERS && line.pointers[index] != 0; index++)
     if (Allocation *found = find(line.pointers[index], 1))
-      use(stream, line.pointers[index], reinterpret_cast<CUdeviceptr>(found->memory) + found->size - line.pointers[index],
-          true, line.text);
+      use(stream, line.pointers[index],
+          reinterpret_cast<CUdeviceptr>(found->memory) + found->size - line.pointers[index], true, line.text);
   pthread_mutex_unlock(&lock);
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tvmbuild.package.frames import find_frame, find_geometry, frame_entry, list
 from tvmbuild.package.inputs import check_inputs, check_outputs
 from tvmbuild.package.metadata import ModelInputs, PackageInfo
 from tvmbuild.package.preprocess import find_fit, find_rules, find_sizes
-from tvmbuild.package.result_arrays import Placed, read_results
+from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results
 from tvmbuild.package.runtime.tensors import read_array
 
 if TYPE_CHECKING:
@@ -60,12 +61,21 @@ def read_others(info: PackageInfo, inputs: Mapping[str, Any] | None) -> dict[str
     return {each.name: arrays[each.name] for each in others}
 
 
-def read_call(
-    info: PackageInfo, frame: Any, encoding: str | None, inputs: Mapping[str, Any] | None, thresholds: Mapping[str, Any]
-) -> tuple[str, dict[str, Any]]:
+@dataclass(frozen=True)
+class FrameOptions:
+    """The arguments of `Session.run_frame` beside the frame."""
+
+    encoding: str | None = None
+    inputs: Mapping[str, Any] | None = None
+    score: float | None = None
+    overlap: float | None = None
+
+
+def read_call(info: PackageInfo, frame: Any, options: FrameOptions) -> tuple[str, dict[str, Any]]:
     """Return the name of the function that takes a frame, and its arguments."""
-    number, value = read_frame(info, frame, encoding)
-    others = read_others(info, inputs)
+    number, value = read_frame(info, frame, options.encoding)
+    thresholds = make_thresholds(info.postprocess, options.score, options.overlap)
+    others = read_others(info, options.inputs)
     return frame_entry(number), {"frame": value, **prefix("thresholds", thresholds), **prefix("input", others)}
 
 

@@ -19,6 +19,7 @@ from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
+from tvmbuild.package.runtime.foreign_stream import order_stream
 from tvmbuild.package.runtime.lanes import BackgroundCalls, Lane
 from tvmbuild.package.runtime.library import call, load_runtime
 from tvmbuild.package.runtime.program import Program, Programs
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tvmbuild.package.runtime import fitting, frame_calls
     from tvmbuild.package.runtime.call_queue import Finish
     from tvmbuild.package.runtime.fitting import Fitted
+    from tvmbuild.package.runtime.frame_calls import FrameOptions
     from tvmbuild.package.size_functions import SizeFunction
     from tvmbuild.package.timing import Latency
 else:  # a session that only calls `run` starts without them
@@ -169,7 +171,7 @@ class Session:
         finish = self._open(parts[0].function).start(parts[0].inputs, lane)
         return lambda: parts[0].cut(finish())
 
-    def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
+    def run_on_device(self, inputs: Mapping[str, Any], *, stream: Any = None) -> dict[str, tvm_ffi.Tensor]:
         """Run the model as ``run`` does, and return the outputs as tensors that stay on the package's device.
 
         Other sessions on this device accept the tensors as inputs, and other libraries can share them by DLPack. They
@@ -177,6 +179,9 @@ class Session:
         again or is closed. An output whose length depends on data has its largest length, with zeros after what
         ``run`` would return. Outputs for padded inputs have the shape of the larger size. Inputs that are run in parts
         have their outputs on a CPU only; on other devices, this raises TvmbuildError.
+
+        With a CUDA ``stream`` of another library (PyTorch's, an object with ``__cuda_stream__``, or its handle), the
+        kernels wait for the work on it so far, and later work on it for the outputs: then this does not wait.
         """
         with EXPLAINED_ERRORS:
             parts = fitting.fit(self.info, inputs, self._known)
@@ -188,8 +193,10 @@ class Session:
                     )
                 return {name: tvm_ffi.from_dlpack(value) for name, value in self._run_parts(parts).items()}
             program, fitted = self._open(parts[0].function), parts[0]
-            values = program.compute(fitted.inputs)
-            self.wait()
+            with order_stream(self._device, stream):
+                values = program.compute(fitted.inputs)
+            if stream is None:
+                self.wait()
         return {each.name: value for each, value in zip(program.info.outputs, values, strict=False)}
 
     def to_device(self, array: Any) -> tvm_ffi.Tensor:
@@ -257,33 +264,22 @@ class Session:
         the model's outputs by name, as ``run`` does. Raises TvmbuildError if a frame or input does not fit.
         """
         with EXPLAINED_ERRORS:
-            call = self._read_frame(frame, encoding, inputs=inputs, score=score, overlap=overlap)
+            options = frame_calls.FrameOptions(encoding, inputs, score, overlap)
+            call = frame_calls.read_call(self.info, frame, options)
             return frame_calls.read_arrays(self.info, self._open().call_entry(*call))
 
     def submit_frame(
         self, frame: Any, *, newest: bool = False, **options: Any
     ) -> Future[Results | dict[str, np.ndarray]]:
         """Return at once with the future of ``run_frame`` with these ``options``, as ``submit`` does for ``run``."""
-        return self._calls.submit(functools.partial(self._start_frame, frame, options), newest=newest)
+        asked = frame_calls.FrameOptions(**options)
+        return self._calls.submit(functools.partial(self._start_frame, frame, asked), newest=newest)
 
-    def _start_frame(self, frame: Any, options: Mapping[str, Any], lane: Lane | None) -> Finish:
+    def _start_frame(self, frame: Any, options: FrameOptions, lane: Lane | None) -> Finish:
         if lane is None:
-            return functools.partial(self.run_frame, frame, **options)
-        finish = self._open().start_entry(*self._read_frame(frame, **options), lane)
+            return functools.partial(self.run_frame, frame, **vars(options))
+        finish = self._open().start_entry(*frame_calls.read_call(self.info, frame, options), lane)
         return lambda: frame_calls.read_arrays(self.info, finish())
-
-    def _read_frame(
-        self,
-        frame: Any,
-        encoding: str | None = None,
-        *,
-        inputs: Mapping[str, Any] | None = None,
-        score: float | None = None,
-        overlap: float | None = None,
-    ) -> tuple[str, dict[str, Any]]:
-        """Return the name of the function that takes a frame, and its arguments."""
-        thresholds = result_arrays.make_thresholds(self.info.postprocess, score, overlap)
-        return frame_calls.read_call(self.info, frame, encoding, inputs, thresholds)
 
     def run_picture(
         self,
