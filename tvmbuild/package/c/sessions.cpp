@@ -306,6 +306,10 @@ tvmbuild_status tvmbuild_call(tvmbuild_session *session) {
   return with(session, [](SessionState &state) { state.session.call(); });
 }
 
+tvmbuild_status tvmbuild_call_on_stream(tvmbuild_session *session, void *stream) {
+  return with(session, [&](SessionState &state) { state.session.call_on_stream(stream); });
+}
+
 tvmbuild_status tvmbuild_outputs(tvmbuild_session *session, tvmbuild_tensor **outputs, size_t count) {
   return with(session, [&](SessionState &state) {
     expect_room(state.session.info(), outputs, count, "outputs");

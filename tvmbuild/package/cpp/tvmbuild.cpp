@@ -334,6 +334,17 @@ void Session::call() {
   wait();
 }
 
+void Session::call_on_stream(void *stream) {
+  if (impl_->device.device_type != kDLCUDA)
+    throw Error(impl_->info.model + " runs on " + name_of(impl_->device) + ", which has no CUDA streams");
+  if (!impl_->parts.empty())
+    throw Error(impl_->info.model + " takes these inputs in parts, whose outputs are joined in the host's memory");
+  int64_t handle = static_cast<int64_t>(reinterpret_cast<intptr_t>(stream));
+  if (handle != KERNELS) sync_streams(impl_->device, handle, KERNELS);
+  start();
+  if (handle != KERNELS) sync_streams(impl_->device, KERNELS, handle);
+}
+
 // Copy the bound inputs to the device, and launch the kernels.
 void Session::start() {
   if (!impl_->parts.empty()) {
@@ -358,19 +369,23 @@ void Session::start() {
   std::vector<TVMFFIAny> arguments;
   impl_->result = Value();  // its memory is reused
   impl_->read.clear();
-  {
-    Lane::Copies copies(impl_->lane.get());
-    for (size_t i = 0; i < impl_->inputs.size(); i++) {
-      if (impl_->copied[i]) copy_to_device(impl_->inputs[i], impl_->copies[i], impl_->info.inputs[i].name);
-      const Value &used = impl_->copied[i] ? impl_->copies[i] : impl_->inputs[i];
-      arguments.push_back(used.view());
-      impl_->read.push_back(range_of(used));
+  std::vector<TVMFFIAny> pairs;  // of a lane's copies
+  for (size_t i = 0; i < impl_->inputs.size(); i++) {
+    if (impl_->copied[i] && impl_->lane) {
+      pairs.insert(pairs.end(), {impl_->inputs[i].view(), impl_->copies[i].view()});
+    } else if (impl_->copied[i]) {
+      copy_to_device(impl_->inputs[i], impl_->copies[i], impl_->info.inputs[i].name);
     }
+    const Value &used = impl_->copied[i] ? impl_->copies[i] : impl_->inputs[i];
+    arguments.push_back(used.view());
+    impl_->read.push_back(range_of(used));
   }
+  if (impl_->lane) impl_->lane->copy_in(std::move(pairs));
   for (const Value &each : impl_->params) arguments.push_back(each.view());
-  if (impl_->lane) impl_->lane->let_kernels_follow();
   impl_->result = invoke(impl_->entry, std::move(arguments), impl_->info.model);
-  if (impl_->lane) impl_->lane->follow_kernels();
+  impl_->called = true;
+  if (impl_->lane && impl_->shares_memory) impl_->lane->follow_kernels();
+  if (impl_->lane && !impl_->shares_memory) impl_->stage();
 }
 
 // Wait until the device has finished the call.
@@ -383,7 +398,6 @@ void Session::wait() {
   DeviceUse use(impl_->device);
   Lane::Copies copies(impl_->lane.get());
   wait_for(impl_->device, impl_->info.model);
-  impl_->called = true;
 }
 
 std::vector<Tensor> Session::outputs() const {
@@ -394,7 +408,12 @@ std::vector<Tensor> Session::outputs() const {
   } else if (impl_->shares_memory) {
     outputs = take_outputs();
   } else {
-    for (const TensorInfo &info : impl_->info.outputs) outputs.emplace_back(info);
+    for (const TensorInfo &info : impl_->info.outputs) {
+      Tensor made;
+      made.info_ = info;
+      made.memory_ = allocate_uninitialised(info.bytes(), info.name);
+      outputs.push_back(std::move(made));
+    }
     copy_outputs(outputs);
   }
   std::vector<std::vector<int64_t>> shapes = output_shapes();
@@ -470,6 +489,9 @@ void Session::copy_outputs(const std::vector<Tensor> &to) const {
                   show(wanted[i].shape) + ", in the host's memory");
     outputs.push_back(impl_->output(i));
   }
+  for (size_t i = 0; i < impl_->staged.size(); i++)
+    std::memcpy(to[i].data(), TVMFFITensorGetDLTensorPtr(impl_->staged[i].object())->data, wanted[i].bytes());
+  if (!impl_->staged.empty()) return;
   std::vector<HostCopy> copies;
   copies.reserve(wanted.size());
   for (size_t i = 0; i < wanted.size(); i++) copies.push_back({outputs[i], to[i].data(), wanted[i]});

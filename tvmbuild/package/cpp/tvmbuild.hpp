@@ -327,6 +327,9 @@ class Session {
   void bind(const std::vector<Tensor> &inputs);
   // Run on the bound inputs, and return when the device has finished.
   void call();
+  // Run on the bound inputs after the work that is on a CUDA stream (a cudaStream_t) now, and let later work on it wait
+  // for the outputs: outputs_in_place() has them. Do not wait, except for copies of inputs in the host's memory.
+  void call_on_stream(void *stream);
   // Return the outputs of the last call() in the host's memory, in the order of info().outputs. They are copies, or on
   // an integrated card what its kernels wrote; later calls do not change them. An output whose length depends on data
   // has its real length.

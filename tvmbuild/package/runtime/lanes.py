@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tvm_ffi
 
 from tvmbuild.package.runtime.call_queue import CallQueue, Finish, Start
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.library import call, has_function
+from tvmbuild.package.runtime.shared_memory import page_locked_tensor, shares_memory, view_array
+from tvmbuild.package.runtime.tensors import place, to_arrays
 
 LANES = 3
 """The calls of a session on a card at the same time: inputs go up, kernels run, outputs come down."""
@@ -22,41 +24,72 @@ _KERNELS = 0
 
 
 class Lane:
-    """A stream for the copies of one call at a time, and the memory of its inputs on the card.
+    """A stream for the copies of one call at a time, and memory for its inputs and outputs.
 
     The kernels of all calls stay on one stream, because they share the workspace.
     """
 
     def __init__(self, device: Any) -> None:
         self._device = device
+        self._shares_memory = shares_memory(device)
         self._stream = call("runtime.Device_StreamCreate", device)
-        self._set_stream, self._sync, self._free = map(
+        self._copy_in, self._copy_out, self._sync, self._set, self._wait, self._free = map(
             tvm_ffi.get_global_func,
-            ("runtime.Device_SetStream", "runtime.Device_StreamSyncFromTo", "runtime.Device_StreamFree"),
+            (
+                "tvmbuild_cuda.copy_in",
+                "tvmbuild_cuda.copy_out",
+                "runtime.Device_StreamSyncFromTo",
+                "runtime.Device_SetStream",
+                "runtime.Device_StreamSync",
+                "runtime.Device_StreamFree",
+            ),
         )
-        self.kept: dict[object, dict[str, Any]] = {}
-        """A program's function → its inputs' memory by their names."""
+        for short in (self._copy_out, self._sync, self._set):
+            short.release_gil = False  # giving it up takes longer
+        self._kept: dict[object, dict[str, Any]] = {}
+        self._staged: dict[object, tuple[list[Any], list[np.ndarray]]] = {}
 
     def __del__(self) -> None:
         """Release the stream. Copies that are on it go on."""
         if hasattr(self, "_free"):
             self._free(self._device, self._stream)
 
-    @contextmanager
-    def copies(self) -> Iterator[None]:
-        """Run the copies of this thread in the lane."""
-        self._set_stream(self._device, self._stream)
-        try:
-            yield
-        finally:
-            self._set_stream(self._device, _KERNELS)
+    def place(self, function: object, values: Mapping[str, Any]) -> tuple[list[Any], object]:
+        """Copy a function's inputs to the card. Returns them as tensors, and what must stay until the call is done.
 
-    @contextmanager
-    def kernels(self) -> Iterator[None]:
-        """Let the kernels of the block wait for the lane's copies, and later copies for these kernels."""
-        self._sync(self._device, self._stream, _KERNELS)
-        yield
-        self._sync(self._device, _KERNELS, self._stream)
+        The kernels that this thread launches next wait for the copies.
+        """
+        kept = self._kept.setdefault(function, {})
+        copies: list[tuple[Any, Any]] = []
+        placed = [place(name, value, self._device, kept, copies) for name, value in values.items()]
+        if copies:
+            self._copy_in(self._stream, *(each for pair in copies for each in pair))
+        return placed, copies
+
+    def fetch(self, function: object, outputs: list[Any]) -> Callable[[], list[np.ndarray]]:
+        """Copy a function's outputs to the host after the kernels of this thread; return what waits for them."""
+        if self._shares_memory:
+            self._sync(self._device, _KERNELS, self._stream)
+            return lambda: self._take_shared(outputs)
+        if function not in self._staged:
+            tensors = [page_locked_tensor(each) for each in outputs]
+            self._staged[function] = tensors, [view_array(each) for each in tensors]
+        staged, arrays = self._staged[function]
+        self._copy_out(self._stream, *(each for pair in zip(outputs, staged, strict=True) for each in pair))
+
+        def finish() -> list[np.ndarray]:
+            self._wait(self._device, self._stream)
+            outputs.clear()
+            return [each.copy() for each in arrays]
+
+        return finish
+
+    def _take_shared(self, outputs: list[Any]) -> list[np.ndarray]:
+        self._set(self._device, self._stream)
+        try:
+            return to_arrays(outputs)
+        finally:
+            self._set(self._device, _KERNELS)
 
 
 class BackgroundCalls:

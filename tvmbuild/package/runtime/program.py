@@ -83,21 +83,16 @@ class Program:
 
     def start_entry(self, name: str, values: Mapping[str, Any], lane: Lane) -> Callable[[], list[np.ndarray]]:
         """Start ``call_entry`` in a lane, and return the function that waits for the outputs."""
-        machine = self._borrow()
-        kept = lane.kept.setdefault((id(self), name), {})
-        with lane.copies():
-            arguments = [place(each, value, self._device, kept) for each, value in values.items()]
-        with lane.kernels():
-            outputs = _list_tensors(run_on_cores(machine.machine[name], self._share)(*arguments, *self._params))
-            outputs = self._keep_apart(name, outputs, arguments)
+        machine, function = self._borrow(), (id(self), name)
+        arguments, used = lane.place(function, values)
+        call = machine.main if name == self.info.entry else run_on_cores(machine.machine[name], self._share)
+        outputs = self._keep_apart(name, _list_tensors(call(*arguments, *self._params)), arguments)
+        fetched = lane.fetch(function, outputs)
         self._give_back(machine)  # the kernels of its next call come after these
 
         def finish() -> list[np.ndarray]:
-            with lane.copies():
-                arrays = to_arrays(outputs)
-            outputs.clear()
-            _ = machine  # it and its code stay until the kernels have ended, also if the session is closed
-            return arrays
+            _ = machine, used  # the code stays until the kernels have ended, also if the session is closed
+            return fetched()
 
         return finish
 

@@ -52,11 +52,14 @@ def read_array(name: str, value: Any) -> Any:
     return np.asarray(value)
 
 
-def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
+def place(
+    name: str, value: Any, device: Any, kept: dict[str, Any], copies: list[tuple[Any, Any]] | None = None
+) -> Any:
     """Return the value of an input as a contiguous, aligned tensor on the device, without a copy if it is one already.
 
     Copies go into the memory in ``kept`` (input → tensor on a GPU, or aligned array) from an earlier call, because
-    allocating takes longer than copying. Raises TvmbuildError for a value on a GPU that is on another device, not
+    allocating takes longer than copying. If ``copies`` is given, a copy to a GPU is not made, and its tensors are added
+    there. Raises TvmbuildError for a value on a GPU that is on another device, not
     contiguous, or not aligned.
     """
     if isinstance(value, tvm_ffi.Tensor):
@@ -73,7 +76,12 @@ def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
                 return in_place
             if name not in kept:
                 kept[name] = _empty_shared(value, device)
-        kept[name] = to_device(here, device, kept.get(name))
+        if copies is not None:
+            if name not in kept:
+                kept[name] = allocate_like(here, device)
+            copies.append((here, kept[name]))
+        else:
+            kept[name] = to_device(here, device, kept.get(name))
         return kept[name]
     if shared is not None:
         return shared
@@ -104,11 +112,16 @@ def find_shared(tensors: Sequence[Any], inputs: Sequence[Any], sizes: Sequence[i
 
 def copy_tensor(tensor: Any, device: Any = None, into: Any = None) -> Any:
     """Return a copy of a tensor on a device, by default its own. If ``into`` is given, it becomes the copy."""
-    shape = tvm_ffi.Shape(tuple(tensor.shape))
     if into is None:
-        into = call("runtime.TVMTensorAllocWithScope", shape, tensor.dtype, device or tensor.device, None)
+        into = allocate_like(tensor, device or tensor.device)
     call("runtime.TVMTensorCopyFromTo", tensor, into)
     return into
+
+
+def allocate_like(tensor: Any, device: Any) -> Any:
+    """Return an uninitialised tensor on a device with the shape and dtype of another."""
+    shape = tvm_ffi.Shape(tuple(tensor.shape))
+    return call("runtime.TVMTensorAllocWithScope", shape, tensor.dtype, device, None)
 
 
 def to_array(tensor: Any) -> np.ndarray:

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
+#include <vector>
 
 #include "device.h"
 
@@ -23,6 +25,8 @@ class Lane {
       : device_(device),
         set_(find_global("runtime.Device_SetStream")),
         sync_(find_global("runtime.Device_StreamSyncFromTo")),
+        copy_in_(find_global("tvmbuild_cuda.copy_in")),
+        copy_out_(find_global("tvmbuild_cuda.copy_out")),
         free_(find_global("runtime.Device_StreamFree")) {
     stream_ = invoke(find_global("runtime.Device_StreamCreate"), {argument_of(device)}, "the card").view().v_int64;
   }
@@ -33,6 +37,18 @@ class Lane {
   }
   Lane(const Lane &) = delete;
   Lane &operator=(const Lane &) = delete;
+
+  // Copy tensors of the host, each to the tensor of the card after it, and let the kernels that follow wait for it.
+  void copy_in(std::vector<TVMFFIAny> pairs) const {
+    if (pairs.empty()) return;
+    pairs.insert(pairs.begin(), argument_of(stream_));
+    invoke(copy_in_, std::move(pairs), "the inputs cannot be copied");
+  }
+  // Copy tensors of the card, each to the page-locked one after it, when the kernels are done. Do not wait.
+  void copy_out(std::vector<TVMFFIAny> pairs) const {
+    pairs.insert(pairs.begin(), argument_of(stream_));
+    invoke(copy_out_, std::move(pairs), "the outputs cannot be copied");
+  }
 
   // Let the kernels that follow wait for the lane's copies.
   void let_kernels_follow() const { sync(stream_, KERNELS); }
@@ -60,8 +76,6 @@ class Lane {
   };
 
  private:
-  static constexpr int64_t KERNELS = 0;  // the stream of a thread that has set no other one
-
   void set(int64_t stream) const {
     TVMFFIAny arguments[] = {argument_of(device_), argument_of(stream)};
     invoke(set_, arguments, 2, "the card");
@@ -72,7 +86,7 @@ class Lane {
   }
 
   DLDevice device_;
-  Value set_, sync_, free_;
+  Value set_, sync_, copy_in_, copy_out_, free_;
   int64_t stream_ = 0;
 };
 

@@ -66,6 +66,7 @@ struct Session::Impl {
   std::vector<Value> copies;  // the device memory of inputs that are bound in the host's memory
   std::vector<bool> copied;   // whether each bound input has such a copy
   Value result;
+  std::vector<Value> staged;            // in a lane: the page-locked memory to which the outputs are copied
   std::vector<MemoryRange> read;        // the inputs' memory in the call that made the result
   std::unique_ptr<FrameRunner> frames;  // null before the first frame
 
@@ -97,7 +98,7 @@ struct Session::Impl {
     lane.reset();
     frames.reset();  // values of the library must go before it
     result = Value();
-    for (std::vector<Value> *each : {&copies, &inputs, &params}) each->clear();
+    for (std::vector<Value> *each : {&copies, &staged, &inputs, &params}) each->clear();
     for (Value *each : {&entry, &machine, &library}) *each = Value();
     libraries.reset();
   }
@@ -108,6 +109,18 @@ struct Session::Impl {
     Value copy = allocate(to, device);
     copy_to_device(from, copy, to.name);
     return copy;
+  }
+
+  // Copy the outputs of the call to page-locked memory when its kernels are done, without a wait.
+  void stage() {
+    std::vector<TVMFFIAny> pairs;
+    std::vector<Value> outputs;
+    for (size_t i = 0; i < info.outputs.size(); i++) {
+      outputs.push_back(output(i));
+      if (staged.size() == i) staged.push_back(allocate(info.outputs[i], DLDevice{kDLCUDAHost, device.device_id}));
+      pairs.insert(pairs.end(), {outputs[i].view(), staged[i].view()});
+    }
+    lane->copy_out(std::move(pairs));
   }
 
   // Whether an output is an input of the call: a model may return one, and the next call writes into it.
