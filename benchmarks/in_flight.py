@@ -1,6 +1,6 @@
-"""Throughput of calls in flight on a GPU, over what its kernels alone allow: `in_flight.py PACKAGE.tar …`.
+"""Throughput of calls in flight on a GPU, over what its kernels alone allow: `in_flight.py PACKAGE.tar`.
 
-Three ways in turns, of which the table has the medians: kernels alone, launched one after another on inputs that stay on
+The ways take turns, and the lines are their medians: kernels alone, launched one after another on inputs that stay on
 the card; `run`, a call after the other; `submit`, calls in flight. The last two take inputs in the host's memory and
 return outputs there, with inputs from `session.empty` (page-locked) and from NumPy (pageable).
 """
@@ -72,7 +72,9 @@ def main() -> None:
             rounds = [{name: measure(calls, numbers[name]) for name, calls in ways.items()} for _ in range(ROUNDS)]
         found = {name: statistics.median(each[name] for each in rounds) for name in ways}
         for name, rate in found.items():
-            print(f"{Path(path).stem:28s} {name:18s} {rate:8.0f} calls/s  {rate / found['kernels']:.2f} of the kernels'")
+            print(
+                f"{Path(path).stem:28s} {name:18s} {rate:8.0f} calls/s  {rate / found['kernels']:.2f} of the kernels'"
+            )
 
 
 if __name__ == "__main__":

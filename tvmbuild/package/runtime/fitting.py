@@ -87,6 +87,12 @@ def _fit_part(sizes: SizeFunctions, arrays: Mapping[str, Any], calls: Calls, par
     return Fitted(padding.pad_inputs(_to_host(arrays, sizes), shapes, sizes.pad), function, sizes.outputs, values)
 
 
+def refuse_parts(info: PackageInfo) -> TvmbuildError:
+    """Return the error for inputs in parts whose outputs should stay on a GPU."""
+    told = f"{info.model} takes these inputs in parts, whose outputs are joined in the host's memory"
+    return TvmbuildError(told, "call `run`, or pass inputs of one of `sizes`")
+
+
 def join(info: PackageInfo, parts: Sequence[Fitted], compute: Callable[[Fitted], Sequence[Any]]) -> Outputs:
     """Return the outputs of the parts of a batch, each copied from the device to its rows of one array.
 

@@ -13,7 +13,7 @@ from tvmbuild.package.runtime.call_queue import CallQueue, Finish, Start
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.library import call, has_function
 from tvmbuild.package.runtime.shared_memory import page_locked_tensor, shares_memory, view_array
-from tvmbuild.package.runtime.tensors import place, to_arrays
+from tvmbuild.package.runtime.tensors import allocate_like, place, to_arrays
 
 LANES = 3
 """The calls of a session on a card at the same time: inputs go up, kernels run, outputs come down."""
@@ -61,7 +61,13 @@ class Lane:
         """
         kept = self._kept.setdefault(function, {})
         copies: list[tuple[Any, Any]] = []
-        placed = [place(name, value, self._device, kept, copies) for name, value in values.items()]
+
+        def add(tensor: Any, device: Any, into: Any) -> Any:
+            into = allocate_like(tensor, device) if into is None else into
+            copies.append((tensor, into))
+            return into
+
+        placed = [place(name, value, self._device, kept, add) for name, value in values.items()]
         if copies:
             self._copy_in(self._stream, *(each for pair in copies for each in pair))
         return placed, copies

@@ -14,12 +14,11 @@ import tvm_ffi
 from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import map_package
-from tvmbuild.package.counts import cut_outputs
 from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
-from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.foreign_stream import order_stream
+from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.lanes import BackgroundCalls, Lane
 from tvmbuild.package.runtime.library import call, load_runtime
 from tvmbuild.package.runtime.program import Program, Programs
@@ -138,13 +137,12 @@ class Session:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Run the model on ``inputs`` (name → array) and return the outputs as new arrays, by name.
 
-        An output whose length depends on data has its real length, which is at most that in ``outputs``.
-        Inputs are NumPy arrays, or objects that DLPack can share. An input on the package's device is used without a
-        copy if it is contiguous and aligned to 64 bytes, as the arrays from ``empty`` are. Raises TvmbuildError if an
-        input is missing, unknown, or of another shape or dtype.
-
-        A package with sizes pads inputs between two sizes to the larger one, and cuts the outputs, along the letters
-        for which the build has shown that this is harmless. Along a letter with a range, it runs parts of the inputs.
+        An output whose length depends on data has its real length, which is at most that in ``outputs``. Inputs are
+        NumPy arrays, or objects that DLPack can share. An input on the package's device is used without a copy if it is
+        contiguous and aligned to 64 bytes, as the arrays from ``empty`` are. A package with sizes pads inputs between
+        two sizes to the larger one, and cuts the outputs, along the letters for which the build has shown that this is
+        harmless. Along a letter with a range, it runs parts of the inputs. Raises TvmbuildError if an input is missing,
+        unknown, or of another shape or dtype.
         """
         with EXPLAINED_ERRORS:
             if self.info.sizes is None:
@@ -157,10 +155,9 @@ class Session:
     def submit(self, inputs: Mapping[str, Any], *, newest: bool = False) -> Future[dict[str, np.ndarray]]:
         """Return at once with the future of ``run``, which a thread of this session calls, in order.
 
-        The inputs must not change until it is done. One call runs; on a CUDA card three do, so that copies overlap
-        kernels. While a further one waits, this waits; if ``newest``, the call that waits is cancelled instead, and
-        the new one is the next when the others are done. Raises TvmbuildError if the session is closed, or if a
-        callback of a future, in that thread, would have to wait.
+        The inputs must not change until it is done. One call runs; on a CUDA card three do, and copies overlap kernels.
+        While a further one waits, this waits; if ``newest``, the waiting call is cancelled instead, and the new one is
+        next when the others are done. Raises TvmbuildError if the session is closed, or if a future's callback waits.
         """
         return self._calls.submit(functools.partial(self._start, inputs), newest=newest)
 
@@ -180,17 +177,14 @@ class Session:
         ``run`` would return. Outputs for padded inputs have the shape of the larger size. Inputs that are run in parts
         have their outputs on a CPU only; on other devices, this raises TvmbuildError.
 
-        With a CUDA ``stream`` of another library (PyTorch's, an object with ``__cuda_stream__``, or its handle), the
-        kernels wait for the work on it so far, and later work on it for the outputs: then this does not wait.
+        With another library's CUDA ``stream`` (PyTorch's, one with ``__cuda_stream__``, or its handle), the kernels
+        wait for the work on it so far, and later work on it for the outputs, but this does not.
         """
         with EXPLAINED_ERRORS:
             parts = fitting.fit(self.info, inputs, self._known)
             if len(parts) > 1:
                 if self.info.target.on_gpu:
-                    raise TvmbuildError(
-                        f"{self.info.model} takes these inputs in parts, whose outputs are joined in the host's memory",
-                        "call `run`, or pass inputs of one of `sizes`",
-                    )
+                    raise fitting.refuse_parts(self.info)
                 return {name: tvm_ffi.from_dlpack(value) for name, value in self._run_parts(parts).items()}
             program, fitted = self._open(parts[0].function), parts[0]
             with order_stream(self._device, stream):

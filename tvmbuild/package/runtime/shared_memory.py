@@ -73,7 +73,10 @@ def share_on_host(tensor: Any) -> np.ndarray | None:
 
 
 def view_array(tensor: Any) -> np.ndarray:
-    """Return the memory of a tensor of the host as an array that may be written, unlike that of ``np.from_dlpack`` before NumPy 2.1."""
+    """Return the memory of a tensor of the host as an array.
+
+    It may be written, unlike that of ``np.from_dlpack`` before NumPy 2.1.
+    """
     size = math.prod(tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
     memory = (ctypes.c_uint8 * size).from_address(tensor.data_ptr())
     memory.tensor = tensor  # it lives as long as the array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,15 +52,12 @@ def read_array(name: str, value: Any) -> Any:
     return np.asarray(value)
 
 
-def place(
-    name: str, value: Any, device: Any, kept: dict[str, Any], copies: list[tuple[Any, Any]] | None = None
-) -> Any:
+def place(name: str, value: Any, device: Any, kept: dict[str, Any], copy: Callable[..., Any] | None = None) -> Any:
     """Return the value of an input as a contiguous, aligned tensor on the device, without a copy if it is one already.
 
     Copies go into the memory in ``kept`` (input → tensor on a GPU, or aligned array) from an earlier call, because
-    allocating takes longer than copying. If ``copies`` is given, a copy to a GPU is not made, and its tensors are added
-    there. Raises TvmbuildError for a value on a GPU that is on another device, not
-    contiguous, or not aligned.
+    allocating takes longer than copying. ``copy`` makes a copy to a GPU as `copy_tensor`, the default, does. Raises
+    TvmbuildError for a value on a GPU that is on another device, not contiguous, or not aligned.
     """
     if isinstance(value, tvm_ffi.Tensor):
         if value.device.dlpack_device_type() != _CPU:
@@ -76,12 +73,7 @@ def place(
                 return in_place
             if name not in kept:
                 kept[name] = _empty_shared(value, device)
-        if copies is not None:
-            if name not in kept:
-                kept[name] = allocate_like(here, device)
-            copies.append((here, kept[name]))
-        else:
-            kept[name] = to_device(here, device, kept.get(name))
+        kept[name] = (copy or copy_tensor)(here, device, kept.get(name))
         return kept[name]
     if shared is not None:
         return shared
