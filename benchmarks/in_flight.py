@@ -18,6 +18,7 @@ import numpy as np
 
 import tvmbuild
 from tvmbuild.package.inputs import make_inputs
+from tvmbuild.package.runtime.session import Session
 
 SECONDS, ROUNDS = 0.4, 5
 
@@ -29,7 +30,7 @@ def measure(calls: Callable[[int], None], number: int) -> float:
     return number / (time.perf_counter() - start)
 
 
-def list_ways(session: tvmbuild.Session) -> dict[str, Callable[[int], None]]:
+def list_ways(session: Session) -> dict[str, Callable[[int], None]]:
     """Return the ways to make a number of calls."""
     pageable = make_inputs(session.inputs, "random")
     locked = {name: session.empty(name) for name in pageable}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm_ffi
@@ -14,6 +14,9 @@ from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.library import call, has_function
 from tvmbuild.package.runtime.shared_memory import page_locked_tensor, shares_memory, view_array
 from tvmbuild.package.runtime.tensors import allocate_like, place, to_arrays
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 LANES = 3
 """The calls of a session on a card at the same time: inputs go up, kernels run, outputs come down."""
@@ -107,7 +110,7 @@ class BackgroundCalls:
         self._has_lanes = device.dlpack_device_type() == _CUDA and has_function(_OWN_RUNTIME)
         self._queue = CallQueue(LANES if self._has_lanes else 1)
 
-    def submit(self, start: Callable[[Lane | None], Finish], *, newest: bool) -> Any:
+    def submit(self, start: Callable[[Lane | None], Finish], *, newest: bool) -> Future[Any]:
         """Return the future of a call, which ``start`` begins in a lane; on other devices than CUDA cards, in none."""
         return self._queue.submit(self._begin(start), newest=newest)
 

@@ -29,6 +29,7 @@ from tvmbuild.package.runtime.thread_pool import Wish, choose_share
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from tvmbuild.package import frames as entries
     from tvmbuild.package import preprocess, result_arrays, timing
     from tvmbuild.package.archive import EarlyMap
     from tvmbuild.package.pack import Packed
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tvmbuild.package.size_functions import SizeFunction
     from tvmbuild.package.timing import Latency
 else:  # a session that only calls `run` starts without them
+    entries = import_lazily("tvmbuild.package.frames")
     preprocess = import_lazily("tvmbuild.package.preprocess")
     result_arrays = import_lazily("tvmbuild.package.result_arrays")
     timing = import_lazily("tvmbuild.package.timing")
@@ -140,9 +142,8 @@ class Session:
         An output whose length depends on data has its real length, which is at most that in ``outputs``. Inputs are
         NumPy arrays, or objects that DLPack can share. An input on the package's device is used without a copy if it is
         contiguous and aligned to 64 bytes, as the arrays from ``empty`` are. A package with sizes pads inputs between
-        two sizes to the larger one, and cuts the outputs, along the letters for which the build has shown that this is
-        harmless. Along a letter with a range, it runs parts of the inputs. Raises TvmbuildError if an input is missing,
-        unknown, or of another shape or dtype.
+        two sizes to the larger one, and cuts the outputs, along letters for which the build has shown that this is
+        harmless. Along a letter with a range, it runs parts of them. Raises TvmbuildError if an input does not fit.
         """
         with EXPLAINED_ERRORS:
             if self.info.sizes is None:
@@ -176,7 +177,6 @@ class Session:
         again or is closed. An output whose length depends on data has its largest length, with zeros after what
         ``run`` would return. Outputs for padded inputs have the shape of the larger size. Inputs that are run in parts
         have their outputs on a CPU only; on other devices, this raises TvmbuildError.
-
         With another library's CUDA ``stream`` (PyTorch's, one with ``__cuda_stream__``, or its handle), the kernels
         wait for the work on it so far, and later work on it for the outputs, but this does not.
         """
@@ -318,23 +318,22 @@ class Session:
             "geometry": place,
         }
         with EXPLAINED_ERRORS:
-            arrays = self._open().call_entry(frame_calls.POSTPROCESS, values)
+            arrays = self._open().call_entry(entries.POSTPROCESS, values)
         return result_arrays.read_results(self.info, result_arrays.Placed(arrays, None if geometry is None else place))
 
     def prepare_frame(self, frame: Any, encoding: str | None = None) -> np.ndarray:
         """Return the model's input that ``run_frame`` makes from a frame, computed on the package's device."""
         with EXPLAINED_ERRORS:
             number, value = frame_calls.read_frame(self.info, frame, encoding)
-            return self._open().call_entry(frame_calls.prepare_entry(number), {"frame": value})[0]
+            return self._open().call_entry(entries.prepare_entry(number), {"frame": value})[0]
 
     def benchmark(
         self, inputs: Mapping[str, Any] | None = None, *, repeat: int | None = None, number: int = 1
     ) -> Latency:
         """Return the time of calls, after a warm-up of half a second. The outputs are not copied.
 
-        It takes ``repeat`` samples of ``number`` calls each. By default, the inputs are generated, and the number of
-        samples is as many as fit into 10 s, from 5 to 50. Other programs may disturb the times: unlike
-        `tvmbuild run --print-time`, this method does not take the device's lock.
+        It takes ``repeat`` samples of ``number`` calls each; by default as many samples as fit into 10 s, from 5 to 50,
+        of generated inputs. Unlike `tvmbuild run --print-time`, this method does not take the device's lock.
         """
         function = self.bind(make_inputs(self.inputs, "random") if inputs is None else inputs)
         call_ms = timing.warm_up(function, timing.WARM_UP_S)
