@@ -176,15 +176,14 @@ class Session:
         are ready when this returns, and must not be written to. They remain valid and unchanged when the session runs
         again or is closed. An output whose length depends on data has its largest length, with zeros after what
         ``run`` would return. Outputs for padded inputs have the shape of the larger size. Inputs that are run in parts
-        have their outputs on a CPU only; on other devices, this raises TvmbuildError.
-        With another library's CUDA ``stream`` (PyTorch's, one with ``__cuda_stream__``, or its handle), the kernels
-        wait for the work on it so far, and later work on it for the outputs, but this does not.
+        have their outputs on a CPU only; on other devices, this raises TvmbuildError. With another library's CUDA
+        ``stream`` (PyTorch's, one with ``__cuda_stream__``, or its handle), the kernels wait for the work on it so far,
+        and later work on it waits for the outputs, but this does not.
         """
         with EXPLAINED_ERRORS:
             parts = fitting.fit(self.info, inputs, self._known)
             if len(parts) > 1:
-                if self.info.target.on_gpu:
-                    raise fitting.refuse_parts(self.info)
+                fitting.check_parts(self.info)
                 return {name: tvm_ffi.from_dlpack(value) for name, value in self._run_parts(parts).items()}
             program, fitted = self._open(parts[0].function), parts[0]
             with order_stream(self._device, stream):
@@ -196,7 +195,7 @@ class Session:
     def to_device(self, array: Any) -> tvm_ffi.Tensor:
         """Return an array as a tensor on the package's device, for an input that is used several times.
 
-        The tensor shares the array's memory if ``run`` would use the array without a copy; else it is a copy.
+        It shares the array's memory if ``run`` would use the array without a copy; else it is a copy.
         """
         with EXPLAINED_ERRORS:
             tensor = place("tensor", read_array("tensor", array), self._device, {})
@@ -211,9 +210,9 @@ class Session:
     def empty(self, name: str, size: Mapping[str, int] | None = None) -> np.ndarray:
         """Return an uninitialised array with the shape and dtype of an input, which a CPU package uses without a copy.
 
-        For CUDA it is in page-locked memory, from which a copy to the device takes half the time or less; an integrated
-        card (Jetson) reads it in place. ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if
-        the package has no input called ``name``, or no such size.
+        For CUDA it is in page-locked memory: a copy to the device takes half the time or less, and an integrated card
+        (Jetson) reads it in place. ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if the
+        package has no such input or size.
         """
         for info in self.inputs if size is None else self.info.at_size(self._find(size)).inputs:
             if info.name == name:
@@ -224,7 +223,7 @@ class Session:
     def empty_frame(self, number: int = 0) -> np.ndarray:
         """Return an uninitialised array for the bytes of a frame, by its number in `metadata.frames`.
 
-        Its memory is like that of ``empty``. Raises TvmbuildError if the package has no such frame.
+        It is like that of ``empty``. Raises TvmbuildError if the package has no such frame.
         """
         return self._empty(frame_calls.find_shape(self.info, number), "uint8")
 

@@ -72,7 +72,7 @@ session.close()
     _, lines = run(package, code.replace("LOG", repr(str(log))), log)
     work = lines[lines.index("here") + 1 : lines.index("there")]
     assert copies_and_kernels(work).count("up") == 20
-    assert work.count("wait") == 20 + 20  # for the outputs; and where `same` is kept apart from its input
+    assert work.count("wait") == 20
 
 
 def test_frames_have_lanes(tmp_path: Path) -> None:
