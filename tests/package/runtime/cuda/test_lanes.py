@@ -92,15 +92,15 @@ session.close()
     "fail",
     [
         "cuStreamCreate:2@1",
-        "cuMemcpyHtoDAsync_v2:2@2",
-        "cuMemcpyDtoHAsync_v2:2@1",
+        "cuMemcpyHtoDAsync_v2:2@4",
+        "cuMemcpyDtoHAsync_v2:2@4",
         "cuEventCreate:2@1",
         "cuEventRecord:2@2",
         "cuStreamWaitEvent:2@1",
         "cuMemHostAlloc:2@1",
         "cuGraphLaunch:2@2",
         "cuLaunchKernelEx:2@3",
-        "cuStreamSynchronize:2@2",
+        "cuStreamSynchronize:2@6",
     ],
 )
 def test_a_call_that_fails_alone_fails(package: Path, tmp_path: Path, fail: str) -> None:
