@@ -34,7 +34,7 @@ def read_stream(stream: Any) -> int:
 def order_stream(device: Any, stream: Any) -> Iterator[None]:
     """Let the kernels of the block wait for the work on ``stream`` so far, and later work on it for these kernels.
 
-    With None, do nothing. Raises TvmbuildError if it is no stream, or if the device is no CUDA card.
+    With None, do nothing. Raises TvmbuildError for other things than streams, and for other devices than CUDA cards.
     """
     if stream is None:
         yield

@@ -80,7 +80,7 @@ def read_call(info: PackageInfo, frame: Any, options: FrameOptions) -> tuple[str
 
 
 def read_arrays(info: PackageInfo, arrays: list[np.ndarray]) -> Results | dict[str, np.ndarray]:
-    """Return what `Session.run_frame` returns, from the arrays of the function that takes a frame."""
+    """Return the result of `Session.run_frame`, from the arrays of the function that takes a frame."""
     if not info.postprocess:
         return cut_outputs(info.outputs, arrays)
     return read_results(info, Placed(arrays))
