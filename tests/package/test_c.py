@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -324,11 +325,14 @@ def test_a_size_longer_along_an_axis_than_the_largest_runs(tmp_path: Path) -> No
 
 
 def test_a_rust_program_runs_a_package(package: Path, tmp_path: Path) -> None:
-    if shutil.which("rustc") is None:
-        pytest.skip("rustc is not installed")
-    library = install_programs() / "lib"
+    missing = [name for name in ("rustc", "bindgen") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} cannot be found")
+    library, bindings = install_programs() / "lib", tmp_path / "bindings.rs"
+    subprocess.run(["bindgen", "--size_t-is-usize", str(HEADER), "-o", str(bindings)], check=True)
     command = ["rustc", "--edition", "2021", "-D", "warnings", str(C_SOURCES / "run.rs"), "-o", str(tmp_path / "run")]
-    subprocess.run([*command, "-L", str(library), "-C", f"link-arg=-Wl,-rpath,{library}"], check=True)
+    command += ["-L", str(library), "-C", f"link-arg=-Wl,-rpath,{library}"]
+    subprocess.run(command, env={**os.environ, "TVMBUILD_BINDINGS": str(bindings)}, check=True)
     value = np.random.default_rng(5).uniform(0, 1, (1, 1, 28, 28)).astype(np.float32)
     numbers = " ".join(map(str, value.ravel().tolist()))
     command = [str(tmp_path / "run"), str(package)]

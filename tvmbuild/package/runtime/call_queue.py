@@ -68,7 +68,10 @@ class CallQueue:
 
 
 class _Work:
-    """The calls, which queue and threads share. Futures are cancelled without the lock, because their callbacks may submit and close."""
+    """The calls, which queue and threads share.
+
+    Futures are cancelled without the lock, because their callbacks may submit and close.
+    """
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
