@@ -68,7 +68,7 @@ int main(int words, char **word) {
   check(tvmbuild_wait_async(session));
   printf("the newest: %d, at least one the same: %d\n", same + cancelled, same > 0);
 
-  const double high = 1;
+  const double high = 1e6;  // no box has such a score
   tvmbuild_frame_options old = {.size = offsetof(tvmbuild_frame_options, newest), .encoding = "rgb8", .score = &high};
   all[1].count = 0;
   same = 0;
