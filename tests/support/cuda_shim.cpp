@@ -197,7 +197,7 @@ void capture(CUstream stream, const Line &launched) {
   stream->last = &line->next;
 }
 
-// The streams with kernels for which nothing has waited.
+// The streams with kernels of unknown arguments for which nothing has waited.
 CUstream unfinished[64];
 int unfinished_streams, captures;
 
@@ -267,7 +267,7 @@ CUresult launch(CUfunction function, const unsigned *grid, const unsigned *block
     capture(stream, line);
   } else {
     note("%s", text);
-    begin_work(stream);
+    if (function->arguments == 0) begin_work(stream);
     run_kernel(stream, line);
   }
   return CUDA_SUCCESS;
@@ -568,7 +568,6 @@ SHIM cuGraphUpload(CUgraphExec, CUstream) {
 }
 SHIM cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   NEED_CONTEXT("cuGraphLaunch");
-  begin_work(stream);
   note("graph");
   for (Line *line = executable->first; line != nullptr; line = line->next) {
     note("  %s", line->text);
