@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -188,6 +189,23 @@ def test_calls_in_the_background(package: Path) -> None:
     expect_background_calls(build_c_program("async"), package, jump_clock())
 
 
+def expect_frames_in_the_background(program: Path, boxes: Path) -> None:
+    """Run frames_async.c, and check each of its facts."""
+    done = run_program(program, boxes, str(90 * 120 * 3))
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
+    assert done.stdout.splitlines() == [
+        "boxes: 1, the same: 40",
+        "a wrong frame: 1 failed",
+        "the newest: 40, at least one the same: 1",
+        "options of an older program: 1",
+        "misuse: 3 refused",
+    ]
+
+
+def test_frames_in_the_background(boxes: Path) -> None:
+    expect_frames_in_the_background(build_c_program("frames_async"), boxes)
+
+
 def expect_ended_parts(program: Path, folder: Path) -> None:
     """Run parts.c, and check each of its facts."""
     folder.mkdir()
@@ -205,9 +223,11 @@ def test_the_calls_of_one_size_end_with_its_last_handle(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_sanitizers_find_nothing_in_calls_in_the_background(package: Path, tmp_path: Path) -> None:
+def test_the_sanitizers_find_nothing_in_calls_in_the_background(package: Path, boxes: Path, tmp_path: Path) -> None:
     checked = build_by_cmake(tmp_path, "-DTVMBUILD_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug")
     expect_background_calls(build_c_program("async", "-fsanitize=address,undefined", installed=checked), package)
+    frames = build_c_program("frames_async", "-fsanitize=address,undefined", installed=checked)
+    expect_frames_in_the_background(frames, boxes)
     expect_ended_parts(build_c_program("parts", "-fsanitize=address,undefined", installed=checked), tmp_path / "sized")
 
 
@@ -305,11 +325,14 @@ def test_a_size_longer_along_an_axis_than_the_largest_runs(tmp_path: Path) -> No
 
 
 def test_a_rust_program_runs_a_package(package: Path, tmp_path: Path) -> None:
-    if shutil.which("rustc") is None:
-        pytest.skip("rustc is not installed")
-    library = install_programs() / "lib"
+    missing = [name for name in ("rustc", "bindgen") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} cannot be found")
+    library, bindings = install_programs() / "lib", tmp_path / "bindings.rs"
+    subprocess.run(["bindgen", "--size_t-is-usize", str(HEADER), "-o", str(bindings)], check=True)
     command = ["rustc", "--edition", "2021", "-D", "warnings", str(C_SOURCES / "run.rs"), "-o", str(tmp_path / "run")]
-    subprocess.run([*command, "-L", str(library), "-C", f"link-arg=-Wl,-rpath,{library}"], check=True)
+    command += ["-L", str(library), "-C", f"link-arg=-Wl,-rpath,{library}"]
+    subprocess.run(command, env={**os.environ, "TVMBUILD_BINDINGS": str(bindings)}, check=True)
     value = np.random.default_rng(5).uniform(0, 1, (1, 1, 28, 28)).astype(np.float32)
     numbers = " ".join(map(str, value.ravel().tolist()))
     command = [str(tmp_path / "run"), str(package)]

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 from cpp_programs import SUPPORT, build_by_cmake, install_programs
-from cuda_package import build_cuda_package, build_package_for_old_drivers, build_package_that_returns_its_input
+from cuda_package import (
+    build_cuda_package,
+    build_package_for_old_drivers,
+    build_package_of_frames,
+    build_package_that_returns_its_input,
+)
 from cuda_shim import shim_environment
 from made_once import make_once
 
@@ -90,6 +95,31 @@ def test_outputs_stay_and_an_integrated_card_needs_no_copies(
     weights = lines.index("to device 324")  # the card's own, copied once
     copied = sum(line.startswith(("to device", "to host")) for line in lines[weights + 1 :])
     assert (copied == 0) == ("integrated" in devices and same == 0)
+
+
+@pytest.mark.parametrize("build", [build_package_of_frames, build_package_that_returns_its_input])
+@pytest.mark.parametrize("devices", ["Orin:90:integrated", "H100:90"])
+def test_calls_in_the_background_overlap_in_an_order(
+    tmp_path: Path, devices: str, build: Callable[[Path], Path]
+) -> None:
+    """The shim finds work of several streams that uses the same memory without an order."""
+    made = make_once("C++ devices", lambda folder: build_by_cmake(folder, source=SUPPORT / "cpp_devices"))
+    log, package = tmp_path / "log", build(tmp_path)
+    environment = shim_environment(log=str(log), devices=devices)
+    library = str(find_library(CUDA, machine_of(platform.machine())))
+    done = subprocess.run(
+        [str(made / "build/background"), str(package), "20"],
+        env={**environment, "TVMBUILD_CUDA_LIBRARY": library},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    frames = ["frames: 20 right, 1 failed"] if build is build_package_of_frames else []
+    assert done.stdout.splitlines() == ["20 right, 0 failed", "on a stream: 1 right", *frames]
+    lines = log.read_text().splitlines()
+    assert not [line for line in lines if line.startswith("mistake")]
+    assert lines[-1].endswith("modules=0 streams=1 events=0 graphs=0")  # the program's own
 
 
 def test_the_setting_and_the_path(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from small_package import build_package
 
 import tvmbuild
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.runtime.call_queue import MOST_CALLS, CallQueue
+from tvmbuild.package.runtime.call_queue import CallQueue, Start
 
 T = TypeVar("T")
 
@@ -33,11 +33,19 @@ class Gate:
         return number
 
 
+def call(function: Callable[[int], object], number: int) -> Start:
+    """Return a call whose function runs while it is waited for."""
+    return lambda: lambda: function(number)
+
+
+MOST_CALLS = 2
+
+
 def test_the_newest_call_replaces_the_one_that_waits() -> None:
     queue, gate = CallQueue(), Gate()
-    running = queue.submit(gate, 0, newest=True)
+    running = queue.submit(call(gate, 0), newest=True)
     assert gate.entered.acquire(timeout=20)
-    frames = [queue.submit(gate, number, newest=True) for number in range(1, 5)]
+    frames = [queue.submit(call(gate, number), newest=True) for number in range(1, 5)]
     gate.opened.release(2)
     assert (running.result(20), frames[-1].result(20)) == (0, 4)
     assert [each.cancelled() for each in frames] == [True, True, True, False]
@@ -47,8 +55,8 @@ def test_the_newest_call_replaces_the_one_that_waits() -> None:
 
 def test_no_more_calls_wait_than_the_bound() -> None:
     queue, gate = CallQueue(), Gate()
-    calls = [queue.submit(gate, number, newest=False) for number in range(MOST_CALLS)]
-    blocked = threading.Thread(target=lambda: calls.append(queue.submit(gate, 9, newest=False)))
+    calls = [queue.submit(call(gate, number), newest=False) for number in range(MOST_CALLS)]
+    blocked = threading.Thread(target=lambda: calls.append(queue.submit(call(gate, 9), newest=False)))
     blocked.start()
     blocked.join(0.3)
     assert blocked.is_alive()
@@ -67,12 +75,12 @@ def within_20_s(function: Callable[[], T]) -> T:
 
 def test_the_callback_of_a_cancelled_call_can_submit() -> None:
     queue, gate = CallQueue(), Gate()
-    queue.submit(gate, 0, newest=True)
+    queue.submit(call(gate, 0), newest=True)
     assert gate.entered.acquire(timeout=20)
     again: list[Future[int]] = []
-    replaced = queue.submit(gate, 1, newest=True)
-    replaced.add_done_callback(lambda _: again.append(queue.submit(gate, 3, newest=True)))
-    newest = within_20_s(lambda: queue.submit(gate, 2, newest=True))
+    replaced = queue.submit(call(gate, 1), newest=True)
+    replaced.add_done_callback(lambda _: again.append(queue.submit(call(gate, 3), newest=True)))
+    newest = within_20_s(lambda: queue.submit(call(gate, 2), newest=True))
     gate.opened.release(2)
     assert again[0].result(20) == 3
     assert (replaced.cancelled(), newest.cancelled()) == (True, True)
@@ -81,9 +89,9 @@ def test_the_callback_of_a_cancelled_call_can_submit() -> None:
 
 def test_the_callback_of_a_cancelled_call_can_close() -> None:
     queue, gate = CallQueue(), Gate()
-    running = queue.submit(gate, 0, newest=False)
+    running = queue.submit(call(gate, 0), newest=False)
     assert gate.entered.acquire(timeout=20)
-    queue.submit(gate, 1, newest=False).add_done_callback(lambda _: queue.close())
+    queue.submit(call(gate, 1), newest=False).add_done_callback(lambda _: queue.close())
     within_20_s(queue.close)
     gate.opened.release()
     assert running.result(20) == 0
@@ -96,12 +104,12 @@ def test_a_callback_in_the_thread_cannot_wait_for_the_thread() -> None:
 
     def fill(_: Future[int]) -> None:
         try:
-            waiting.extend(queue.submit(abs, number, newest=False) for number in range(MOST_CALLS + 1))
+            waiting.extend(queue.submit(call(abs, number), newest=False) for number in range(MOST_CALLS + 1))
         except TvmbuildError as error:
             refused.set_result(error)
 
     gate = Gate()
-    first = queue.submit(gate, 0, newest=False)
+    first = queue.submit(call(gate, 0), newest=False)
     first.add_done_callback(fill)
     gate.opened.release()
     assert refused.result(20).message == "a callback cannot wait for room among the calls"
@@ -111,24 +119,24 @@ def test_a_callback_in_the_thread_cannot_wait_for_the_thread() -> None:
 
 def test_a_closed_queue_takes_no_call_and_starts_no_thread() -> None:
     queue = CallQueue()
-    assert queue.submit(abs, -1, newest=False).result(20) == 1
+    assert queue.submit(call(abs, -1), newest=False).result(20) == 1
     queue.close()
     before = threading.active_count()
     for newest in (False, True):
         with pytest.raises(TvmbuildError, match="closed"):
-            queue.submit(abs, -1, newest=newest)
+            queue.submit(call(abs, -1), newest=newest)
     assert threading.active_count() <= before
 
 
 def test_who_waits_for_room_learns_that_the_queue_is_closed() -> None:
     queue, gate = CallQueue(), Gate()
     for number in range(MOST_CALLS):
-        queue.submit(gate, number, newest=False)
+        queue.submit(call(gate, number), newest=False)
     errors: list[str] = []
 
     def wait_for_room() -> None:
         try:
-            queue.submit(gate, 9, newest=False)
+            queue.submit(call(gate, 9), newest=False)
         except TvmbuildError as error:
             errors.append(error.message)
 

@@ -43,13 +43,25 @@ def build_package_that_returns_its_input(folder: Path) -> Path:
 
 
 def build_package_of_frames(folder: Path) -> Path:
-    """Return a package for an H100 with frames of 8 by 8 pixels, whose output `same` is the input `z`."""
+    """Return the package for an H100 of `make_net_of_frames`."""
+    graph, options = make_net_of_frames()
+    return _save_and_build(folder, graph, {}, **options)
+
+
+def make_net_of_frames() -> tuple[GraphProto, dict[str, Any]]:
+    """Return a network whose output `same` is the input `z`, and the options of a package with frames of 8 by 8."""
     shapes = {"x": (1, 8, 8, 3), "z": (2, 32), "y": (1, 8, 8, 3), "same": (64,)}
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
     nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Reshape", ["z", "flat"], ["same"])]
     graph = helper.make_graph(nodes, "net", ends[:2], ends[2:], [numpy_helper.from_array(np.array([64]), "flat")])
-    rules = Preprocess(input="x", layout="NHWC")
-    return _save_and_build(folder, graph, {}, preprocess=rules, frames=(Frame(8, 8, "rgb8"),))
+    return graph, {"preprocess": Preprocess(input="x", layout="NHWC"), "frames": (Frame(8, 8, "rgb8"),)}
+
+
+def save_net(folder: Path, graph: GraphProto) -> Path:
+    """Write a network, and return its path."""
+    path = folder / "net.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
 
 
 def _build(folder: Path, attributes: dict[str, AttributeValue], *, returns_input: bool) -> Path:
@@ -68,6 +80,5 @@ def _build(folder: Path, attributes: dict[str, AttributeValue], *, returns_input
 
 
 def _save_and_build(folder: Path, graph: GraphProto, attributes: dict[str, AttributeValue], **options: Any) -> Path:
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "net.onnx")
     card: Attributes = FrozenMap({"arch": "sm_90", **_CARD, **attributes})
-    return build_package(folder / "net.onnx", folder, card, "cuda", HOST, **options)
+    return build_package(save_net(folder, graph), folder, card, "cuda", HOST, **options)

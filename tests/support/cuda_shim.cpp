@@ -1,4 +1,5 @@
-// A libcuda.so.1 without a card: memory is the CPU's, copies are done, and kernels are only written down.
+// A libcuda.so.1 without a card: memory is the CPU's, copies are done, and kernels are only written down. Work on
+// several streams that uses the same memory must be ordered by events or waits (cuda_shim_order.h).
 //
 //   SHIM_LOG      a file with a line for each launch, capture, loading, copy, wait, allocation and mistake,
 //                 and one at the end
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_shim_order.h"
 #include "cuda_types.h"
 
 using namespace tvmbuild;
@@ -26,21 +28,27 @@ struct tvmbuild::CUctx_st {
 };
 struct tvmbuild::CUmod_st {
   int functions;
+  const char *elf;
 };
 struct tvmbuild::CUfunc_st {
   CUmod_st *module;
+  int arguments;  // 0 if they are unknown
   char name[256];
 };
+// A launch, and the addresses among its arguments.
 struct Line {
   Line *next;
   char text[400];
+  CUdeviceptr pointers[shim::POINTERS];
 };
 struct tvmbuild::CUstream_st {
+  int number;
   bool is_capturing;
   Line *first, **last;
 };
 struct tvmbuild::CUevent_st {
   bool is_recorded;
+  shim::Clock clock;
 };
 struct tvmbuild::CUgraph_st {
   Line *first;
@@ -159,6 +167,16 @@ CUresult planned(const char *name) {
     return static_cast<CUresult>(201);           \
   }
 
+shim::Order order;  // under the lock
+
+int number_of(CUstream stream) { return stream != nullptr ? stream->number : 0; }
+
+// The work on a stream that begins now uses memory of the card, or page-locked memory.
+void use(CUstream stream, CUdeviceptr first, size_t size, bool is_write, const char *what) {
+  const shim::Use *other = order.add(number_of(stream), first, size, is_write, what);
+  if (other != nullptr) note("mistake: no order of %s and %s", what, other->what);
+}
+
 CUresult mistake(const char *what) {
   note("mistake: %s", what);
   return CUDA_ERROR_INVALID_VALUE;
@@ -172,14 +190,14 @@ Allocation *find(CUdeviceptr address, size_t size) {
   return nullptr;
 }
 
-void capture(CUstream stream, const char *text) {
-  Line *line = static_cast<Line *>(calloc(1, sizeof(Line)));
-  snprintf(line->text, sizeof(line->text), "%s", text);
+void capture(CUstream stream, const Line &launched) {
+  Line *line = static_cast<Line *>(malloc(sizeof(Line)));
+  *line = launched;
   *stream->last = line;
   stream->last = &line->next;
 }
 
-// The streams with kernels for which nothing has waited.
+// The streams with kernels of unknown arguments for which nothing has waited.
 CUstream unfinished[64];
 int unfinished_streams, captures;
 
@@ -204,24 +222,53 @@ void finish_all_work() {
   pthread_mutex_unlock(&lock);
 }
 
+// A kernel may read and write what its addresses point to, up to the end of the allocation.
+void run_kernel(CUstream stream, const Line &line) {
+  pthread_mutex_lock(&lock);
+  order.begin(number_of(stream));
+  for (int index = 0; index < shim::POINTERS && line.pointers[index] != 0; index++)
+    if (Allocation *found = find(line.pointers[index], 1))
+      use(stream, line.pointers[index],
+          reinterpret_cast<CUdeviceptr>(found->memory) + found->size - line.pointers[index], true, line.text);
+  pthread_mutex_unlock(&lock);
+}
+
+void wait_on_host(CUstream stream) {
+  pthread_mutex_lock(&lock);
+  order.host_waits(order.of(number_of(stream)));
+  pthread_mutex_unlock(&lock);
+}
+
+void wait_on_host_for_all() {
+  pthread_mutex_lock(&lock);
+  order.host_waits_for_all();
+  pthread_mutex_unlock(&lock);
+}
+
 bool is_capturing(CUstream stream) { return stream != nullptr && stream->is_capturing; }
 
 CUresult launch(CUfunction function, const unsigned *grid, const unsigned *block, unsigned shared, CUstream stream,
                 const char *flags, void **arguments) {
   if (arguments == nullptr) return mistake("a launch without arguments");
-  char text[400];
+  Line line = {};
+  char(&text)[400] = line.text;
   snprintf(text, sizeof(text), "launch %s grid=%u,%u,%u block=%u,%u,%u shared=%u%s", function->name, grid[0], grid[1],
            grid[2], block[0], block[1], block[2], shared, flags);
+  for (int index = 0, pointers = 0; index < function->arguments && pointers < shim::POINTERS; index++) {
+    CUdeviceptr value = *static_cast<CUdeviceptr *>(arguments[index]);
+    if (find(value, 1) != nullptr) line.pointers[pointers++] = value;
+  }
   if (strncmp(function->name, "show", 4) == 0)  // its name ends with the number of arguments to write down
     for (int index = 0; index < atoi(function->name + 4); index++) {
       size_t length = strlen(text);
       snprintf(text + length, sizeof(text) - length, " %llx", *static_cast<unsigned long long *>(arguments[index]));
     }
   if (is_capturing(stream)) {
-    capture(stream, text);
+    capture(stream, line);
   } else {
     note("%s", text);
-    begin_work(stream);
+    if (function->arguments == 0) begin_work(stream);
+    run_kernel(stream, line);
   }
   return CUDA_SUCCESS;
 }
@@ -323,6 +370,7 @@ SHIM cuCtxSynchronize() {
   NEED_CONTEXT("cuCtxSynchronize");
   note("wait for the card");
   finish_all_work();
+  wait_on_host_for_all();
   return captures > 0 ? mistake("a wait for the card ends a capture") : CUDA_SUCCESS;
 }
 static size_t used_memory(int device) {
@@ -357,6 +405,8 @@ static CUresult release(char *memory, bool is_host) {
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   for (Allocation &each : allocations) {
     if (each.memory != memory || each.is_host != is_host) continue;
+    if (const shim::Use *user = order.find_user(reinterpret_cast<CUdeviceptr>(memory), each.size))
+      note("mistake: memory is released under %s", user->what);
     memset(memory, 0xdd, each.size);
     free(memory);
     each.memory = nullptr;
@@ -373,6 +423,7 @@ SHIM cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
 SHIM cuMemFree_v2(CUdeviceptr address) {
   NEED_CONTEXT("cuMemFree_v2");
   finish_all_work();
+  wait_on_host_for_all();
   return release(reinterpret_cast<char *>(address), false);
 }
 SHIM cuMemHostAlloc(void **memory, size_t size, unsigned) {
@@ -400,41 +451,66 @@ SHIM cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdevicep
     *static_cast<CUmemorytype *>(value) = found->is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
   return CUDA_SUCCESS;
 }
-static CUresult copy(const char *name, char *to, const char *from, size_t size, CUdeviceptr checked, CUstream stream) {
+// Whether a copy has an order: one with pageable memory of the host ends before the call does.
+static bool is_page_locked(const void *memory, size_t size) {
+  Allocation *found = find(reinterpret_cast<CUdeviceptr>(memory), size);
+  return found != nullptr && found->is_host;
+}
+static CUresult copy(const char *name, void *to, const void *from, size_t size, CUstream stream) {
   if (is_capturing(stream)) return mistake("a copy is captured");
-  Allocation *found = find(checked, size);
-  if (found == nullptr || found->is_host) return mistake("a copy beyond the card's memory");
+  CUdeviceptr target = reinterpret_cast<CUdeviceptr>(to), source = reinterpret_cast<CUdeviceptr>(from);
+  pthread_mutex_lock(&lock);
+  char what[64];
+  snprintf(what, sizeof(what), "%s %zu", name, size);
+  order.begin(number_of(stream));
+  if (find(source, size) != nullptr) use(stream, source, size, false, what);
+  if (find(target, size) != nullptr) use(stream, target, size, true, what);
+  pthread_mutex_unlock(&lock);
   memcpy(to, from, size);
   note("%s %zu", name, size);
   return CUDA_SUCCESS;
 }
+static bool is_on_card(CUdeviceptr address, size_t size) {
+  Allocation *found = find(address, size);
+  return found != nullptr && !found->is_host;
+}
 SHIM cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream stream) {
   NEED_CONTEXT("cuMemcpyHtoDAsync_v2");
-  return copy("to device", reinterpret_cast<char *>(to), static_cast<const char *>(from), size, to, stream);
+  if (!is_on_card(to, size)) return mistake("a copy beyond the card's memory");
+  return copy("to device", reinterpret_cast<void *>(to), from, size, stream);
 }
 SHIM cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream stream) {
   NEED_CONTEXT("cuMemcpyDtoHAsync_v2");
-  return copy("to host", static_cast<char *>(to), reinterpret_cast<const char *>(from), size, from, stream);
+  if (!is_on_card(from, size)) return mistake("a copy beyond the card's memory");
+  CUresult result = copy("to host", to, reinterpret_cast<const void *>(from), size, stream);
+  if (result == CUDA_SUCCESS && !is_page_locked(to, size)) wait_on_host(stream);
+  return result;
 }
 SHIM cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
   NEED_CONTEXT("cuMemcpyDtoDAsync_v2");
-  if (find(from, size) == nullptr) return mistake("a copy beyond the card's memory");
-  return copy("within", reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from), size, to, stream);
+  if (find(from, size) == nullptr || !is_on_card(to, size)) return mistake("a copy beyond the card's memory");
+  return copy("within", reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), size, stream);
 }
 SHIM cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t size, CUstream stream) {
   NEED_CONTEXT("cuMemcpyPeerAsync");
-  if (find(from, size) == nullptr) return mistake("a copy beyond the card's memory");
-  return copy("between", reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from), size, to, stream);
+  if (find(from, size) == nullptr || !is_on_card(to, size)) return mistake("a copy beyond the card's memory");
+  return copy("between", reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), size, stream);
 }
 SHIM cuStreamCreate(CUstream *stream, unsigned) {
   NEED_CONTEXT("cuStreamCreate");
   *stream = new CUstream_st();
+  pthread_mutex_lock(&lock);
+  (*stream)->number = order.add_stream();
+  pthread_mutex_unlock(&lock);
   streams++;
   return CUDA_SUCCESS;
 }
 SHIM cuStreamDestroy_v2(CUstream stream) {
   NEED_CONTEXT("cuStreamDestroy_v2");
   if (stream->is_capturing) __atomic_sub_fetch(&captures, 1, __ATOMIC_SEQ_CST);
+  pthread_mutex_lock(&lock);
+  order.remove_stream(stream->number);
+  pthread_mutex_unlock(&lock);
   delete stream;
   streams--;
   return CUDA_SUCCESS;
@@ -443,11 +519,15 @@ SHIM cuStreamSynchronize(CUstream stream) {
   NEED_CONTEXT("cuStreamSynchronize");
   note("wait");
   finish_work(stream);
+  wait_on_host(stream);
   return is_capturing(stream) ? mistake("a wait is captured") : CUDA_SUCCESS;
 }
-SHIM cuStreamWaitEvent(CUstream, CUevent event, unsigned) {
+SHIM cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   NEED_CONTEXT("cuStreamWaitEvent");
   note("wait for an event");
+  pthread_mutex_lock(&lock);
+  order.wait(number_of(stream), event->clock);
+  pthread_mutex_unlock(&lock);
   return event->is_recorded ? CUDA_SUCCESS : mistake("an event that was never recorded");
 }
 SHIM cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
@@ -473,8 +553,9 @@ SHIM cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigne
   Line **last = &(*executable)->first;
   int count = 0;
   for (Line *line = graph->first; line != nullptr; line = line->next, count++) {
-    *last = static_cast<Line *>(calloc(1, sizeof(Line)));
-    memcpy((*last)->text, line->text, sizeof(line->text));
+    *last = static_cast<Line *>(malloc(sizeof(Line)));
+    **last = *line;
+    (*last)->next = nullptr;
     last = &(*last)->next;
   }
   note("graph of %d", count);
@@ -487,9 +568,11 @@ SHIM cuGraphUpload(CUgraphExec, CUstream) {
 }
 SHIM cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   NEED_CONTEXT("cuGraphLaunch");
-  begin_work(stream);
   note("graph");
-  for (Line *line = executable->first; line != nullptr; line = line->next) note("  %s", line->text);
+  for (Line *line = executable->first; line != nullptr; line = line->next) {
+    note("  %s", line->text);
+    run_kernel(stream, *line);
+  }
   return CUDA_SUCCESS;
 }
 SHIM cuGraphDestroy(CUgraph graph) {
@@ -515,10 +598,17 @@ SHIM cuEventCreate(CUevent *event, unsigned) {
 SHIM cuEventRecord(CUevent event, CUstream stream) {
   NEED_CONTEXT("cuEventRecord");
   event->is_recorded = true;
+  pthread_mutex_lock(&lock);
+  order.begin(number_of(stream));
+  event->clock = order.of(number_of(stream));
+  pthread_mutex_unlock(&lock);
   return is_capturing(stream) ? mistake("an event is captured") : CUDA_SUCCESS;
 }
 SHIM cuEventSynchronize(CUevent event) {
   NEED_CONTEXT("cuEventSynchronize");
+  pthread_mutex_lock(&lock);
+  order.host_waits(event->clock);
+  pthread_mutex_unlock(&lock);
   return event->is_recorded ? CUDA_SUCCESS : mistake("an event that was never recorded");
 }
 SHIM cuEventElapsedTime(float *milliseconds, CUevent first, CUevent second) {
@@ -559,6 +649,7 @@ SHIM cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUj
   }
   note("load sm_%d on device %d", wanted, current->device);
   *module = new CUmod_st();
+  (*module)->elf = memcmp(elf, "\177ELF", 4) == 0 ? static_cast<const char *>(image) : nullptr;
   modules++;
   return CUDA_SUCCESS;
 }
@@ -574,6 +665,7 @@ SHIM cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name
   *function = new CUfunc_st();
   (*function)->module = module;
   module->functions++;
+  if (module->elf != nullptr) (*function)->arguments = shim::count_arguments(module->elf, name);
   snprintf((*function)->name, sizeof((*function)->name), "%s", name);
   return CUDA_SUCCESS;
 }

@@ -1,51 +1,17 @@
-// run PACKAGE < NUMBERS: runs a network of one float32 input by tvmbuild.h, and prints its outputs' numbers.
-use std::ffi::{c_char, c_int, c_void, CStr, CString};
+// run PACKAGE < NUMBERS: runs a network of one float32 input by tvmbuild.h, and prints its outputs'
+// numbers. TVMBUILD_BINDINGS names the file that bindgen has made of the header.
+use std::ffi::{CStr, CString};
 use std::io::Read;
 
-#[repr(C)]
-struct Session {
-    _private: [u8; 0],
+#[allow(dead_code, non_camel_case_types, non_upper_case_globals)]
+mod c {
+    include!(env!("TVMBUILD_BINDINGS"));
+    #[link(name = "tvmbuild")]
+    extern "C" {}
 }
+use c::*;
 
-#[repr(C)]
-struct Array {
-    data: *mut c_void,
-    shape: *const i64,
-    rank: usize,
-    dtype: *const c_char,
-}
-
-#[repr(C)]
-struct TensorInfo {
-    size: usize,
-    name: *const c_char,
-    dtype: *const c_char,
-    shape: *const i64,
-    rank: usize,
-    bytes: usize,
-    counted: *const usize,
-    counted_count: usize,
-}
-
-#[link(name = "tvmbuild")]
-extern "C" {
-    fn tvmbuild_abi() -> u32;
-    fn tvmbuild_last_error() -> *const c_char;
-    fn tvmbuild_load(paths: *const *const c_char, count: usize, options: *const c_void, session: *mut *mut Session)
-        -> c_int;
-    fn tvmbuild_describe(session: *mut Session, package: *mut *mut c_void) -> c_int;
-    fn tvmbuild_package_input(package: *mut c_void, at: usize, info: *mut TensorInfo) -> c_int;
-    fn tvmbuild_run(
-        session: *mut Session,
-        inputs: *const Array,
-        input_count: usize,
-        outputs: *mut *const Array,
-        output_count: *mut usize,
-    ) -> c_int;
-    fn tvmbuild_close(handle: *mut c_void) -> c_int;
-}
-
-fn check(status: c_int) -> Result<(), String> {
+fn check(status: tvmbuild_status) -> Result<(), String> {
     if status == 0 {
         return Ok(());
     }
@@ -60,7 +26,7 @@ fn run() -> Result<(), String> {
     let mut numbers: Vec<f32> =
         text.split_whitespace().map(|word| word.parse()).collect::<Result<_, _>>().map_err(|_| "no number")?;
     unsafe {
-        if tvmbuild_abi() != 1 {
+        if tvmbuild_abi() != TVMBUILD_ABI {
             return Err("libtvmbuild has another ABI".into());
         }
         let path = CString::new(path).map_err(|error| error.to_string())?;
@@ -68,14 +34,14 @@ fn run() -> Result<(), String> {
         check(tvmbuild_load(&path.as_ptr(), 1, std::ptr::null(), &mut session))?;
         let mut package = std::ptr::null_mut();
         check(tvmbuild_describe(session, &mut package))?;
-        let mut info: TensorInfo = std::mem::zeroed();
-        info.size = std::mem::size_of::<TensorInfo>();
+        let mut info: tvmbuild_tensor_info = std::mem::zeroed();
+        info.size = std::mem::size_of::<tvmbuild_tensor_info>();
         check(tvmbuild_package_input(package, 0, &mut info))?;
         if info.bytes != numbers.len() * 4 {
             return Err(format!("{} numbers for {} bytes", numbers.len(), info.bytes));
         }
         let input =
-            Array { data: numbers.as_mut_ptr().cast(), shape: info.shape, rank: info.rank, dtype: info.dtype };
+            tvmbuild_array { data: numbers.as_mut_ptr().cast(), shape: info.shape, rank: info.rank, dtype: info.dtype };
         let (mut outputs, mut count) = (std::ptr::null(), 0);
         check(tvmbuild_run(session, &input, 1, &mut outputs, &mut count))?;
         for output in std::slice::from_raw_parts(outputs, count) {
@@ -85,7 +51,7 @@ fn run() -> Result<(), String> {
                 println!("{number}");
             }
         }
-        check(tvmbuild_close(package))?;
+        check(tvmbuild_close(package.cast()))?;
         check(tvmbuild_close(session.cast()))
     }
 }

@@ -135,13 +135,18 @@ bool has_fixed_outputs(const Info &info) {
   return fixed;
 }
 
-// Let the session's frame options be those of the caller. Unless its inputs are new, this allocates nothing.
-void place_options(SessionState &state, const tvmbuild_frame_options &given) {
-  FrameOptions &options = state.frame_options;
+// Read all options but the inputs.
+void read_words(const tvmbuild_frame_options &given, FrameOptions &options) {
   options.encoding = given.encoding == nullptr ? "" : given.encoding;
   options.width = given.width;
   options.score = given.score == nullptr ? std::nullopt : std::optional<double>(*given.score);
   options.overlap = given.overlap == nullptr ? std::nullopt : std::optional<double>(*given.overlap);
+}
+
+// Let the session's frame options be those of the caller. Unless its inputs are new, this allocates nothing.
+void place_options(SessionState &state, const tvmbuild_frame_options &given) {
+  FrameOptions &options = state.frame_options;
+  read_words(given, options);
   if (given.input_count != 0) expect(given.inputs, "options->inputs");
   bool same = given.input_count == state.frame_inputs.size();
   for (size_t i = 0; i < given.input_count; i++) {
@@ -165,6 +170,15 @@ void report(tvmbuild_done done, void *context, std::vector<Tensor> outputs, cons
   });
   done(context, status, handles.data(), handles.size());
   for (tvmbuild_tensor *each : handles) static_cast<void>(tvmbuild_close(each));  // `done` may have closed it
+}
+
+void report_frame(tvmbuild_frame_done done, void *context, tvmbuild_results results,
+                  const std::exception_ptr &error) noexcept {
+  results.size = sizeof(results);
+  tvmbuild_status status = guard(TVMBUILD_CALL, [&] {
+    if (error) std::rethrow_exception(error);
+  });
+  done(context, status, error ? nullptr : &results);
 }
 
 }  // namespace
@@ -292,6 +306,10 @@ tvmbuild_status tvmbuild_call(tvmbuild_session *session) {
   return with(session, [](SessionState &state) { state.session.call(); });
 }
 
+tvmbuild_status tvmbuild_call_on_stream(tvmbuild_session *session, void *stream) {
+  return with(session, [&](SessionState &state) { state.session.call_on_stream(stream); });
+}
+
 tvmbuild_status tvmbuild_outputs(tvmbuild_session *session, tvmbuild_tensor **outputs, size_t count) {
   return with(session, [&](SessionState &state) {
     expect_room(state.session.info(), outputs, count, "outputs");
@@ -334,6 +352,25 @@ tvmbuild_status tvmbuild_call_async(tvmbuild_session *session, tvmbuild_tensor *
       report(done, context, std::move(outputs), error);
     };
     found->session.call_async(find_all(inputs, count, "inputs"), finish, newest != 0);
+  });
+}
+
+tvmbuild_status tvmbuild_run_frame_async(tvmbuild_session *session, const uint8_t *bytes, size_t byte_count,
+                                         const tvmbuild_frame_options *options, tvmbuild_frame_done done,
+                                         void *context) {
+  return guard(TVMBUILD_CALL, [&] {
+    auto found = find(session, "session");
+    expect(bytes, "bytes");
+    if (done == nullptr) throw ArgumentError("`done` is null");
+    tvmbuild_frame_options given = read(options, "options");
+    FrameOptions wish;
+    read_words(given, wish);
+    wish.inputs = find_all(given.inputs, given.input_count, "options->inputs");
+    auto finish = [done, context, view = std::make_shared<ResultsView>()](const Results &results,
+                                                                          const std::exception_ptr &error) {
+      report_frame(done, context, view->read(results), error);
+    };
+    found->session.run_frame_async(bytes, byte_count, finish, wish, given.newest != 0);
   });
 }
 

@@ -169,6 +169,7 @@ typedef struct tvmbuild_frame_options {
   const double *score, *overlap;  /* instead of the package's thresholds */
   tvmbuild_tensor *const *inputs; /* the network's inputs beside the picture, in their order */
   size_t input_count;
+  int32_t newest; /* of tvmbuild_run_frame_async: as in tvmbuild_call_async */
 } tvmbuild_frame_options;
 
 typedef struct tvmbuild_point {
@@ -271,6 +272,10 @@ TVMBUILD_API tvmbuild_status tvmbuild_tensor_view(tvmbuild_tensor *tensor, tvmbu
 TVMBUILD_API tvmbuild_status tvmbuild_bind(tvmbuild_session *session, tvmbuild_tensor *const *inputs, size_t count);
 /* Run on the bound inputs, and return when the device has finished. */
 TVMBUILD_API tvmbuild_status tvmbuild_call(tvmbuild_session *session);
+/* Run on the bound inputs after the work that is on a CUDA stream (a cudaStream_t) now, and let later work on it wait
+ * for the outputs: tvmbuild_outputs_in_place() has them. Do not wait, except for copies of inputs in the host's memory.
+ */
+TVMBUILD_API tvmbuild_status tvmbuild_call_on_stream(tvmbuild_session *session, void *stream);
 /* Write `count` new tensors: copies of the outputs of the last tvmbuild_call in the host's memory. */
 TVMBUILD_API tvmbuild_status tvmbuild_outputs(tvmbuild_session *session, tvmbuild_tensor **outputs, size_t count);
 /* Write `count` new tensors: the outputs themselves, on the device, for example as inputs of another session. */
@@ -290,14 +295,24 @@ TVMBUILD_API tvmbuild_status tvmbuild_output_shape(tvmbuild_session *session, si
 typedef void (*tvmbuild_done)(void *context, tvmbuild_status status, tvmbuild_tensor *const *outputs, size_t count);
 
 /* Return at once; a thread of the session runs on the inputs, in order, and calls `done`, once, with the outputs in the
- * host's memory. The inputs must not change until then, but their handles may be closed. While one call runs and
- * another waits, this waits; if `newest` is not 0, the call that waits is cancelled instead, so that the newest frame
- * of a camera is the next. Closing the session's last handle cancels the call that waits, and waits for the one that
- * runs; a session of tvmbuild_at() may be opened again. Other calls on the session do not wait for these. After an
- * error of this function, `done` is not called. */
+ * host's memory. The inputs must not change until then, but their handles may be closed. One call runs; on a CUDA card
+ * three do, so that copies overlap kernels. While a further one waits, this waits; if `newest` is not 0, the call that
+ * waits is cancelled instead, and the new one is the next when the others are done: the newest frame of a camera.
+ * Closing the session's last handle cancels the call that waits, and waits for those that run; a session of
+ * tvmbuild_at() may be opened again. Other calls on the session do not wait for these. After an error of this function,
+ * `done` is not called. */
 TVMBUILD_API tvmbuild_status tvmbuild_call_async(tvmbuild_session *session, tvmbuild_tensor *const *inputs,
                                                  size_t count, int32_t newest, tvmbuild_done done, void *context);
-/* Wait until all calls of tvmbuild_call_async are done. */
+
+/* Takes the results of a frame, which are valid until it returns, or another status and null. See tvmbuild_done. */
+typedef void (*tvmbuild_frame_done)(void *context, tvmbuild_status status, const tvmbuild_results *results);
+
+/* Do the same with tvmbuild_run_frame, in one order with the calls of tvmbuild_call_async. The bytes must not change
+ * until `done` is called; `options` may be null. */
+TVMBUILD_API tvmbuild_status tvmbuild_run_frame_async(tvmbuild_session *session, const uint8_t *bytes,
+                                                      size_t byte_count, const tvmbuild_frame_options *options,
+                                                      tvmbuild_frame_done done, void *context);
+/* Wait until all calls of tvmbuild_call_async and tvmbuild_run_frame_async are done. */
 TVMBUILD_API tvmbuild_status tvmbuild_wait_async(tvmbuild_session *session);
 
 /* ---- Pictures, for packages without frames ---- */

@@ -330,6 +330,23 @@ void Session::bind(const std::vector<Tensor> &inputs) {
 }
 
 void Session::call() {
+  start();
+  wait();
+}
+
+void Session::call_on_stream(void *stream) {
+  if (impl_->device.device_type != kDLCUDA)
+    throw Error(impl_->info.model + " runs on " + name_of(impl_->device) + ", which has no CUDA streams");
+  if (!impl_->parts.empty())
+    throw Error(impl_->info.model + " takes these inputs in parts, whose outputs are joined in the host's memory");
+  int64_t handle = static_cast<int64_t>(reinterpret_cast<intptr_t>(stream));
+  if (handle != KERNELS) sync_streams(impl_->device, handle, KERNELS);
+  start();
+  if (handle != KERNELS) sync_streams(impl_->device, KERNELS, handle);
+}
+
+// Copy the bound inputs to the device, and launch the kernels.
+void Session::start() {
   if (!impl_->parts.empty()) {
     impl_->parts.run();
     return;
@@ -342,7 +359,7 @@ void Session::call() {
                  static_cast<char *>(impl_->padded[i].data()), to.shape,
                  from.bytes() / std::max<size_t>(from.count(), 1));
     }
-    session.call();
+    session.start();
     return;
   }
   if (impl_->inputs.size() != impl_->info.inputs.size()) throw Error("no inputs are bound");
@@ -352,16 +369,35 @@ void Session::call() {
   std::vector<TVMFFIAny> arguments;
   impl_->result = Value();  // its memory is reused
   impl_->read.clear();
+  std::vector<TVMFFIAny> pairs;  // of a lane's copies
   for (size_t i = 0; i < impl_->inputs.size(); i++) {
-    if (impl_->copied[i]) copy_to_device(impl_->inputs[i], impl_->copies[i], impl_->info.inputs[i].name);
+    if (impl_->copied[i] && impl_->lane) {
+      pairs.insert(pairs.end(), {impl_->inputs[i].view(), impl_->copies[i].view()});
+    } else if (impl_->copied[i]) {
+      copy_to_device(impl_->inputs[i], impl_->copies[i], impl_->info.inputs[i].name);
+    }
     const Value &used = impl_->copied[i] ? impl_->copies[i] : impl_->inputs[i];
     arguments.push_back(used.view());
     impl_->read.push_back(range_of(used));
   }
+  if (impl_->lane) impl_->lane->copy_in(std::move(pairs));
   for (const Value &each : impl_->params) arguments.push_back(each.view());
   impl_->result = invoke(impl_->entry, std::move(arguments), impl_->info.model);
-  wait_for(impl_->device, impl_->info.model);
   impl_->called = true;
+  if (impl_->lane && impl_->shares_memory) impl_->lane->follow_kernels();
+  if (impl_->lane && !impl_->shares_memory) impl_->stage();
+}
+
+// Wait until the device has finished the call.
+void Session::wait() {
+  if (!impl_->parts.empty()) return;
+  if (impl_->has_sizes()) {
+    impl_->at_size().wait();
+    return;
+  }
+  DeviceUse use(impl_->device);
+  Lane::Copies copies(impl_->lane.get());
+  wait_for(impl_->device, impl_->info.model);
 }
 
 std::vector<Tensor> Session::outputs() const {
@@ -372,7 +408,12 @@ std::vector<Tensor> Session::outputs() const {
   } else if (impl_->shares_memory) {
     outputs = take_outputs();
   } else {
-    for (const TensorInfo &info : impl_->info.outputs) outputs.emplace_back(info);
+    for (const TensorInfo &info : impl_->info.outputs) {
+      Tensor made;
+      made.info_ = info;
+      made.memory_ = allocate_uninitialised(info.bytes(), info.name);
+      outputs.push_back(std::move(made));
+    }
     copy_outputs(outputs);
   }
   std::vector<std::vector<int64_t>> shapes = output_shapes();
@@ -448,6 +489,9 @@ void Session::copy_outputs(const std::vector<Tensor> &to) const {
                   show(wanted[i].shape) + ", in the host's memory");
     outputs.push_back(impl_->output(i));
   }
+  for (size_t i = 0; i < impl_->staged.size(); i++)
+    std::memcpy(to[i].data(), TVMFFITensorGetDLTensorPtr(impl_->staged[i].object())->data, wanted[i].bytes());
+  if (!impl_->staged.empty()) return;
   std::vector<HostCopy> copies;
   copies.reserve(wanted.size());
   for (size_t i = 0; i < wanted.size(); i++) copies.push_back({outputs[i], to[i].data(), wanted[i]});
@@ -509,15 +553,74 @@ std::vector<Tensor> Session::run(const std::vector<Tensor> &inputs) {
   return outputs();
 }
 
-void Session::call_async(std::vector<Tensor> inputs, Done done, bool newest) {
+// Add a call that `make` makes for the session in which it runs.
+void Session::add_job(const std::function<Job(const std::shared_ptr<Place> &)> &make) {
   std::unique_lock<std::mutex> lock(impl_->calls_mutex);
   if (!impl_->calls) {
-    std::shared_ptr<Session> twin(new Session(impl_->make_twin()));
-    impl_->calls = std::make_shared<CallQueue>([twin](const std::vector<Tensor> &each) { return twin->run(each); });
+    bool in_lanes = has_lanes(impl_->device);
+    auto background = std::make_shared<Background>();
+    background->sessions.emplace_back(new Session(impl_->make_twin()));
+    Impl &first = *background->sessions[0]->impl_;
+    if (in_lanes) first.lane = std::make_shared<Lane>(first.device);
+    while (in_lanes && background->sessions.size() < LANES)
+      background->sessions.emplace_back(new Session(first.make_lane()));
+    impl_->background = background;
+    impl_->calls = std::make_shared<CallQueue>(background->sessions.size());
   }
   std::shared_ptr<CallQueue> calls = impl_->calls;
+  auto place = std::make_shared<Place>(Place{impl_->background, nullptr});
+  Job job = make(place);
+  job.start = [place, start = std::move(job.start)] {
+    place->session = &place->background->take();
+    start();
+  };
   lock.unlock();  // a callback may add a call while this one waits for room
-  calls->add(std::move(inputs), std::move(done), newest);
+  calls->add(std::move(job));
+}
+
+void Session::call_async(std::vector<Tensor> inputs, Done done, bool newest) {
+  auto given = std::make_shared<std::vector<Tensor>>(std::move(inputs));
+  add_job([&](const std::shared_ptr<Place> &place) {
+    auto start = [place, given] {
+      place->session->bind(*given);
+      place->session->start();
+    };
+    auto finish = [place, given, done = std::move(done)](std::exception_ptr error) {
+      std::vector<Tensor> outputs;
+      try {
+        if (!error) outputs = place->session->finish();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      given->clear();  // they may be large
+      done(std::move(outputs), error);
+    };
+    return Job{start, finish, newest};
+  });
+}
+
+void Session::run_frame_async(const uint8_t *bytes, size_t size, FrameDone done, const FrameOptions &options,
+                              bool newest) {
+  add_job([&](const std::shared_ptr<Place> &place) {
+    auto start = [place, bytes, size, options] { place->session->start_frame(bytes, size, options); };
+    auto finish = [place, done = std::move(done)](std::exception_ptr error) {
+      const Results none, *results = &none;
+      try {
+        if (!error) results = &place->session->finish_frame();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      done(*results, error);
+    };
+    return Job{start, finish, newest};
+  });
+}
+
+// Wait for the call that was started, and return its outputs in the host's memory.
+std::vector<Tensor> Session::finish() {
+  wait();
+  Lane::Copies copies(impl_->lane.get());
+  return outputs();
 }
 
 void Session::wait_async() {
@@ -532,6 +635,7 @@ void Session::end_async() {
   {
     std::lock_guard<std::mutex> lock(impl_->calls_mutex);
     calls.swap(impl_->calls);
+    impl_->background.reset();  // the calls have it
   }
   if (calls) calls->close();
 }
@@ -543,10 +647,23 @@ void Session::prepare_frames() {
 }
 
 const Results &Session::run_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
-  if (impl_->has_sizes()) return open(impl_->at_sizes.size() - 1).run_frame(bytes, size, options);
+  start_frame(bytes, size, options);
+  return finish_frame();
+}
+
+void Session::start_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+  if (impl_->has_sizes()) {
+    open(impl_->at_sizes.size() - 1).start_frame(bytes, size, options);
+    return;
+  }
   prepare_frames();
   OnCores bound(impl_->share.cores);
-  return impl_->frames->run(bytes, size, options);
+  impl_->frames->start(bytes, size, options, impl_->lane.get());
+}
+
+const Results &Session::finish_frame() {
+  if (impl_->has_sizes()) return open(impl_->at_sizes.size() - 1).finish_frame();
+  return impl_->frames->finish(impl_->lane.get());
 }
 
 Tensor Session::prepare_frame(const uint8_t *bytes, size_t size, const FrameOptions &options) {

@@ -23,6 +23,7 @@ namespace tvmbuild {
 
 namespace detail {
 struct BatchPart;
+struct Job;
 struct PackagePlace;
 class ResultReader;
 }  // namespace detail
@@ -288,6 +289,9 @@ class Cancelled : public Error {
 // Takes the outputs of a call, or its error and no outputs. It must not throw.
 using Done = std::function<void(std::vector<Tensor> outputs, std::exception_ptr error)>;
 
+// Takes the results of a frame, which are valid until it returns, or an error and empty results. It must not throw.
+using FrameDone = std::function<void(const Results &results, std::exception_ptr error)>;
+
 // A package that was not taken, and why.
 struct PassedOver {
   std::string package, reason;
@@ -326,6 +330,9 @@ class Session {
   void bind(const std::vector<Tensor> &inputs);
   // Run on the bound inputs, and return when the device has finished.
   void call();
+  // Run on the bound inputs after the work that is on a CUDA stream (a cudaStream_t) now, and let later work on it wait
+  // for the outputs: outputs_in_place() has them. Do not wait, except for copies of inputs in the host's memory.
+  void call_on_stream(void *stream);
   // Return the outputs of the last call() in the host's memory, in the order of info().outputs. They are copies, or on
   // an integrated card what its kernels wrote; later calls do not change them. An output whose length depends on data
   // has its real length.
@@ -346,17 +353,21 @@ class Session {
   std::vector<Tensor> run(const std::vector<Tensor> &inputs);
 
   // Return at once; a thread of the session runs on the inputs, in order, and calls `done` with the outputs in the
-  // host's memory. The inputs must not change until then. While one call runs and another waits, this waits; if
-  // `newest`, the call that waits is Cancelled instead, so that the newest frame of a camera is the next. The calls
-  // have a virtual machine of their own, so all other functions may be used meanwhile, also in `done`. Any thread may
-  // call this and wait_async(). The end of the session cancels the call that waits, and waits for the one that runs. A
-  // call that a callback adds during the end is Cancelled at once, so `done` must not add another call when it gets
-  // Cancelled.
+  // host's memory. The inputs must not change until then. One call runs; on a CUDA card three do, so that copies
+  // overlap kernels. While a further one waits, this waits; if `newest`, the call that waits is Cancelled instead, and
+  // the new one is the next when the others are done: the newest frame of a camera. The calls have a virtual machine of
+  // their own, so all other functions may be used meanwhile, also in `done`. Any thread may call this and wait_async().
+  // The end of the session cancels the call that waits, and waits for those that run. A call that a callback adds
+  // during the end is Cancelled at once, so `done` must not add another call when it gets Cancelled.
   void call_async(std::vector<Tensor> inputs, Done done, bool newest = false);
-  // Wait until all calls of call_async() are done.
+  // Do the same with run_frame(), in one order with the calls of call_async(). The bytes must not change until `done`
+  // is called.
+  void run_frame_async(const uint8_t *bytes, size_t size, FrameDone done, const FrameOptions &options = {},
+                       bool newest = false);
+  // Wait until all calls of call_async() and run_frame_async() are done.
   void wait_async();
-  // Cancel the call of call_async() that waits, and wait for the one that runs, as the session's end does; but the
-  // session takes further calls. In `done` it does not wait for the call that `done` belongs to.
+  // Cancel the call that waits, and wait for those that run, as the session's end does; but the session takes further
+  // calls. In `done` it does not wait for the call that `done` belongs to.
   void end_async();
 
   // Run on a camera's frame of `size` bytes, one of info().frames, from its bytes to the result, which is valid until
@@ -381,6 +392,14 @@ class Session {
   std::vector<Tensor> take_outputs() const;
   void copy_size_outputs(const std::vector<Tensor> &to) const;
   void prepare_frames();
+  void start();
+  void wait();
+  std::vector<Tensor> finish();
+  void start_frame(const uint8_t *bytes, size_t size, const FrameOptions &options);
+  const Results &finish_frame();
+  struct Background;
+  struct Place;
+  void add_job(const std::function<detail::Job(const std::shared_ptr<Place> &)> &make);
   std::unique_ptr<Impl> impl_;
 };
 

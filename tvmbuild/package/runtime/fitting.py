@@ -87,6 +87,13 @@ def _fit_part(sizes: SizeFunctions, arrays: Mapping[str, Any], calls: Calls, par
     return Fitted(padding.pad_inputs(_to_host(arrays, sizes), shapes, sizes.pad), function, sizes.outputs, values)
 
 
+def check_parts(info: PackageInfo) -> None:
+    """Raise TvmbuildError if the outputs of inputs in parts cannot stay on the package's device."""
+    if info.target.on_gpu:
+        told = f"{info.model} takes these inputs in parts, whose outputs are joined in the host's memory"
+        raise TvmbuildError(told, "call `run`, or pass inputs of one of `sizes`")
+
+
 def join(info: PackageInfo, parts: Sequence[Fitted], compute: Callable[[Fitted], Sequence[Any]]) -> Outputs:
     """Return the outputs of the parts of a batch, each copied from the device to its rows of one array.
 

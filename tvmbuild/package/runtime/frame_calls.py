@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.counts import fill_outputs
-from tvmbuild.package.frames import find_frame, find_geometry, list_others
+from tvmbuild.package.counts import cut_outputs, fill_outputs
+from tvmbuild.package.frames import find_frame, find_geometry, frame_entry, list_others
 from tvmbuild.package.inputs import check_inputs, check_outputs
 from tvmbuild.package.metadata import ModelInputs, PackageInfo
 from tvmbuild.package.preprocess import find_fit, find_rules, find_sizes
+from tvmbuild.package.result_arrays import Placed, make_thresholds, read_results
 from tvmbuild.package.runtime.tensors import read_array
 
 if TYPE_CHECKING:
     from PIL import Image
+
+    from tvmbuild.package.results import Results
 
 _FAR = np.finfo(np.float32).max
 _OWN = (0, 0, 1, 1, _FAR, _FAR)
@@ -31,6 +35,18 @@ def read_frame(info: PackageInfo, frame: Any, encoding: str | None) -> tuple[int
     return find_frame(info.frames, tuple(value.shape), encoding, info.model), value
 
 
+def find_shape(info: PackageInfo, number: int) -> Sequence[int]:
+    """Return the shape of a frame's bytes, by its number in `frames` of ``info``.
+
+    Raises TvmbuildError if the package has no such frame.
+    """
+    if not isinstance(number, int | np.integer):
+        raise TvmbuildError(f"a frame has a number in `metadata.frames`, got {number!r}", "give its number")
+    if not 0 <= number < len(info.frames):
+        raise TvmbuildError(f"{info.model} has no frame number {number}; it has {len(info.frames)}")
+    return info.frames[number].shape
+
+
 def read_others(info: PackageInfo, inputs: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the inputs beside the picture, in the package's order. Raises TvmbuildError if they do not fit."""
     others = list_others(info)
@@ -43,6 +59,31 @@ def read_others(info: PackageInfo, inputs: Mapping[str, Any] | None) -> dict[str
         )
     check_inputs(ModelInputs(info.model, others), arrays)
     return {each.name: arrays[each.name] for each in others}
+
+
+@dataclass(frozen=True)
+class FrameOptions:
+    """The arguments of `Session.run_frame` beside the frame."""
+
+    encoding: str | None = None
+    inputs: Mapping[str, Any] | None = None
+    score: float | None = None
+    overlap: float | None = None
+
+
+def read_call(info: PackageInfo, frame: Any, options: FrameOptions) -> tuple[str, dict[str, Any]]:
+    """Return the name of the function that takes a frame, and its arguments."""
+    number, value = read_frame(info, frame, options.encoding)
+    thresholds = make_thresholds(info.postprocess, options.score, options.overlap)
+    others = read_others(info, options.inputs)
+    return frame_entry(number), {"frame": value, **prefix("thresholds", thresholds), **prefix("input", others)}
+
+
+def read_arrays(info: PackageInfo, arrays: list[np.ndarray]) -> Results | dict[str, np.ndarray]:
+    """Return the result of `Session.run_frame`, from the arrays of the function that takes a frame."""
+    if not info.postprocess:
+        return cut_outputs(info.outputs, arrays)
+    return read_results(info, Placed(arrays))
 
 
 def read_geometry(geometry: np.ndarray | None) -> np.ndarray:

@@ -23,6 +23,7 @@ from tvmbuild.package.runtime.thread_pool import Share, run_on_cores
 from tvmbuild.package.runtime.weights import load_weights
 
 if TYPE_CHECKING:
+    from tvmbuild.package.runtime.lanes import Lane
     from tvmbuild.package.size_functions import SizeFunction
 
 
@@ -51,10 +52,7 @@ class Program:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return the outputs by name as new arrays, each with its real length."""
-        arrays = to_arrays(self.compute(inputs))
-        if self._is_counted:
-            return cut_outputs(self.info.outputs, arrays)
-        return dict(zip(self._names, arrays, strict=True))
+        return self._name(to_arrays(self.compute(inputs)))
 
     def compute(self, inputs: Mapping[str, Any]) -> list[tvm_ffi.Tensor]:
         """Return the outputs on the device, and after them their lengths if they depend on data."""
@@ -77,6 +75,27 @@ class Program:
         self._give_back(machine)
         return arrays
 
+    def start(self, inputs: Mapping[str, Any], lane: Lane) -> Callable[[], dict[str, np.ndarray]]:
+        """Start ``run`` in a lane, and return the function that waits for the outputs."""
+        arrays = self._check(inputs)
+        finish = self.start_entry(self.info.entry, {each.name: arrays[each.name] for each in self.info.inputs}, lane)
+        return lambda: self._name(finish())
+
+    def start_entry(self, name: str, values: Mapping[str, Any], lane: Lane) -> Callable[[], list[np.ndarray]]:
+        """Start ``call_entry`` in a lane, and return the function that waits for the outputs."""
+        machine, function = self._borrow(), (id(self), name)
+        arguments, used = lane.place(function, values)
+        call = machine.main if name == self.info.entry else run_on_cores(machine.machine[name], self._share)
+        outputs = self._keep_apart(name, _list_tensors(call(*arguments, *self._params)), arguments)
+        fetched = lane.fetch(function, outputs)
+        self._give_back(machine)  # the kernels of its next call come after these
+
+        def finish() -> list[np.ndarray]:
+            _ = machine, used  # the code stays until the kernels have ended, also if the session is closed
+            return fetched()
+
+        return finish
+
     def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
         """Return a function that runs ``main`` on these inputs, on a virtual machine of its own, without a wait."""
         machine = self._make_machine()
@@ -97,6 +116,11 @@ class Program:
         with self._lock:
             self._library = None
             self._idle.clear()  # calls that run keep this program, and so its weights, until they end
+
+    def _name(self, arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
+        if self._is_counted:
+            return cut_outputs(self.info.outputs, arrays)
+        return dict(zip(self._names, arrays, strict=True))
 
     def _keep_apart(self, function: str, values: list[Any], arguments: Sequence[Any]) -> list[Any]:
         """Return a function's outputs, with copies in place of those that share memory with an input."""

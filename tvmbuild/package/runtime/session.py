@@ -14,12 +14,12 @@ import tvm_ffi
 from tvmbuild.base.lazy_modules import import_lazily
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import map_package
-from tvmbuild.package.counts import cut_outputs
 from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.package.runtime.call_queue import CallQueue
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
+from tvmbuild.package.runtime.foreign_stream import order_stream
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
+from tvmbuild.package.runtime.lanes import BackgroundCalls, Lane
 from tvmbuild.package.runtime.library import call, load_runtime
 from tvmbuild.package.runtime.program import Program, Programs
 from tvmbuild.package.runtime.shared_memory import page_locked_array
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from tvmbuild.package.preprocess import Picture
     from tvmbuild.package.results import Results
     from tvmbuild.package.runtime import fitting, frame_calls
+    from tvmbuild.package.runtime.call_queue import Finish
     from tvmbuild.package.runtime.fitting import Fitted
+    from tvmbuild.package.runtime.frame_calls import FrameOptions
     from tvmbuild.package.size_functions import SizeFunction
     from tvmbuild.package.timing import Latency
 else:  # a session that only calls `run` starts without them
@@ -71,7 +73,7 @@ class Session:
         if self.info.target.kind == "cuda":
             check_card(self.info.target, self._device)
         self.passed_over: Mapping[str, str] = {}  # path → reason, of packages that `tvmbuild.load` tried before
-        self._calls = CallQueue()
+        self._calls = BackgroundCalls(self._device)
         self._known: fitting.Known = {}
         self._function = self.info.sizes.functions[-1] if self.info.sizes else None
         self._share = choose_share(self.info, Wish(threads, cores, priority))
@@ -122,7 +124,8 @@ class Session:
         """
         function = self._find(size)
         made = copy.copy(self)
-        made.info, made._function, made._calls = self.info.at_size(function), function, CallQueue()  # noqa: SLF001
+        made.info, made._function = self.info.at_size(function), function  # noqa: SLF001
+        made._calls = BackgroundCalls(self._device)  # noqa: SLF001
         return made
 
     def _find(self, size: Mapping[str, int]) -> SizeFunction:
@@ -136,13 +139,11 @@ class Session:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Run the model on ``inputs`` (name → array) and return the outputs as new arrays, by name.
 
-        An output whose length depends on data has its real length, which is at most that in ``outputs``.
-        Inputs are NumPy arrays, or objects that DLPack can share. An input on the package's device is used without a
-        copy if it is contiguous and aligned to 64 bytes, as the arrays from ``empty`` are. Raises TvmbuildError if an
-        input is missing, unknown, or of another shape or dtype.
-
-        A package with sizes pads inputs between two sizes to the larger one, and cuts the outputs, along the letters
-        for which the build has shown that this is harmless. Along a letter with a range, it runs parts of the inputs.
+        An output whose length depends on data has its real length, which is at most that in ``outputs``. Inputs are
+        NumPy arrays, or objects that DLPack can share. An input on the package's device is used without a copy if it is
+        contiguous and aligned to 64 bytes, as the arrays from ``empty`` are. A package with sizes pads inputs between
+        two sizes to the larger one, and cuts the outputs, along letters for which the build has shown that this is
+        harmless. Along a letter with a range, it runs parts of them. Raises TvmbuildError if an input does not fit.
         """
         with EXPLAINED_ERRORS:
             if self.info.sizes is None:
@@ -155,39 +156,46 @@ class Session:
     def submit(self, inputs: Mapping[str, Any], *, newest: bool = False) -> Future[dict[str, np.ndarray]]:
         """Return at once with the future of ``run``, which a thread of this session calls, in order.
 
-        The inputs must not change until it is done. While one call runs and another waits, this waits; if ``newest``,
-        the call that waits is cancelled instead, so that the newest frame of a camera is the next. Raises TvmbuildError
-        if the session is closed, or if a callback of a future, in that thread, would have to wait.
+        The inputs must not change until it is done. One call runs; on a CUDA card three do, and copies overlap kernels.
+        While a further one waits, this waits; if ``newest``, the waiting call is cancelled instead, and the new one is
+        next when the others are done. Raises TvmbuildError if the session is closed, or if a future's callback waits.
         """
-        return self._calls.submit(self.run, inputs, newest=newest)
+        return self._calls.submit(functools.partial(self._start, inputs), newest=newest)
 
-    def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
+    def _start(self, inputs: Mapping[str, Any], lane: Lane | None) -> Finish:
+        parts = [] if lane is None else fitting.fit(self.info, inputs, self._known)
+        if lane is None or len(parts) > 1:
+            return functools.partial(self.run, inputs)
+        finish = self._open(parts[0].function).start(parts[0].inputs, lane)
+        return lambda: parts[0].cut(finish())
+
+    def run_on_device(self, inputs: Mapping[str, Any], *, stream: Any = None) -> dict[str, tvm_ffi.Tensor]:
         """Run the model as ``run`` does, and return the outputs as tensors that stay on the package's device.
 
         Other sessions on this device accept the tensors as inputs, and other libraries can share them by DLPack. They
         are ready when this returns, and must not be written to. They remain valid and unchanged when the session runs
         again or is closed. An output whose length depends on data has its largest length, with zeros after what
         ``run`` would return. Outputs for padded inputs have the shape of the larger size. Inputs that are run in parts
-        have their outputs on a CPU only; on other devices, this raises TvmbuildError.
+        have their outputs on a CPU only; on other devices, this raises TvmbuildError. With another library's CUDA
+        ``stream`` (PyTorch's, one with ``__cuda_stream__``, or its handle), the kernels wait for the work on it so far,
+        and later work on it waits for the outputs, but this does not.
         """
         with EXPLAINED_ERRORS:
             parts = fitting.fit(self.info, inputs, self._known)
             if len(parts) > 1:
-                if self.info.target.on_gpu:
-                    raise TvmbuildError(
-                        f"{self.info.model} takes these inputs in parts, whose outputs are joined in the host's memory",
-                        "call `run`, or pass inputs of one of `sizes`",
-                    )
+                fitting.check_parts(self.info)
                 return {name: tvm_ffi.from_dlpack(value) for name, value in self._run_parts(parts).items()}
             program, fitted = self._open(parts[0].function), parts[0]
-            values = program.compute(fitted.inputs)
-            self.wait()
+            with order_stream(self._device, stream):
+                values = program.compute(fitted.inputs)
+            if stream is None:
+                self.wait()
         return {each.name: value for each, value in zip(program.info.outputs, values, strict=False)}
 
     def to_device(self, array: Any) -> tvm_ffi.Tensor:
         """Return an array as a tensor on the package's device, for an input that is used several times.
 
-        The tensor shares the array's memory if ``run`` would use the array without a copy; else it is a copy.
+        It shares the array's memory if ``run`` would use the array without a copy; else it is a copy.
         """
         with EXPLAINED_ERRORS:
             tensor = place("tensor", read_array("tensor", array), self._device, {})
@@ -202,9 +210,9 @@ class Session:
     def empty(self, name: str, size: Mapping[str, int] | None = None) -> np.ndarray:
         """Return an uninitialised array with the shape and dtype of an input, which a CPU package uses without a copy.
 
-        For CUDA it is in page-locked memory, from which a copy to the device takes half the time or less; an integrated
-        card (Jetson) reads it in place. ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if
-        the package has no input called ``name``, or no such size.
+        For CUDA it is in page-locked memory: a copy to the device takes half the time or less, and an integrated card
+        (Jetson) reads it in place. ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if the
+        package has no such input or size.
         """
         for info in self.inputs if size is None else self.info.at_size(self._find(size)).inputs:
             if info.name == name:
@@ -215,14 +223,9 @@ class Session:
     def empty_frame(self, number: int = 0) -> np.ndarray:
         """Return an uninitialised array for the bytes of a frame, by its number in `metadata.frames`.
 
-        Its memory is like that of ``empty``. Raises TvmbuildError if the package has no such frame.
+        It is like that of ``empty``. Raises TvmbuildError if the package has no such frame.
         """
-        frames = self.info.frames
-        if not isinstance(number, int | np.integer):
-            raise TvmbuildError(f"a frame has a number in `metadata.frames`, got {number!r}", "give its number")
-        if not 0 <= number < len(frames):
-            raise TvmbuildError(f"{self.info.model} has no frame number {number}; it has {len(frames)}")
-        return self._empty(frames[number].shape, "uint8")
+        return self._empty(frame_calls.find_shape(self.info, number), "uint8")
 
     def _empty(self, shape: Sequence[int], dtype: str) -> np.ndarray:
         make = page_locked_array if self.info.target.kind == "cuda" else empty_array
@@ -254,24 +257,22 @@ class Session:
         the model's outputs by name, as ``run`` does. Raises TvmbuildError if a frame or input does not fit.
         """
         with EXPLAINED_ERRORS:
-            number, value = frame_calls.read_frame(self.info, frame, encoding)
-            values = {
-                "frame": value,
-                **frame_calls.prefix(
-                    "thresholds", result_arrays.make_thresholds(self.info.postprocess, score, overlap)
-                ),
-            }
-            values |= frame_calls.prefix("input", frame_calls.read_others(self.info, inputs))
-            arrays = self._open().call_entry(entries.frame_entry(number), values)
-        if not self.info.postprocess:
-            return cut_outputs(self.outputs, arrays)
-        return result_arrays.read_results(self.info, result_arrays.Placed(arrays))
+            options = frame_calls.FrameOptions(encoding, inputs, score, overlap)
+            call = frame_calls.read_call(self.info, frame, options)
+            return frame_calls.read_arrays(self.info, self._open().call_entry(*call))
 
     def submit_frame(
         self, frame: Any, *, newest: bool = False, **options: Any
     ) -> Future[Results | dict[str, np.ndarray]]:
         """Return at once with the future of ``run_frame`` with these ``options``, as ``submit`` does for ``run``."""
-        return self._calls.submit(functools.partial(self.run_frame, frame, **options), newest=newest)
+        asked = frame_calls.FrameOptions(**options)
+        return self._calls.submit(functools.partial(self._start_frame, frame, asked), newest=newest)
+
+    def _start_frame(self, frame: Any, options: FrameOptions, lane: Lane | None) -> Finish:
+        if lane is None:
+            return functools.partial(self.run_frame, frame, **vars(options))
+        finish = self._open().start_entry(*frame_calls.read_call(self.info, frame, options), lane)
+        return lambda: frame_calls.read_arrays(self.info, finish())
 
     def run_picture(
         self,
@@ -330,9 +331,8 @@ class Session:
     ) -> Latency:
         """Return the time of calls, after a warm-up of half a second. The outputs are not copied.
 
-        It takes ``repeat`` samples of ``number`` calls each. By default, the inputs are generated, and the number of
-        samples is as many as fit into 10 s, from 5 to 50. Other programs may disturb the times: unlike
-        `tvmbuild run --print-time`, this method does not take the device's lock.
+        It takes ``repeat`` samples of ``number`` calls each; by default as many samples as fit into 10 s, from 5 to 50,
+        of generated inputs. Unlike `tvmbuild run --print-time`, this method does not take the device's lock.
         """
         function = self.bind(make_inputs(self.inputs, "random") if inputs is None else inputs)
         call_ms = timing.warm_up(function, timing.WARM_UP_S)

@@ -35,9 +35,16 @@ def page_locked_array(shape: Sequence[int], dtype: str) -> np.ndarray:
 
     CUDA copies from it at the full speed of the bus, and an integrated card reads it in place.
     """
-    device = tvm_ffi.Device(_CUDA_HOST, 0)
-    allocate = "runtime.TVMTensorAllocWithScope"
-    return _view(call(allocate, tvm_ffi.Shape(tuple(shape)), tvm_ffi.dtype(dtype), device, None))
+    return view_array(_allocate(tvm_ffi.Shape(tuple(shape)), tvm_ffi.dtype(dtype)))
+
+
+def page_locked_tensor(like: Any) -> Any:
+    """Return an uninitialised tensor in page-locked memory, with the shape and dtype of another."""
+    return _allocate(tvm_ffi.Shape(tuple(like.shape)), like.dtype)
+
+
+def _allocate(shape: Any, dtype: Any) -> Any:
+    return call("runtime.TVMTensorAllocWithScope", shape, dtype, tvm_ffi.Device(_CUDA_HOST, 0), None)
 
 
 def call_with_own_memory(function: Any, arguments: Sequence[Any], device: Any) -> None:
@@ -62,11 +69,14 @@ def share_on_host(tensor: Any) -> np.ndarray | None:
     This waits for the device.
     """
     shared = call(_SHARE, tensor, tvm_ffi.device("cpu", 0))
-    return None if shared is None else _view(shared)
+    return None if shared is None else view_array(shared)
 
 
-def _view(tensor: Any) -> np.ndarray:
-    """Return an array that may be written, unlike that of ``np.from_dlpack`` before NumPy 2.1."""
+def view_array(tensor: Any) -> np.ndarray:
+    """Return the memory of a tensor of the host as an array.
+
+    It may be written, unlike that of ``np.from_dlpack`` before NumPy 2.1.
+    """
     size = math.prod(tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
     memory = (ctypes.c_uint8 * size).from_address(tensor.data_ptr())
     memory.tensor = tensor  # it lives as long as the array

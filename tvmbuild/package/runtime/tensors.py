@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,12 +52,12 @@ def read_array(name: str, value: Any) -> Any:
     return np.asarray(value)
 
 
-def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
+def place(name: str, value: Any, device: Any, kept: dict[str, Any], copy: Callable[..., Any] | None = None) -> Any:
     """Return the value of an input as a contiguous, aligned tensor on the device, without a copy if it is one already.
 
     Copies go into the memory in ``kept`` (input → tensor on a GPU, or aligned array) from an earlier call, because
-    allocating takes longer than copying. Raises TvmbuildError for a value on a GPU that is on another device, not
-    contiguous, or not aligned.
+    allocating takes longer than copying. ``copy`` makes a copy to a GPU as `copy_tensor`, the default, does. Raises
+    TvmbuildError for a value on a GPU that is on another device, not contiguous, or not aligned.
     """
     if isinstance(value, tvm_ffi.Tensor):
         if value.device.dlpack_device_type() != _CPU:
@@ -73,7 +73,7 @@ def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
                 return in_place
             if name not in kept:
                 kept[name] = _empty_shared(value, device)
-        kept[name] = to_device(here, device, kept.get(name))
+        kept[name] = (copy or copy_tensor)(here, device, kept.get(name))
         return kept[name]
     if shared is not None:
         return shared
@@ -104,11 +104,16 @@ def find_shared(tensors: Sequence[Any], inputs: Sequence[Any], sizes: Sequence[i
 
 def copy_tensor(tensor: Any, device: Any = None, into: Any = None) -> Any:
     """Return a copy of a tensor on a device, by default its own. If ``into`` is given, it becomes the copy."""
-    shape = tvm_ffi.Shape(tuple(tensor.shape))
     if into is None:
-        into = call("runtime.TVMTensorAllocWithScope", shape, tensor.dtype, device or tensor.device, None)
+        into = allocate_like(tensor, device or tensor.device)
     call("runtime.TVMTensorCopyFromTo", tensor, into)
     return into
+
+
+def allocate_like(tensor: Any, device: Any) -> Any:
+    """Return an uninitialised tensor on a device with the shape and dtype of another."""
+    shape = tvm_ffi.Shape(tuple(tensor.shape))
+    return call("runtime.TVMTensorAllocWithScope", shape, tensor.dtype, device, None)
 
 
 def to_array(tensor: Any) -> np.ndarray:

@@ -65,12 +65,17 @@ inline void expect_place(size_t at, size_t count, const char *things) {
                         " was asked for, counted from 0");
 }
 
-// Every struct has at least the fields of its first version, which are today's.
+// The size of a struct in its first version, which every caller's has at least. Later fields are 0 if they are missing.
+template <typename Sized>
+constexpr size_t FIRST_SIZE = sizeof(Sized);
+template <>
+inline constexpr size_t FIRST_SIZE<tvmbuild_frame_options> = offsetof(tvmbuild_frame_options, newest);
+
 template <typename Sized>
 void expect_size(const Sized *given, const char *name) {
   static_assert(std::is_trivially_copyable_v<Sized>);
   expect(given, name);
-  if (given->size < sizeof(Sized))
+  if (given->size < FIRST_SIZE<Sized>)
     throw ArgumentError(std::string("`") + name + "->size` is " + std::to_string(given->size) +
                         ", and the struct has " + std::to_string(sizeof(Sized)) +
                         " bytes: set it to sizeof of the struct");
@@ -91,9 +96,10 @@ Sized read(const Sized *given, const char *name) {
   if (given == nullptr) return known;
   expect_size(given, name);
   const auto *bytes = reinterpret_cast<const unsigned char *>(given);
-  if (std::any_of(bytes + sizeof(Sized), bytes + given->size, [](unsigned char byte) { return byte != 0; }))
+  const size_t shared = std::min(sizeof(Sized), given->size);
+  if (std::any_of(bytes + shared, bytes + given->size, [](unsigned char byte) { return byte != 0; }))
     throw ArgumentError(std::string("`") + name + "` has a field that this version of libtvmbuild does not know");
-  std::memcpy(static_cast<void *>(&known), given, sizeof(Sized));
+  std::memcpy(static_cast<void *>(&known), given, shared);
   return known;
 }
 

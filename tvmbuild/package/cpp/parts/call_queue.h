@@ -1,8 +1,9 @@
-// Calls that run on a thread of their own, in order, one of them waiting: runtime/call_queue.py's twin. A part of
+// Calls that run on threads of their own, in order, one of them waiting: runtime/call_queue.py's twin. A part of
 // tvmbuild.cpp.
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -10,25 +11,35 @@
 #include <optional>
 #include <thread>
 #include <utility>
-#include <vector>
+
+#include "../tvmbuild.hpp"
 
 namespace tvmbuild::detail {
 
+// A call in the background.
+struct Job {
+  std::function<void()> start;
+  // Wait for the call and hand over its results, or hand over the error with which it was not started or is cancelled.
+  std::function<void(const std::exception_ptr &)> finish;
+  bool newest = false;
+};
+
 class CallQueue {
  public:
-  using Run = std::function<std::vector<Tensor>(const std::vector<Tensor> &)>;
-
-  explicit CallQueue(Run run)
-      : state_(std::make_shared<State>(std::move(run))), thread_([state = state_] { state->work(); }) {}
+  // At most `at_once` calls are started and not finished. If it is more than one, a second thread finishes them.
+  explicit CallQueue(size_t at_once) : state_(std::make_shared<State>(at_once)) {
+    threads_[0] = std::thread([state = state_] { state->start_all(); });
+    if (at_once > 1) threads_[1] = std::thread([state = state_] { state->finish_all(); });
+  }
   CallQueue(const CallQueue &) = delete;
   CallQueue &operator=(const CallQueue &) = delete;
 
   ~CallQueue() { close(); }
 
-  // Cancel the call that waits, wait for the one that runs, and take no more calls. From a callback, do not wait: the
-  // thread ends after it.
+  // Cancel the call that waits, wait for those that were started, and take no more calls. From a callback, do not wait:
+  // the threads end after the last call.
   void close() {
-    std::optional<Call> cancelled;
+    std::optional<Job> cancelled;
     {
       std::lock_guard<std::mutex> lock(state_->mutex);
       state_->closed = true;
@@ -36,28 +47,30 @@ class CallQueue {
     }
     state_->changed.notify_all();
     if (cancelled) cancel(*cancelled);
-    if (!thread_.joinable()) return;
-    if (is_callback()) {
-      state_->run = nullptr;  // its session goes here, and not when the process may be ending
-      thread_.detach();
-    } else {
-      thread_.join();
+    bool here = is_callback();
+    for (std::thread &each : threads_) {
+      if (!each.joinable()) continue;
+      if (here) {
+        each.detach();
+      } else {
+        each.join();
+      }
     }
   }
 
-  // While a call runs and another waits, wait; if `newest`, cancel the one that waits instead. After close(), cancel
-  // the new call.
-  void add(std::vector<Tensor> inputs, Done done, bool newest) {
-    std::optional<Call> cancelled;
+  // While a call waits, wait; if the call is the newest, cancel the one that waits instead. A newest call starts only
+  // when all others are finished: until then a newer one can replace it. After close(), cancel the new call.
+  void add(Job job) {
+    std::optional<Job> cancelled;
     {
       std::unique_lock<std::mutex> lock(state_->mutex);
-      if (state_->waiting && !newest) {
+      if (state_->waiting && !job.newest) {
         if (is_callback()) throw Error("a callback cannot wait for room among the calls: use `newest`");
         state_->changed.wait(lock, [this] { return !state_->waiting; });
       }
       cancelled.swap(state_->waiting);
-      std::optional<Call> &place = state_->closed ? cancelled : state_->waiting;
-      place.emplace(Call{std::move(inputs), std::move(done)});
+      std::optional<Job> &place = state_->closed ? cancelled : state_->waiting;
+      place.emplace(std::move(job));
     }
     state_->changed.notify_all();
     if (cancelled) cancel(*cancelled);
@@ -67,60 +80,85 @@ class CallQueue {
   void wait() {
     std::unique_lock<std::mutex> lock(state_->mutex);
     if (is_callback()) throw Error("a callback cannot wait for the calls");
-    state_->changed.wait(lock, [this] { return !state_->waiting && !state_->running; });
+    state_->changed.wait(lock, [this] { return !state_->waiting && state_->started == 0; });
   }
 
  private:
-  struct Call {
-    std::vector<Tensor> inputs;
-    Done done;
-  };
-
-  static void cancel(const Call &call) {
-    call.done({}, std::make_exception_ptr(Cancelled("the call was cancelled: a newer one came, or the session ended")));
+  static void cancel(const Job &job) {
+    job.finish(std::make_exception_ptr(Cancelled("the call was cancelled: a newer one came, or the session ended")));
   }
 
-  bool is_callback() const { return std::this_thread::get_id() == thread_.get_id(); }
+  bool is_callback() const {
+    auto here = std::this_thread::get_id();
+    return here == threads_[0].get_id() || here == threads_[1].get_id();
+  }
 
-  // What the thread needs. It stays until the thread ends, also if a callback ends the session.
+  // What the threads need. It stays until they end, also if a callback ends the session.
   struct State {
-    explicit State(Run given) : run(std::move(given)) {}
+    explicit State(size_t most) : at_once(most) {}
 
-    void work() {
+    void start_all() {
       std::unique_lock<std::mutex> lock(mutex);
       while (true) {
-        changed.wait(lock, [this] { return waiting || closed; });
-        if (!waiting) return;
-        std::optional<Call> call;
-        call.swap(waiting);
-        running = true;
+        changed.wait(lock, [this] { return waiting ? started < (waiting->newest ? 1 : at_once) : closed; });
+        if (!waiting) break;
+        Started call{std::move(*waiting), nullptr};
+        waiting.reset();
+        started++;
         lock.unlock();
         changed.notify_all();
-        std::vector<Tensor> outputs;
-        std::exception_ptr error;
         try {
-          outputs = run(call->inputs);
+          call.job.start();
         } catch (...) {
-          error = std::current_exception();
+          call.error = std::current_exception();
         }
-        call->inputs.clear();  // they may be large
-        call->done(std::move(outputs), error);
-        call.reset();
+        call.job.start = nullptr;  // the inputs may be large
+        if (at_once == 1) finish(std::move(call));
         lock.lock();
-        running = false;
+        if (at_once == 1) {
+          started--;
+        } else {
+          running.push_back(std::move(call));
+        }
+        changed.notify_all();
+      }
+      ended = true;
+      changed.notify_all();
+    }
+
+    void finish_all() {
+      std::unique_lock<std::mutex> lock(mutex);
+      while (true) {
+        changed.wait(lock, [this] { return !running.empty() || ended; });
+        if (running.empty()) return;
+        Started call = std::move(running.front());
+        running.pop_front();
+        lock.unlock();
+        finish(std::move(call));
+        lock.lock();
+        started--;
         changed.notify_all();
       }
     }
 
-    Run run;
+    struct Started {
+      Job job;
+      std::exception_ptr error;  // of the start
+    };
+
+    static void finish(Started call) { call.job.finish(call.error); }
+
+    const size_t at_once;
     std::mutex mutex;
     std::condition_variable changed;
-    std::optional<Call> waiting;
-    bool running = false, closed = false;
+    std::optional<Job> waiting;
+    std::deque<Started> running;
+    size_t started = 0;  // calls that are not finished
+    bool closed = false, ended = false;
   };
 
   std::shared_ptr<State> state_;
-  std::thread thread_;  // the last member: it uses the others
+  std::thread threads_[2];  // the last member: they use the others
 };
 
 }  // namespace tvmbuild::detail

@@ -70,13 +70,19 @@ inline std::string show(const std::vector<int64_t> &shape) {
   return text + "]";
 }
 
-// Zeros that compiled code may read and write.
-inline std::shared_ptr<void> allocate_aligned(size_t bytes, const std::string &name) {
+// Uninitialised memory that compiled code may read and write.
+inline std::shared_ptr<void> allocate_uninitialised(size_t bytes, const std::string &name) {
   size_t whole = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;  // never 0
   void *memory = std::aligned_alloc(ALIGNMENT, whole);
   if (memory == nullptr) throw Error("no memory for " + name);
-  std::memset(memory, 0, whole);
   return std::shared_ptr<void>(memory, std::free);
+}
+
+// Zeros that compiled code may read and write.
+inline std::shared_ptr<void> allocate_aligned(size_t bytes, const std::string &name) {
+  std::shared_ptr<void> memory = allocate_uninitialised(bytes, name);
+  std::memset(memory.get(), 0, bytes);
+  return memory;
 }
 
 // An array in the host's memory as a TVM value; both hold a reference.
@@ -168,6 +174,16 @@ inline Value allocate_for_host(const TensorInfo &info, DLDevice device) {
 inline void wait_for(DLDevice device, const std::string &what) {
   if (!is_host(device))
     invoke(find_global("runtime.Device_StreamSync"), {argument_of(device), argument_of(int64_t{0})}, what);
+}
+
+// The stream of a thread that has set no other one. The kernels of all sessions run there, one after another.
+constexpr int64_t KERNELS = 0;
+
+// Let the work that follows on one stream of a CUDA card wait for the work that is on another now.
+inline void sync_streams(DLDevice device, int64_t from, int64_t to) {
+  DeviceUse use(device);
+  invoke(find_global("runtime.Device_StreamSyncFromTo"), {argument_of(device), argument_of(from), argument_of(to)},
+         name_of(device));
 }
 
 // The bytes of a tensor, from the first to the one after the last.

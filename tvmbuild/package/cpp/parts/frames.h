@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device.h"
+#include "lane.h"
 #include "metadata.h"
 #include "results.h"
 #include "tvm_calls.h"
@@ -68,19 +69,34 @@ class FrameRunner {
     copy_out_ = find_global("runtime.TVMTensorCopyToBytes");
   }
 
-  const Results &run(const uint8_t *bytes, size_t size, const FrameOptions &options) {
+  // Begin to run on a frame: copy it to the device, in `lane` if there is one, and launch the kernels.
+  void start(const uint8_t *bytes, size_t size, const FrameOptions &options, const Lane *lane) {
     size_t number = find_frame(info_, size, options);
     Function &function = functions_[number];
     DeviceUse use(device_, !function.called);  // the first call may record a graph
-    set_thresholds(options);
-    set_others(options.inputs);
-    if (function.arguments.empty()) prepare(function, number);
-    place(function, bytes, size);
     {
-      Value result = invoke(function.entry, function.arguments.data(), function.arguments.size(), function.name);
-      if (function.outputs.empty()) make_room(function, number, result);
-      collect(function, result);
+      Lane::Copies copies(lane);
+      set_thresholds(options);
+      set_others(options.inputs);
+      if (function.arguments.empty()) prepare(function, number);
+      place(function, bytes, size);
     }
+    if (lane != nullptr) lane->let_kernels_follow();
+    started_ = invoke(function.entry, function.arguments.data(), function.arguments.size(), function.name);
+    if (lane != nullptr) lane->follow_kernels();
+    if (function.outputs.empty()) make_room(function, number, started_);
+    running_ = number;
+  }
+
+  // Wait for the results of the frame.
+  const Results &finish(const Lane *lane) {
+    Function &function = functions_[running_];
+    DeviceUse use(device_);
+    {
+      Lane::Copies copies(lane);
+      collect(function, started_);
+    }
+    started_ = Value();
     function.called = true;
     return reader_.read(function.outputs);
   }
@@ -298,6 +314,8 @@ class FrameRunner {
   bool thresholds_ready_ = false;
   std::vector<Argument> others_;  // the inputs beside the picture
   std::vector<TVMFFIAny> copies_;
+  Value started_;       // what the function returned for the frame that was started
+  size_t running_ = 0;  // its number
 };
 
 }  // namespace tvmbuild::detail

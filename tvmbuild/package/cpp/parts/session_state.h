@@ -36,6 +36,21 @@ inline void let_malloc_keep(size_t size) {
 
 using namespace detail;
 
+// The sessions of the calls in the background: one, or one for each lane. They share code and weights with their owner,
+// and calls use them in turn.
+struct Session::Background {
+  std::vector<std::unique_ptr<Session>> sessions;
+  size_t calls = 0;  // those that were started
+
+  Session &take() { return *sessions[calls++ % sessions.size()]; }
+};
+
+// The session of a call, from its start on.
+struct Session::Place {
+  std::shared_ptr<Background> background;
+  Session *session;
+};
+
 struct Session::Impl {
   Info info;
   std::vector<PassedOver> passed_over;
@@ -44,12 +59,14 @@ struct Session::Impl {
   bool called = false;
   bool shares_memory = false;        // the device's kernels use page-locked memory of the host in place
   std::shared_ptr<MappedFile> file;  // has the weights, unless they were copied to a device
+  std::shared_ptr<Lane> lane;        // of the copies; null: they run with the kernels
   Value library, machine, entry;
   std::vector<Value> params;
   std::vector<Value> inputs;  // as they were bound
   std::vector<Value> copies;  // the device memory of inputs that are bound in the host's memory
   std::vector<bool> copied;   // whether each bound input has such a copy
   Value result;
+  std::vector<Value> staged;            // in a lane: the page-locked memory to which the outputs are copied
   std::vector<MemoryRange> read;        // the inputs' memory in the call that made the result
   std::unique_ptr<FrameRunner> frames;  // null before the first frame
 
@@ -69,16 +86,19 @@ struct Session::Impl {
   }
 
   std::mutex calls_mutex;            // of the pointer
-  std::shared_ptr<CallQueue> calls;  // null before the first call_async()
+  std::shared_ptr<CallQueue> calls;  // null before the first call in the background
+  std::shared_ptr<Background> background;
 
   ~Impl() {
-    calls.reset();  // its session shares the library
-    asked.clear();  // each of these uses the device on its own
+    calls.reset();
+    background.reset();  // its sessions share the library
+    asked.clear();       // each of these uses the device on its own
     at_sizes.clear();
     DeviceUse use(device);
+    lane.reset();
     frames.reset();  // values of the library must go before it
     result = Value();
-    for (std::vector<Value> *each : {&copies, &inputs, &params}) each->clear();
+    for (std::vector<Value> *each : {&copies, &staged, &inputs, &params}) each->clear();
     for (Value *each : {&entry, &machine, &library}) *each = Value();
     libraries.reset();
   }
@@ -89,6 +109,18 @@ struct Session::Impl {
     Value copy = allocate(to, device);
     copy_to_device(from, copy, to.name);
     return copy;
+  }
+
+  // Copy the outputs of the call to page-locked memory when its kernels are done, without a wait.
+  void stage() {
+    std::vector<TVMFFIAny> pairs;
+    std::vector<Value> outputs;
+    for (size_t i = 0; i < info.outputs.size(); i++) {
+      outputs.push_back(output(i));
+      if (staged.size() == i) staged.push_back(allocate(info.outputs[i], DLDevice{kDLCUDAHost, device.device_id}));
+      pairs.insert(pairs.end(), {outputs[i].view(), staged[i].view()});
+    }
+    lane->copy_out(std::move(pairs));
   }
 
   // Whether an output is an input of the call: a model may return one, and the next call writes into it.
@@ -135,6 +167,7 @@ struct Session::Impl {
   std::unique_ptr<Impl> make_size(size_t place) const {
     const SizeFunction &function = info.sizes.functions[place];
     auto made = std::make_unique<Impl>();
+    made->lane = lane;
     made->info = describe_size(info, function);
     made->share = share;
     made->device = device;
@@ -155,8 +188,10 @@ struct Session::Impl {
     return made;
   }
 
-  // The state of a session that shares code and weights, and has its own machine.
-  std::unique_ptr<Impl> make_twin() const {
+  enum class Machine { OWN, SHARED };
+
+  // The state of a session that shares code and weights.
+  std::unique_ptr<Impl> make_twin(Machine which = Machine::OWN) const {
     auto made = std::make_unique<Impl>();
     made->info = info;
     made->share = share;
@@ -167,8 +202,22 @@ struct Session::Impl {
     made->asked.resize(asked.size());
     made->library = Value::retain(library.object(), library.type());
     for (const Value &each : params) made->params.push_back(Value::retain(each.object(), each.type()));
+    if (which == Machine::SHARED) {
+      made->shares_memory = shares_memory;
+      made->machine = Value::retain(machine.object(), machine.type());
+      made->entry = Value::retain(entry.object(), entry.type());
+      return made;
+    }
     DeviceUse use(device);
     if (!has_sizes()) made->start();
+    return made;
+  }
+
+  // The state of a session that shares even the machine, and has its own inputs and results, and a lane. One thread
+  // starts the calls of both. A package with sizes has machines of its own.
+  std::unique_ptr<Impl> make_lane() const {
+    auto made = make_twin(has_sizes() ? Machine::OWN : Machine::SHARED);
+    made->lane = std::make_shared<Lane>(device);
     return made;
   }
 

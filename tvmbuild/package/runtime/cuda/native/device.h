@@ -59,5 +59,7 @@ bool check_alive(const Device &device);
 // The stream of this thread: what TVM, or tvm_ffi.use_raw_stream, has set for the device.
 CUstream current_stream(const Device &device);
 void set_current_stream(const Device &device, CUstream stream);
+// Let the work that follows on one stream wait for the work that is on the other now.
+bool sync_streams(Device &device, CUstream source, CUstream target);
 
 }  // namespace tvmbuild

@@ -30,18 +30,10 @@ bool wait_for_stream(int index, CUstream stream) {
   return check(*device, device->cu->StreamSynchronize(waited), "finish its work");
 }
 
-// Let the work that follows on one stream wait for the work that is on the other now.
-bool sync_streams(int index, CUstream source, CUstream target) {
+bool sync_streams_of(int index, CUstream source, CUstream target) {
   if (!is_started(index)) return true;
   UsedDevice device = use_device(index);
-  if (!device) return false;
-  const CudaFunctions &cu = *device->cu;
-  CUevent event = nullptr;
-  if (!check(*device, cu.EventCreate(&event, CU_EVENT_DISABLE_TIMING), "make an event")) return false;
-  bool is_done = check(*device, cu.EventRecord(event, source), "record an event") &&
-                 check(*device, cu.StreamWaitEvent(target, event, 0), "wait for an event");
-  cu.EventDestroy(event);
-  return is_done;
+  return device && sync_streams(*device, source, target);
 }
 
 bool allocate(DLDevice device, size_t size, bool may_share, void *&address) {
@@ -100,7 +92,8 @@ class CudaApi final : public BasicDeviceApi {
   }
 
   void SyncStreamFromTo(DLDevice device, void *source, void *target) override {
-    if (!sync_streams(device.device_id, static_cast<CUstream>(source), static_cast<CUstream>(target))) throw_failure();
+    if (!sync_streams_of(device.device_id, static_cast<CUstream>(source), static_cast<CUstream>(target)))
+      throw_failure();
   }
 
  private:
@@ -130,6 +123,16 @@ bool copy_data(const char *from, char *to, size_t size, DLDevice source, DLDevic
   if (target.device_id == source.device_id) return copy_within(*device, from_address, to_address, size);
   UsedDevice other = use_device(target.device_id);
   return other && copy_between(*device, from_address, *other, to_address, size);
+}
+
+bool sync_streams(Device &device, CUstream source, CUstream target) {
+  const CudaFunctions &cu = *device.cu;
+  CUevent event = nullptr;
+  if (!check(device, cu.EventCreate(&event, CU_EVENT_DISABLE_TIMING), "make an event")) return false;
+  bool is_done = check(device, cu.EventRecord(event, source), "record an event") &&
+                 check(device, cu.StreamWaitEvent(target, event, 0), "wait for an event");
+  cu.EventDestroy(event);
+  return is_done;
 }
 
 void *device_api() { return static_cast<DeviceApi *>(&api); }

@@ -1,5 +1,7 @@
 // Allocation and copies for TVM, in the order of this thread's stream.
 #pragma once
+#include <tvm/ffi/c_api.h>
+
 #include "device.h"
 
 namespace tvmbuild {
@@ -18,6 +20,8 @@ bool copy_to_device(Device &device, const void *from, CUdeviceptr to, size_t siz
 bool copy_to_host(Device &device, CUdeviceptr from, void *to, size_t size);
 bool copy_within(Device &device, CUdeviceptr from, CUdeviceptr to, size_t size);
 bool copy_between(Device &source, CUdeviceptr from, Device &target, CUdeviceptr to, size_t size);
+
+size_t count_bytes(const DLTensor &tensor);
 
 bool read_memory(Device &device, size_t &available, size_t &total);
 

@@ -4,6 +4,7 @@
 #include "failure.h"
 #include "ffi.h"
 #include "graph.h"
+#include "lane.h"
 #include "registration.h"
 #include "sharing.h"
 
@@ -31,6 +32,8 @@ TVMBUILD_EXPORT int tvmbuild_cuda_register() {
                  register_function("runtime.get_cuda_stream", give_stream) &&
                  register_function("tvmbuild_cuda.shares_memory", tell_sharing) &&
                  register_function("tvmbuild_cuda.share", share_tensor) &&
+                 register_function("tvmbuild_cuda.copy_in", copy_in) &&
+                 register_function("tvmbuild_cuda.copy_out", copy_out) &&
                  register_function("tvmbuild_cuda.call_with_own_memory", call_with_own_memory);
   return is_done ? 0 : -1;
 }

@@ -9,12 +9,6 @@ namespace {
 
 const char *address_of(const DLTensor &tensor) { return static_cast<const char *>(tensor.data) + tensor.byte_offset; }
 
-size_t count_bytes(const DLTensor &tensor) {
-  size_t size = (static_cast<size_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;
-  for (int32_t axis = 0; axis < tensor.ndim; axis++) size *= static_cast<size_t>(tensor.shape[axis]);
-  return size;
-}
-
 // The same memory, which the new tensor keeps alive. 0, or -1 with TVM's error set.
 int relabel(TVMFFIObjectHandle tensor, DLDevice device, TVMFFIAny &result) {
   DLManagedTensor *managed = nullptr;

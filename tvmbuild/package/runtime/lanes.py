@@ -1,0 +1,139 @@
+"""Lanes: the copies of a call on a CUDA card, beside the kernels of other calls."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tvm_ffi
+
+from tvmbuild.package.runtime.call_queue import CallQueue, Finish, Start
+from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
+from tvmbuild.package.runtime.library import call, has_function
+from tvmbuild.package.runtime.shared_memory import page_locked_tensor, shares_memory, view_array
+from tvmbuild.package.runtime.tensors import allocate_like, place, to_arrays
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+LANES = 3
+"""The calls of a session on a card at the same time: inputs go up, kernels run, outputs come down."""
+_CUDA = 2
+_OWN_RUNTIME = "tvmbuild_cuda.devices"
+_KERNELS = 0
+"""The stream of a thread that has set no other one: the kernels of all sessions run there, one after another."""
+
+
+class Lane:
+    """A stream for the copies of one call at a time, and memory for its inputs and outputs.
+
+    The kernels of all calls stay on one stream, because they share the workspace.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._shares_memory = shares_memory(device)
+        self._stream = call("runtime.Device_StreamCreate", device)
+        self._copy_in, self._copy_out, self._sync, self._set, self._wait, self._free = map(
+            tvm_ffi.get_global_func,
+            (
+                "tvmbuild_cuda.copy_in",
+                "tvmbuild_cuda.copy_out",
+                "runtime.Device_StreamSyncFromTo",
+                "runtime.Device_SetStream",
+                "runtime.Device_StreamSync",
+                "runtime.Device_StreamFree",
+            ),
+        )
+        for short in (self._copy_out, self._sync, self._set):
+            short.release_gil = False  # giving it up takes longer
+        self._kept: dict[object, dict[str, Any]] = {}
+        self._staged: dict[object, tuple[list[Any], list[np.ndarray]]] = {}
+
+    def __del__(self) -> None:
+        """Release the stream. Copies that are on it go on."""
+        if hasattr(self, "_free"):
+            self._free(self._device, self._stream)
+
+    def place(self, function: object, values: Mapping[str, Any]) -> tuple[list[Any], object]:
+        """Copy a function's inputs to the card. Returns them as tensors, and what must stay until the call is done.
+
+        The kernels that this thread launches next wait for the copies.
+        """
+        kept = self._kept.setdefault(function, {})
+        copies: list[tuple[Any, Any]] = []
+
+        def add(tensor: Any, device: Any, into: Any) -> Any:
+            into = allocate_like(tensor, device) if into is None else into
+            copies.append((tensor, into))
+            return into
+
+        placed = [place(name, value, self._device, kept, add) for name, value in values.items()]
+        if copies:
+            self._copy_in(self._stream, *(each for pair in copies for each in pair))
+        return placed, copies
+
+    def fetch(self, function: object, outputs: list[Any]) -> Callable[[], list[np.ndarray]]:
+        """Copy a function's outputs to the host after the kernels of this thread; return what waits for them."""
+        if self._shares_memory:
+            self._sync(self._device, _KERNELS, self._stream)
+            return lambda: self._take_shared(outputs)
+        if function not in self._staged:
+            tensors = [page_locked_tensor(each) for each in outputs]
+            self._staged[function] = tensors, [view_array(each) for each in tensors]
+        staged, arrays = self._staged[function]
+        self._copy_out(self._stream, *(each for pair in zip(outputs, staged, strict=True) for each in pair))
+
+        def finish() -> list[np.ndarray]:
+            self._wait(self._device, self._stream)
+            outputs.clear()
+            return [each.copy() for each in arrays]
+
+        return finish
+
+    def _take_shared(self, outputs: list[Any]) -> list[np.ndarray]:
+        self._set(self._device, self._stream)
+        try:
+            return to_arrays(outputs)
+        finally:
+            self._set(self._device, _KERNELS)
+
+
+class BackgroundCalls:
+    """The calls of a session that do not wait. On a CUDA card their copies overlap kernels, in lanes."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._lanes: list[Lane] = []  # idle ones
+        self._has_lanes = device.dlpack_device_type() == _CUDA and has_function(_OWN_RUNTIME)
+        self._queue = CallQueue(LANES if self._has_lanes else 1)
+
+    def submit(self, start: Callable[[Lane | None], Finish], *, newest: bool) -> Future[Any]:
+        """Return the future of a call, which ``start`` begins in a lane; on other devices than CUDA cards, in none."""
+        return self._queue.submit(self._begin(start), newest=newest)
+
+    def close(self) -> None:
+        """Cancel the calls that wait, and take no more. The calls that were started go on."""
+        self._queue.close()
+        self._lanes.clear()
+
+    def _begin(self, start: Callable[[Lane | None], Finish]) -> Start:
+        if not self._has_lanes:
+            return functools.partial(start, None)
+
+        def begin() -> Finish:
+            with EXPLAINED_ERRORS:
+                lane = self._lanes.pop() if self._lanes else Lane(self._device)
+                finish = start(lane)  # after an error the lane is not used again
+
+            def finish_and_give_back() -> Any:
+                with EXPLAINED_ERRORS:
+                    result = finish()
+                self._lanes.append(lane)
+                return result
+
+            return finish_and_give_back
+
+        return begin
