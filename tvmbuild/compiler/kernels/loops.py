@@ -9,7 +9,8 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.ir.expressions import int64, wide
+from tvmbuild.compiler.ir.expressions import int32, int64, wide
+from tvmbuild.compiler.kernels.vectors import local
 
 THREADS = 256
 """The number of threads of a block; every GPU target allows as many."""
@@ -68,6 +69,23 @@ def list_partners(thread: Any) -> Iterator[Any]:
     while stride:
         yield T.Bind(tirx.bitwise_xor(thread, int64(stride)))
         stride //= 2
+
+
+def add_up_before(value: Any, thread: Any) -> tuple[Any, Any]:
+    """Return the sum of an int32 of the threads before this one in a block, and the sum of all threads.
+
+    The order of the threads is that of their numbers with the bits reversed.
+    """
+    shared = T.alloc_buffer([THREADS], "int32", scope="shared", layout=None)
+    sums = local(2, "int32")
+    T.buffer_store(sums, int32(0), [0])
+    T.buffer_store(sums, value, [1])
+    for partner in list_partners(thread):
+        T.buffer_store(shared, sums[1], [thread])
+        other = T.Bind(shared[partner])
+        T.buffer_store(sums, sums[0] + tirx.Select(partner < thread, other, int32(0)), [0])
+        T.buffer_store(sums, sums[1] + other, [1])
+    return T.Bind(sums[0]), T.Bind(sums[1])
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """The kernels of ONNX's NonMaxSuppression on GPUs: boxes in the order of their scores, and a bit for each pair of them.
 
-The first kernel ranks the boxes. Then there are two kernels for each tile of the ranked boxes, usually one tile: many
-blocks find which boxes of the tile overlap which, 32 bits a thread, and one block for each batch and class walks
-through the bits, 32 boxes in a step. Of equal scores the first box wins.
+The first kernel lists the boxes that take part, and the second one ranks them. Then there are two kernels for each tile
+of the ranked boxes, usually one tile: many blocks find which boxes of the tile overlap which, 32 bits a thread, and one
+block for each batch and class walks through the bits, 32 boxes in a step. Of equal scores the first box wins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import Form, begin_kernel
 from tvmbuild.compiler.kernels.counted.overlaps import SIDES, Overlaps
 from tvmbuild.compiler.kernels.counted.suppression import Suppression
-from tvmbuild.compiler.kernels.loops import THREADS, each_block, each_thread
+from tvmbuild.compiler.kernels.loops import THREADS, add_up_before, each_block, each_thread
 from tvmbuild.compiler.kernels.vectors import local
 
 _BITS = 32
@@ -51,14 +51,20 @@ class RankedSuppression:
         """The number of tiles."""
         return -(-self.form.boxes // self.side)
 
+    @property
+    def chunks(self) -> int:
+        """The number of blocks that rank the boxes of a row."""
+        return -(-self.form.boxes // THREADS)
+
     def list_outputs(self) -> list[Form]:
         """Return the forms of the results and of the kernels' memory.
 
-        That has each rank's box and corners, the number of boxes that take part, the ranks of the boxes that are kept,
-        whether a box of the tile overlaps one that an earlier tile has kept, and the bits of the tile.
+        That has the boxes that take part, their scores and their number, each rank's box and corners, the ranks of the
+        boxes that are kept, whether a box of the tile overlaps one that an earlier tile has kept, and the tile's bits.
         """
         rows, boxes = self.form.rows, self.form.boxes
-        memory = [((rows, boxes), "int32"), ((rows, boxes, SIDES), "float32"), ((rows,), "int32")]
+        memory = [((rows, boxes), "int32"), ((rows, boxes), "float32"), ((rows,), "int32")]
+        memory += [((rows, boxes), "int32"), ((rows, boxes, SIDES), "float32")]
         memory += [((rows, self.form.kept), "int32"), ((rows, self.side), "int32")]
         return [*self.form.list_results(), *memory, ((rows, self.side, self.words), "uint32")]
 
@@ -68,8 +74,10 @@ def write_ranked_suppression(form: Suppression) -> tirx.PrimFunc:
     ranked = RankedSuppression(form)
     with begin_kernel(form.name, form.list_inputs(), ranked.list_outputs()) as (builder, arguments):
         writer = _Writer(ranked, arguments)
-        with each_thread(form.rows * form.boxes) as place:
-            writer.rank(T.Bind(place // form.boxes), T.Bind(place % form.boxes))
+        with each_block(form.rows) as (row, thread):
+            writer.gather(row, thread)
+        with each_block(form.rows * ranked.chunks) as (block, thread):
+            writer.rank(T.Bind(block // ranked.chunks), T.Bind(block % ranked.chunks * THREADS), thread)
         with T.serial(int64(ranked.tiles)) as tile:
             with each_thread(form.rows * ranked.side * (ranked.words + 1)) as place:
                 row = T.Bind(place // (ranked.side * (ranked.words + 1)))
@@ -85,37 +93,65 @@ def _bit(number: Any) -> Any:
 
 
 class _Writer:
-    """The arguments of the function, and the two kernels in which each thread works alone."""
+    """The arguments of the function, and its first three kernels."""
 
     def __init__(self, ranked: RankedSuppression, arguments: Sequence[Any]) -> None:
         self.ranked, self.form = ranked, ranked.form
         self.boxes, self.scores, self.thresholds, self.limits = arguments[:4]
-        self.results, self.counts, self.order, self.corners, self.totals = arguments[4:9]
-        self.kept, self.ruled_out, self.bits = arguments[9:]
+        self.results, self.counts, self.likely, self.likely_scores, self.totals = arguments[4:9]
+        self.order, self.corners, self.kept, self.ruled_out, self.bits = arguments[9:]
 
-    def rank(self, row: Any, box: Any) -> None:
-        """Write a box to its rank: the number of boxes with better scores. That of box 0 also counts them all."""
+    def gather(self, row: Any, thread: Any) -> None:
+        """List the boxes of a row that take part, in any order; a thread looks at every 256th box."""
         begin = T.Bind(row * self.form.boxes)
-        own = T.Bind(self.scores[begin + box])
-        likely = T.Bind(self._is_likely(own, box))
-        found = local(2, "int32")
-        T.buffer_store(found, int32(0), [0])
-        T.buffer_store(found, int32(0), [1])
-        needed = tirx.any(likely, box == int64(0))
-        with T.serial(T.Bind(tirx.Select(needed, int64(self.form.boxes), int64(0)))) as other:
-            score = T.Bind(self.scores[begin + other])
-            counts = T.Bind(self._is_likely(score, other))
-            better = tirx.any(score > own, tirx.all(score == own, other < box))
-            T.buffer_store(found, found[0] + tirx.all(counts, better).astype("int32"), [0])
-            T.buffer_store(found, found[1] + counts.astype("int32"), [1])
-        with T.If(box == int64(0)), T.Then():
-            T.buffer_store(self.totals, found[1], [row])
+        place = local(1, "int32")
+
+        def each_likely(write: Callable[[Any, Any], None]) -> None:
+            with T.serial(int64(self.ranked.chunks)) as step:
+                box = T.Bind(step * THREADS + thread)
+                with T.If(box < int64(self.form.boxes)), T.Then():
+                    score = T.Bind(self.scores[begin + box])
+                    with T.If(self._is_likely(score, box)), T.Then():
+                        write(box, score)
+                        T.buffer_store(place, place[0] + int32(1), [0])
+
+        def keep(box: Any, score: Any) -> None:
+            T.buffer_store(self.likely, box.astype("int32"), [begin + place[0].astype("int64")])
+            T.buffer_store(self.likely_scores, score, [begin + place[0].astype("int64")])
+
+        T.buffer_store(place, int32(0), [0])
+        each_likely(lambda box, score: None)
+        first, total = add_up_before(place[0], thread)
+        with T.If(thread == int64(0)), T.Then():
+            T.buffer_store(self.totals, total, [row])
             T.buffer_store(self.counts, int64(0), [row])
-        with T.If(likely), T.Then():
+        T.buffer_store(place, first, [0])
+        each_likely(keep)
+
+    def rank(self, row: Any, first: Any, thread: Any) -> None:
+        """Write 256 boxes to their ranks: a box's rank is the number of boxes with better scores."""
+        begin, place = T.Bind(row * self.form.boxes), T.Bind(first + thread)
+        total = T.Bind(self.totals[row].astype("int64"))
+        near = T.Bind(begin + tirx.Min(place, int64(self.form.boxes - 1)))
+        own, box = T.Bind(self.likely_scores[near]), T.Bind(self.likely[near])
+        found = local(1, "int32")
+        T.buffer_store(found, int32(0), [0])
+        scores, boxes = (T.alloc_buffer([THREADS], each, scope="shared", layout=None) for each in ("float32", "int32"))
+        chunks = T.Bind(tirx.Select(first < total, (total + (THREADS - 1)) // THREADS, int64(0)))
+        with T.serial(chunks) as chunk:
+            start = T.Bind(chunk * THREADS)
+            other = T.Bind(begin + tirx.Min(start + thread, total - 1))
+            T.buffer_store(scores, self.likely_scores[other], [thread])
+            T.buffer_store(boxes, self.likely[other], [thread])
+            with T.serial(T.Bind(tirx.Min(total - start, int64(THREADS)))) as number:
+                score = T.Bind(scores[number])
+                better = tirx.any(score > own, tirx.all(score == own, boxes[number] < box))
+                T.buffer_store(found, found[0] + better.astype("int32"), [0])
+        with T.If(place < total), T.Then():
             rank = T.Bind(begin + found[0].astype("int64"))
-            T.buffer_store(self.order, box.astype("int32"), [rank])
-            values = Overlaps().read(self.form.read_box(self.boxes, row, box), 0, center=self.form.center)
-            for side, value in enumerate(values):
+            T.buffer_store(self.order, box, [rank])
+            corners = self.form.read_box(self.boxes, row, box.astype("int64"))
+            for side, value in enumerate(Overlaps().read(corners, 0, center=self.form.center)):
                 T.buffer_store(self.corners, value, [rank * SIDES + side])
 
     def _is_likely(self, score: Any, box: Any) -> Any:
