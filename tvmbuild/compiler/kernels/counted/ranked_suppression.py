@@ -106,13 +106,14 @@ class _Writer:
         begin = T.Bind(row * self.form.boxes)
         place = local(1, "int32")
 
-        def each_likely(write: Callable[[Any, Any], None]) -> None:
+        def each_likely(write: Callable[[Any, Any], None] | None = None) -> None:
             with T.serial(int64(self.ranked.chunks)) as step:
                 box = T.Bind(step * THREADS + thread)
                 with T.If(box < int64(self.form.boxes)), T.Then():
                     score = T.Bind(self.scores[begin + box])
                     with T.If(self._is_likely(score, box)), T.Then():
-                        write(box, score)
+                        if write:
+                            write(box, score)
                         T.buffer_store(place, place[0] + int32(1), [0])
 
         def keep(box: Any, score: Any) -> None:
@@ -120,7 +121,7 @@ class _Writer:
             T.buffer_store(self.likely_scores, score, [begin + place[0].astype("int64")])
 
         T.buffer_store(place, int32(0), [0])
-        each_likely(lambda box, score: None)
+        each_likely()
         first, total = add_up_before(place[0], thread)
         with T.If(thread == int64(0)), T.Then():
             T.buffer_store(self.totals, total, [row])
