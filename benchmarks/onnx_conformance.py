@@ -36,6 +36,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", action="store_true", help=f"write {RESULTS.name}")
     args = parser.parse_args()
+    if args.keep and (args.only or args.target != "llvm"):
+        parser.error("--keep needs all cases, for llvm: leave --only and --target out")
     cases = [case for case in list_cases() if re.search(args.only, case.name)]
     verdicts = _run(cases, args.jobs, args.target)
     bad = [(name, verdict) for name, (_, verdict) in verdicts.items() if verdict.kind in {"wrong", "crashed"}]

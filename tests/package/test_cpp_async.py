@@ -36,4 +36,9 @@ def test_frames_in_the_background(tmp_path: Path) -> None:
     done = run_program(made / "build" / "background", package, 40)
     assert done.returncode == 0, done.stderr
     told = "on a stream: net runs on cpu:0, which has no CUDA streams"
-    assert done.stdout.splitlines() == ["40 right, 0 failed", told, "frames: 40 right, 1 failed"]
+    assert done.stdout.splitlines() == [
+        "40 right, 0 failed",
+        told,
+        "at an end in a callback: 1 of 1",
+        "frames: 40 right, 1 failed",
+    ]

@@ -116,7 +116,12 @@ def test_calls_in_the_background_overlap_in_an_order(
     )
     assert done.returncode == 0, done.stderr
     frames = ["frames: 20 right, 1 failed"] if build is build_package_of_frames else []
-    assert done.stdout.splitlines() == ["20 right, 0 failed", "on a stream: 1 right", *frames]
+    assert done.stdout.splitlines() == [
+        "20 right, 0 failed",
+        "on a stream: 1 right",
+        "at an end in a callback: 2 of 2",
+        *frames,
+    ]
     lines = log.read_text().splitlines()
     assert not [line for line in lines if line.startswith("mistake")]
     assert lines[-1].endswith("modules=0 streams=1 events=0 graphs=0")  # the program's own

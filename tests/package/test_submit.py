@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from pathlib import Path
@@ -51,6 +53,24 @@ def test_the_newest_call_replaces_the_one_that_waits() -> None:
     assert [each.cancelled() for each in frames] == [True, True, True, False]
     assert gate.seen == [0, 4]
     queue.close()
+
+
+def test_a_done_call_keeps_nothing() -> None:
+    """Without the collector, because a loop over frames would keep all of them until it runs."""
+    queue, kept = CallQueue(), Gate()
+    gone = weakref.ref(kept)
+    future = queue.submit(call(kept, 0), newest=False)
+    assert kept.entered.acquire(timeout=20)
+    gc.disable()
+    try:
+        kept.opened.release()
+        del kept
+        assert future.result(20) == 0
+        assert queue.submit(call(lambda number: number, 1), newest=False).result(20) == 1  # the thread has gone on
+        assert gone() is None
+    finally:
+        gc.enable()
+        queue.close()
 
 
 def test_no_more_calls_wait_than_the_bound() -> None:

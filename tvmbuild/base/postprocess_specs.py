@@ -71,7 +71,7 @@ class BoxForm:
 
     @property
     def extensible(self) -> bool:
-        """Whether values may follow the scores of a box: the coefficients of its mask, or its keypoints."""
+        """True if values may follow the scores of a box: the coefficients of its mask, or its keypoints."""
         return not self.split and self.places == _PLACES
 
     @property

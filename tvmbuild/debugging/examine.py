@@ -18,6 +18,8 @@ from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import write_package
 
+_OUTDATED = "built again, the package is right: another version built it, or the device is not reliable"
+
 
 def examine(case: Case, wish: Wish) -> Finding:
     """Compare a package with the original, and find the first wrong place if its outputs are wrong.
@@ -61,8 +63,10 @@ def _examine(case: Case, wish: Wish, again: Path, layout: str) -> Finding:
         not_finite=not_finite,
     )
     if origin is None and not is_right:
-        is_outdated = judge(case, built) is None or _find_worst(probe, given) > rounding.limit
-        finding = replace(finding, is_outdated=is_outdated, remark=_explain_nothing(closeness, outdated=is_outdated))
+        passes, beyond = judge(case, built) is None, _find_worst(probe, given) > rounding.limit
+        narrow = f"the tolerance is narrower than the precision: {finding.rebuilt if beyond else closeness}"
+        remarks = [_OUTDATED if passes or beyond else None, None if passes else narrow]
+        finding = replace(finding, is_outdated=passes or beyond, remark="; ".join(filter(None, remarks)))
     if is_right and origin is None and case.package is not None:
         finding = _add_frames(finding, case, case.package)
     if wish.every:
@@ -105,13 +109,6 @@ def _describe(probe: Probe, errors: dict[str, float]) -> str:
 def _find_worst(probe: Probe, errors: dict[str, float]) -> float:
     """Return the largest error over the one of rounding."""
     return max((probe.describe(name, error).ratio for name, error in errors.items()), default=0.0)
-
-
-def _explain_nothing(closeness: str, *, outdated: bool) -> str:
-    """Return why the gate fails, or the package is off by more than rounding, although no place is wrong."""
-    if outdated:
-        return "built again, the package is right: another version built it, or the device is not reliable"
-    return f"the tolerance is narrower than the precision: {closeness}"
 
 
 def _add_frames(finding: Finding, case: Case, package: Path) -> Finding:

@@ -143,7 +143,7 @@ class Finding:
     is_right: bool = False
     """True if the gate passes and the package's error is no larger than rounding explains."""
     is_outdated: bool = False
-    """True if the package is wrong, but right if this version builds it."""
+    """True if the package is wrong, but no place of the one that this version builds is."""
     rebuilt: str = ""
     """The largest error of the package that this version builds, in words."""
     not_finite: str | None = None

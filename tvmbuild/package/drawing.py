@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.result_arrays import OUTSIDE
 from tvmbuild.package.results import Box, Class, Map, Point, Result, Text
 
@@ -22,7 +23,7 @@ def draw_results(picture: Image.Image, results: Sequence[Result]) -> Image.Image
     """Return a copy of the picture with the results.
 
     Boxes have names, masks and classes of pixels have colours, points are dots, and classes and texts are lines in the
-    upper corner. A vector is not drawn.
+    upper corner. Vectors and outputs are not drawn. Raises TvmbuildError if a mask or map has another size.
     """
     drawn = _draw_pixels(picture.convert("RGB"), results)
     pen = _Pen(drawn)
@@ -72,6 +73,12 @@ def _draw_pixels(picture: Image.Image, results: Sequence[Result]) -> Image.Image
 
 
 def _mix(pixels: np.ndarray, where: np.ndarray, colors: np.ndarray) -> np.ndarray:
+    if where.shape != pixels.shape[:2]:
+        told = " x ".join(map(str, where.shape))
+        raise TvmbuildError(
+            f"a mask or map of {told} pixels cannot be drawn into a picture of {pixels.shape[0]} x {pixels.shape[1]}",
+            "draw into the frame, and state `resolution: frame` in models.yaml",
+        )
     mixed: np.ndarray = pixels.copy()
     mixed[where] = (pixels[where] * (1 - _SHARE) + colors * _SHARE).astype(np.uint8)
     return mixed

@@ -63,7 +63,7 @@ class Front:
     unbeaten: tuple[Point, ...]
     """The cells that no other beats, the fastest first."""
     by_energy: bool
-    """True if the energy counts, too, because it is known of all cells."""
+    """True if the energy counts, too: it is known of all cells, and the same parts of the machine were measured."""
     best: Point | None
     """The fastest of them that keeps its thresholds, or None if none does."""
 
@@ -96,7 +96,8 @@ def _list_fronts(model: str, cells: Sequence[CellReport]) -> Iterator[Front]:
         alike = tuple(point for point in points if _name_machine(point) == machine)
         if len({point.precision for point in alike}) < 2:
             continue
-        by_energy = all(point.joules is not None for point in alike)
+        kinds = {point.cell.built_for and point.cell.built_for.kind for point in alike}  # only CUDA counts the card
+        by_energy = len(kinds) == 1 and all(point.joules is not None for point in alike)
         unbeaten = [point for point in alike if not any(other.beats(point, by_energy=by_energy) for other in alike)]
         right = [point for point in unbeaten if point.cell.failure is None]
         best = min(right, key=lambda each: each.ms, default=None)

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <tvmbuild.hpp>
 
 namespace {
@@ -46,6 +47,25 @@ void call_on_stream(Session &session) {
   }
 }
 
+// End the calls in the callback of the first one: the others are done, or cancelled, before the end returns.
+void end_in_callback(Session &session) {
+  const int calls = session.info().kind == "cuda" ? 3 : 2;  // as many as start or wait at once
+  std::atomic<int> done{0}, added{0}, seen{-1};
+  for (int call = 0; call < calls; call++) {
+    session.call_async(make_inputs(session, call), [&, call](const auto &, const auto &) {
+      if (call == 0) {
+        while (added < calls) std::this_thread::yield();
+        session.end_async();
+        seen = done.load();
+      }
+      done++;
+    });
+    added++;
+  }
+  while (done < calls) std::this_thread::yield();
+  std::printf("at an end in a callback: %d of %d\n", seen.load(), calls - 1);
+}
+
 void run(const std::string &package, int calls) {
   std::atomic<int> right{0}, failed{0};
   Session session(package);
@@ -61,6 +81,7 @@ void run(const std::string &package, int calls) {
   session.wait_async();
   std::printf("%d right, %d failed\n", right.load(), failed.load());
   call_on_stream(session);
+  end_in_callback(session);
   if (session.info().frames.empty()) return;
   right = failed = 0;
   std::vector<uint8_t> bytes(session.info().frames[0].bytes());

@@ -14,7 +14,7 @@ import numpy as np
 
 from tvmbuild.base.frame_specs import Frame
 from tvmbuild.base.progress import report_progress
-from tvmbuild.benchmarking.frames.checks import SAME_OUTPUTS
+from tvmbuild.benchmarking.frames.checks import find_difference
 from tvmbuild.benchmarking.frames.drawing import draw_frame
 from tvmbuild.benchmarking.frames.preparation import compare_input, prepare
 from tvmbuild.benchmarking.frames.references import (
@@ -142,10 +142,8 @@ class _Gate:
 
     def _compare_outputs(self, frame: Frame, got: Mapping[str, np.ndarray], want: Mapping[str, np.ndarray]) -> None:
         for name, value in want.items():
-            room = SAME_OUTPUTS * float(np.max(np.abs(value.astype(np.float64)), initial=0.0))
-            apart = np.abs(got[name].astype(np.float64) - value.astype(np.float64))
-            if not np.all((apart <= room) | (got[name] == value)):
-                told = f"output {name} differs from that for the prepared input by {np.nanmax(apart):.3g}"
+            if (apart := find_difference(got[name], value)) is not None:
+                told = f"output {name} differs from that for the prepared input by {apart:.3g}"
                 self._fail("computes other outputs of a frame", describe_frame(frame), told, "`frame`")
 
     def _check_results(self, decoding: Decoding, case: _Case, reference: ResultReference, better: Thresholds) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tvmbuild.base.postprocess_specs import Heatmaps, Raw, Text, Vector
-from tvmbuild.benchmarking.frames.checks import PIXEL_ROOM, SAME_OUTPUTS, ResultCheck, allow_score
+from tvmbuild.benchmarking.frames.checks import PIXEL_ROOM, ResultCheck, allow_score, find_difference
 from tvmbuild.benchmarking.frames.way import Decoding
 from tvmbuild.devices.frame_worker import Thresholds
 from tvmbuild.devices.result_fields import unpack_pixels
@@ -80,10 +80,8 @@ def check_outputs(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Fo
         got, want = unpack_pixels(each["values"]).astype(np.float64), np.asarray(outputs[name])
         if got.shape != want.shape:
             return ResultCheck(len(found), 0.0, None, f"{name} has the shape {list(got.shape)}, not {list(want.shape)}")
-        apart = np.abs(got - want)
-        same = (got == want) | (np.isnan(got) & np.isnan(want))
-        if not np.all(same | (apart <= SAME_OUTPUTS * float(np.abs(want).max(initial=0.0)))):
-            return ResultCheck(len(found), 0.0, None, f"{name} is off by {np.nanmax(apart):.3g}")
+        if (apart := find_difference(got, want)) is not None:
+            return ResultCheck(len(found), 0.0, None, f"{name} is off by {apart:.3g}")
     return ResultCheck(len(found), 0.0, None, None)
 
 

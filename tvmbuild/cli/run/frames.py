@@ -17,7 +17,7 @@ from rich.console import Console
 from tvmbuild import load
 from tvmbuild.base.files import publish
 from tvmbuild.base.frame_specs import ENCODINGS, Encoding, Frame
-from tvmbuild.base.postprocess_specs import Vector, is_in_input, kind_of
+from tvmbuild.base.postprocess_specs import Raw, Vector, is_in_input, kind_of
 from tvmbuild.cli.arguments import positive
 from tvmbuild.cli.run.results import print_results
 from tvmbuild.errors import TvmbuildError
@@ -102,9 +102,10 @@ def run_frame(console: Console, info: PackageInfo, args: argparse.Namespace) -> 
 
 def check_drawable(info: PackageInfo) -> None:
     """Raise TvmbuildError if the results have no place in a picture."""
+    if info.postprocess and all(isinstance(each, Vector | Raw) for each in info.postprocess):
+        kinds = " and ".join(f"`{kind_of(each)}`" for each in info.postprocess)
+        raise TvmbuildError(f"results of {kinds} cannot be drawn", "leave --draw out")
     for each in info.postprocess:
-        if isinstance(each, Vector):
-            raise TvmbuildError("a vector cannot be drawn", "leave --draw out")
         if is_in_input(each):
             raise TvmbuildError(
                 f"`{kind_of(each)}` of {info.model} has the pixels of the network's input, and cannot be drawn",

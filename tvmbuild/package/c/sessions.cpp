@@ -172,13 +172,16 @@ void report(tvmbuild_done done, void *context, std::vector<Tensor> outputs, cons
   for (tvmbuild_tensor *each : handles) static_cast<void>(tvmbuild_close(each));  // `done` may have closed it
 }
 
-void report_frame(tvmbuild_frame_done done, void *context, tvmbuild_results results,
+void report_frame(tvmbuild_frame_done done, void *context, const Results &results,
                   const std::exception_ptr &error) noexcept {
-  results.size = sizeof(results);
+  ResultsView view;
+  tvmbuild_results read = {};
   tvmbuild_status status = guard(TVMBUILD_CALL, [&] {
     if (error) std::rethrow_exception(error);
+    read = view.read(results);
+    read.size = sizeof(read);
   });
-  done(context, status, error ? nullptr : &results);
+  done(context, status, status == TVMBUILD_OK ? &read : nullptr);
 }
 
 }  // namespace
@@ -366,9 +369,8 @@ tvmbuild_status tvmbuild_run_frame_async(tvmbuild_session *session, const uint8_
     FrameOptions wish;
     read_words(given, wish);
     wish.inputs = find_all(given.inputs, given.input_count, "options->inputs");
-    auto finish = [done, context, view = std::make_shared<ResultsView>()](const Results &results,
-                                                                          const std::exception_ptr &error) {
-      report_frame(done, context, view->read(results), error);
+    auto finish = [done, context](const Results &results, const std::exception_ptr &error) {
+      report_frame(done, context, results, error);
     };
     found->session.run_frame_async(bytes, byte_count, finish, wish, given.newest != 0);
   });

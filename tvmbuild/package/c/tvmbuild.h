@@ -273,8 +273,8 @@ TVMBUILD_API tvmbuild_status tvmbuild_bind(tvmbuild_session *session, tvmbuild_t
 /* Run on the bound inputs, and return when the device has finished. */
 TVMBUILD_API tvmbuild_status tvmbuild_call(tvmbuild_session *session);
 /* Run on the bound inputs after the work that is on a CUDA stream (a cudaStream_t) now, and let later work on it wait
- * for the outputs: tvmbuild_outputs_in_place() has them. Do not wait, except for copies of inputs in the host's memory.
- */
+ * for the outputs: tvmbuild_outputs_in_place() has them. Do not wait: inputs in the host's memory must not change until
+ * then. */
 TVMBUILD_API tvmbuild_status tvmbuild_call_on_stream(tvmbuild_session *session, void *stream);
 /* Write `count` new tensors: copies of the outputs of the last tvmbuild_call in the host's memory. */
 TVMBUILD_API tvmbuild_status tvmbuild_outputs(tvmbuild_session *session, tvmbuild_tensor **outputs, size_t count);

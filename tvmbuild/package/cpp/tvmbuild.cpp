@@ -592,7 +592,8 @@ void Session::call_async(std::vector<Tensor> inputs, Done done, bool newest) {
       } catch (...) {
         error = std::current_exception();
       }
-      given->clear();  // they may be large
+      given->clear();             // they may be large
+      place->background.reset();  // if `done` ends the session, it goes before that returns
       done(std::move(outputs), error);
     };
     return Job{start, finish, newest};
@@ -601,9 +602,10 @@ void Session::call_async(std::vector<Tensor> inputs, Done done, bool newest) {
 
 void Session::run_frame_async(const uint8_t *bytes, size_t size, FrameDone done, const FrameOptions &options,
                               bool newest) {
+  auto kept = std::make_shared<const FrameOptions>(options);  // with its inputs, until their copies are done
   add_job([&](const std::shared_ptr<Place> &place) {
-    auto start = [place, bytes, size, options] { place->session->start_frame(bytes, size, options); };
-    auto finish = [place, done = std::move(done)](std::exception_ptr error) {
+    auto start = [place, bytes, size, kept] { place->session->start_frame(bytes, size, *kept); };
+    auto finish = [place, kept, done = std::move(done)](std::exception_ptr error) {
       const Results none, *results = &none;
       try {
         if (!error) results = &place->session->finish_frame();

@@ -331,7 +331,7 @@ class Session {
   // Run on the bound inputs, and return when the device has finished.
   void call();
   // Run on the bound inputs after the work that is on a CUDA stream (a cudaStream_t) now, and let later work on it wait
-  // for the outputs: outputs_in_place() has them. Do not wait, except for copies of inputs in the host's memory.
+  // for the outputs: outputs_in_place() has them. Do not wait: inputs in the host's memory must not change until then.
   void call_on_stream(void *stream);
   // Return the outputs of the last call() in the host's memory, in the order of info().outputs. They are copies, or on
   // an integrated card what its kernels wrote; later calls do not change them. An output whose length depends on data
@@ -367,7 +367,7 @@ class Session {
   // Wait until all calls of call_async() and run_frame_async() are done.
   void wait_async();
   // Cancel the call that waits, and wait for those that run, as the session's end does; but the session takes further
-  // calls. In `done` it does not wait for the call that `done` belongs to.
+  // calls. In `done` it does not wait for the call that `done` belongs to, and calls `done` of the others itself.
   void end_async();
 
   // Run on a camera's frame of `size` bytes, one of info().frames, from its bytes to the result, which is valid until

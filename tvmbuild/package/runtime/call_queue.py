@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from threading import Condition, Lock, Thread, local
+from threading import Condition, RLock, Thread, local
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -46,8 +46,8 @@ class CallQueue:
         self._work = _Work(at_once)
 
     def __del__(self) -> None:
-        """Let the threads end after the last call."""
-        self._work.end()
+        """Let the threads end. No call waits, because it would keep the session."""
+        self._work.let_end()
 
     def submit(self, start: Start, *, newest: bool) -> Future[Any]:
         """Return the future of the call that ``start`` begins.
@@ -58,7 +58,7 @@ class CallQueue:
         """
         call = _Call(futures.Future(), start, newest)
         replaced = self._work.add(call, self.most_calls)
-        call.future.add_done_callback(partial(self._work.forget, call))
+        call.future.add_done_callback(self._work.forget)  # not the call, which would keep its inputs
         _cancel(replaced)
         return call.future
 
@@ -75,7 +75,7 @@ class _Work:
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
-        self._lock = Lock()
+        self._lock = RLock()  # a garbage collection in one of the threads may call let_end
         self._has_room, self._has_turn = Condition(self._lock), Condition(self._lock)
         self._waiting: deque[_Call] = deque()
         self._running: SimpleQueue[tuple[Future[Any], Finish] | None] = SimpleQueue()
@@ -101,12 +101,13 @@ class _Work:
                 self._start_threads()
         return replaced
 
-    def forget(self, call: _Call, future: Future[Any]) -> None:
+    def forget(self, future: Future[Any]) -> None:
         """Forget a call that was cancelled while it waited."""
         if not future.cancelled():
             return
         with self._lock:
-            if call not in self._waiting:
+            call = next((each for each in self._waiting if each.future is future), None)
+            if call is None:
                 return
             self._waiting.remove(call)
             self._has_room.notify()
@@ -122,11 +123,15 @@ class _Work:
             self._has_turn.notify()
         return waiting
 
-    def finish_all(self) -> None:
-        """Wait until all calls are done, and take no more."""
+    def let_end(self) -> None:
+        """Take no more calls. The threads end after those that wait."""
         with self._lock:
             self._closed = True
             self._has_turn.notify()
+
+    def finish_all(self) -> None:
+        """Wait until all calls are done, and take no more."""
+        self.let_end()
         for thread in self._threads:
             thread.join()
 
@@ -151,6 +156,7 @@ class _Work:
                     break
                 call = self._waiting.popleft()
                 if not call.future.set_running_or_notify_cancel():
+                    del call
                     continue
                 self._started += 1
             try:

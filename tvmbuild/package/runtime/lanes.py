@@ -107,6 +107,7 @@ class BackgroundCalls:
     def __init__(self, device: Any) -> None:
         self._device = device
         self._lanes: list[Lane] = []  # idle ones
+        self._closed = False
         self._has_lanes = device.dlpack_device_type() == _CUDA and has_function(_OWN_RUNTIME)
         self._queue = CallQueue(LANES if self._has_lanes else 1)
 
@@ -117,7 +118,8 @@ class BackgroundCalls:
     def close(self) -> None:
         """Cancel the calls that wait, and take no more. The calls that were started go on."""
         self._queue.close()
-        self._lanes.clear()
+        self._closed = True
+        self._lanes.clear()  # lanes of running calls go when these are done
 
     def _begin(self, start: Callable[[Lane | None], Finish]) -> Start:
         if not self._has_lanes:
@@ -125,15 +127,26 @@ class BackgroundCalls:
 
         def begin() -> Finish:
             with EXPLAINED_ERRORS:
-                lane = self._lanes.pop() if self._lanes else Lane(self._device)
+                lane = self._borrow()
                 finish = start(lane)  # after an error the lane is not used again
 
             def finish_and_give_back() -> Any:
                 with EXPLAINED_ERRORS:
                     result = finish()
-                self._lanes.append(lane)
+                self._give_back(lane)
                 return result
 
             return finish_and_give_back
 
         return begin
+
+    def _borrow(self) -> Lane:
+        try:
+            return self._lanes.pop()  # without a lock: pop and append are atomic
+        except IndexError:
+            return Lane(self._device)
+
+    def _give_back(self, lane: Lane) -> None:
+        self._lanes.append(lane)
+        if self._closed:  # perhaps just now
+            self._lanes.clear()

@@ -91,7 +91,7 @@ class Program:
         self._give_back(machine)  # the kernels of its next call come after these
 
         def finish() -> list[np.ndarray]:
-            _ = machine, used  # the code stays until the kernels have ended, also if the session is closed
+            _ = machine, used, arguments  # the kernels use them until they have ended, also if the session is closed
             return fetched()
 
         return finish

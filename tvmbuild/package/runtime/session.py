@@ -178,15 +178,16 @@ class Session:
         ``run`` would return. Outputs for padded inputs have the shape of the larger size. Inputs that are run in parts
         have their outputs on a CPU only; on other devices, this raises TvmbuildError. With another library's CUDA
         ``stream`` (PyTorch's, one with ``__cuda_stream__``, or its handle), the kernels wait for the work on it so far,
-        and later work on it waits for the outputs, but this does not.
+        and later work on it waits for the outputs, but this does not: inputs in the host's memory must not change until
+        then.
         """
         with EXPLAINED_ERRORS:
             parts = fitting.fit(self.info, inputs, self._known)
-            if len(parts) > 1:
-                fitting.check_parts(self.info)
-                return {name: tvm_ffi.from_dlpack(value) for name, value in self._run_parts(parts).items()}
-            program, fitted = self._open(parts[0].function), parts[0]
             with order_stream(self._device, stream):
+                if len(parts) > 1:
+                    fitting.check_parts(self.info)
+                    return {name: tvm_ffi.from_dlpack(value) for name, value in self._run_parts(parts).items()}
+                program, fitted = self._open(parts[0].function), parts[0]
                 values = program.compute(fitted.inputs)
             if stream is None:
                 self.wait()

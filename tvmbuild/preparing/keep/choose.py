@@ -15,7 +15,6 @@ from tvmbuild.preparing.keep.groups import Group
 from tvmbuild.preparing.keep.reduced import Reduced, Words
 from tvmbuild.preparing.keep.search import Found, Judged, Kept, find_kept
 from tvmbuild.preparing.reference import open_onnx
-from tvmbuild.preparing.rounding import shake_inputs
 
 SHOWN = 6
 """The number of groups that a note names."""
@@ -25,7 +24,7 @@ MEASURED = 4
 MOST = 0.5
 """The share of groups above which a choice tells how steady the accuracy of the float model is itself."""
 MOVED = 1e-3
-"""The largest relative change of the inputs that shows this: for pixels, an eighth of one step of 8 bits or less."""
+"""The largest change of the inputs that shows this, over their range: for pixels, a quarter of one step of 8 bits."""
 
 Run = Callable[[Arrays], Arrays]
 JudgeRun = Callable[[Run], Judged]
@@ -147,10 +146,15 @@ class KeepSearch:
     def _list_nodes(self, kept: Kept) -> frozenset[str]:
         return frozenset(node for name in kept for node in self._groups[name].nodes)
 
-    def _judge_moved(self) -> Judged:
-        """Judge the float model on inputs that are changed a little. If it fails, no rounding can be enough."""
+    def _judge_moved(self) -> Judged | None:
+        """Judge the float model on inputs that are changed a little. If it fails, no rounding can be enough.
+
+        None: the inputs are integers, which are not changed.
+        """
+        if all(value.dtype.kind != "f" for value in self._samples[0].values()):
+            return None
         run = open_onnx(self._reduced.original.SerializeToString(), "the float model", optimized=True)
-        return self._judge(lambda inputs: run(shake_inputs(inputs, MOVED, np.random.RandomState(0))))
+        return self._judge(lambda inputs: run(_move(inputs, np.random.RandomState(0))))
 
     def _describe(self, found: Found, seconds: float) -> Choice:
         costs: Mapping[str, Group] = self._groups
@@ -162,7 +166,17 @@ class KeepSearch:
         )
         before = found.before
         if len(groups) > MOST * len(costs):
-            moved = self._judge_moved().told
-            told = f"{before.told}; the float model with inputs changed by up to {MOVED:.1%}: {moved}"
-            before = replace(before, told=told)
+            moved = self._judge_moved()
+            changed = f"the float model with inputs changed by up to {MOVED:.1%} of their range"
+            before = replace(before, told=f"{before.told}; {changed}: {moved.told}") if moved else before
         return Choice(groups, len(costs), before, found.after, self._reduced.words, seconds, found.trials)
+
+
+def _move(inputs: Arrays, random: np.random.RandomState) -> dict[str, np.ndarray]:
+    """Return the inputs with each float changed at random by a share of the range of its input."""
+    return {
+        name: np.asarray(value + random.uniform(-MOVED, MOVED, value.shape) * np.ptp(value), value.dtype)
+        if value.dtype.kind == "f"
+        else value
+        for name, value in inputs.items()
+    }

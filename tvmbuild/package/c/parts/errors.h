@@ -70,6 +70,8 @@ template <typename Sized>
 constexpr size_t FIRST_SIZE = sizeof(Sized);
 template <>
 inline constexpr size_t FIRST_SIZE<tvmbuild_frame_options> = offsetof(tvmbuild_frame_options, newest);
+template <>
+inline constexpr size_t FIRST_SIZE<tvmbuild_result_info> = offsetof(tvmbuild_result_info, outputs);
 
 template <typename Sized>
 void expect_size(const Sized *given, const char *name) {
@@ -86,7 +88,7 @@ template <typename Sized>
 void write(Sized *to, Sized from) {
   from.size = to->size;
   std::memset(static_cast<void *>(to), 0, to->size);
-  std::memcpy(static_cast<void *>(to), &from, sizeof(Sized));
+  std::memcpy(static_cast<void *>(to), &from, std::min(sizeof(Sized), from.size));
 }
 
 // Return options that may be null. A field of a later version must be 0.

@@ -36,8 +36,8 @@ class CallQueue {
 
   ~CallQueue() { close(); }
 
-  // Cancel the call that waits, wait for those that were started, and take no more calls. From a callback, do not wait:
-  // the threads end after the last call.
+  // Cancel the call that waits, wait for those that were started, and take no more calls. From a callback, finish the
+  // other calls here; its own thread ends after it.
   void close() {
     std::optional<Job> cancelled;
     {
@@ -47,13 +47,13 @@ class CallQueue {
     }
     state_->changed.notify_all();
     if (cancelled) cancel(*cancelled);
-    bool here = is_callback();
     for (std::thread &each : threads_) {
       if (!each.joinable()) continue;
-      if (here) {
-        each.detach();
-      } else {
+      if (each.get_id() != std::this_thread::get_id()) {
         each.join();
+      } else {
+        state_->finish_rest();
+        each.detach();
       }
     }
   }
@@ -131,14 +131,23 @@ class CallQueue {
       while (true) {
         changed.wait(lock, [this] { return !running.empty() || ended; });
         if (running.empty()) return;
-        Started call = std::move(running.front());
-        running.pop_front();
-        lock.unlock();
-        finish(std::move(call));
-        lock.lock();
-        started--;
-        changed.notify_all();
+        finish_next(lock);
       }
+    }
+
+    void finish_rest() {
+      std::unique_lock<std::mutex> lock(mutex);
+      while (!running.empty()) finish_next(lock);
+    }
+
+    void finish_next(std::unique_lock<std::mutex> &lock) {
+      Started call = std::move(running.front());
+      running.pop_front();
+      lock.unlock();
+      finish(std::move(call));
+      lock.lock();
+      started--;
+      changed.notify_all();
     }
 
     struct Started {
