@@ -102,23 +102,26 @@ class CallQueue {
       while (true) {
         changed.wait(lock, [this] { return waiting ? started < (waiting->newest ? 1 : at_once) : closed; });
         if (!waiting) break;
-        Started call{std::move(*waiting), nullptr};
+        std::optional<Started> call(Started{std::move(*waiting), nullptr});
         waiting.reset();
         started++;
         lock.unlock();
         changed.notify_all();
         try {
-          call.job.start();
+          call->job.start();
         } catch (...) {
-          call.error = std::current_exception();
+          call->error = std::current_exception();
         }
-        call.job.start = nullptr;  // the inputs may be large
-        if (at_once == 1) finish(std::move(call));
-        lock.lock();
+        call->job.start = nullptr;  // the inputs may be large
         if (at_once == 1) {
-          started--;
+          finish(*call);
+          call.reset();  // without the lock
+        }
+        lock.lock();
+        if (call) {
+          running.push_back(std::move(*call));
         } else {
-          running.push_back(std::move(call));
+          started--;
         }
         changed.notify_all();
       }
@@ -141,10 +144,12 @@ class CallQueue {
     }
 
     void finish_next(std::unique_lock<std::mutex> &lock) {
-      Started call = std::move(running.front());
-      running.pop_front();
-      lock.unlock();
-      finish(std::move(call));
+      {
+        Started call = std::move(running.front());
+        running.pop_front();
+        lock.unlock();
+        finish(call);
+      }
       lock.lock();
       started--;
       changed.notify_all();
@@ -155,7 +160,7 @@ class CallQueue {
       std::exception_ptr error;  // of the start
     };
 
-    static void finish(Started call) { call.job.finish(call.error); }
+    static void finish(const Started &call) { call.job.finish(call.error); }
 
     const size_t at_once;
     std::mutex mutex;
