@@ -1,6 +1,6 @@
 """Throughput of calls in flight on a GPU, over what its kernels allow: `in_flight.py PACKAGE.tar`.
 
-The ways take turns, and the lines are their medians: kernels alone, launched one after another on inputs that stay on
+The ways take turns, and the lines are their medians: only kernels, launched one after another on inputs that stay on
 the card; `run`, a call after the other; `submit`, calls in flight. The last two take inputs in the host's memory and
 return outputs there, with inputs from `session.empty` (page-locked) and from NumPy (pageable).
 """

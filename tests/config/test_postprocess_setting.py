@@ -126,7 +126,7 @@ MISTAKES = {
     "postprocess: {boxes: {form: ssd, priors: p}}": "models.yaml:4:19: models.net.postprocess.boxes: not all outputs are named; expected all of `output`, `boxes` and `priors`",
     "postprocess: {masks: {form: detr}}": 'models.yaml:4:33: models.net.postprocess.masks.form: "detr" is not valid; expected yolov5, yolov8, yolox, end2end or rtdetr; did you mean "rtdetr"?',
     "postprocess: {keypoints: {form: nanodet}}": 'models.yaml:4:37: models.net.postprocess.keypoints.form: "nanodet" is not valid; expected yolov5, yolov8, yolox, end2end, rtdetr or yunet',
-    "postprocess: {raw: {}}": 'models.yaml:4:19: models.net.postprocess.raw: the key "outputs" is missing; expected outputs: names of the outputs',
+    "postprocess: {raw: {}}": 'models.yaml:4:19: models.net.postprocess.raw: the key "outputs" is missing; expected outputs: names of outputs of fixed length that are returned as they are, beside other results',
     "postprocess: {masks: {form: yolov8, prototypes: p}}": "models.yaml:4:19: models.net.postprocess.masks: one of two outputs is named; expected both `output`, with the boxes, and `prototypes`, or none",
     "postprocess: {masks: {form: yolov8, most: 300}}": "models.yaml:4:47: models.net.postprocess.masks.most: 300 is too large; expected at most 255",
     "postprocess: {keypoints: {form: yolov8, values: 4}}": "models.yaml:4:53: models.net.postprocess.keypoints.values: 4 is too large; expected at most 3",
