@@ -164,7 +164,7 @@ def test_an_accuracy_that_no_rounding_keeps_is_told_from_operators_that_harm(
     choice = KeepSearch(QuantisedModel(*nets), SAMPLES, judge_by(limit)).find()
     assert choice is not None
     assert len(choice.groups) == choice.total
-    _, told = choice.before.told.split("; the float model with inputs changed by up to 0.1%: error ")
+    _, told = choice.before.told.split("; the float model with inputs changed by up to 0.1% of their range: error ")
     assert float(told) > limit
     few = KeepSearch(QuantisedModel(*nets), SAMPLES, judge_by(2e-3)).find()
     assert few is not None

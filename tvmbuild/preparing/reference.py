@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,7 +37,8 @@ SPREADS = 2.0
 """The number of spreads of ONNX Runtime's own numbers by which a package may differ from the reference."""
 _EXACT = ("session.x64quantprecision", "1")
 """The option with which optimised QDQ models compute with uint8 weights on x86 without VNNI. Sums of int8 saturate
-there, as `exact_integers` explains; it changes the weights of operators that a file has itself.
+there, as `exact_integers` explains; it changes the weights of operators that a file has itself. ONNX Runtime 1.32 cannot
+do this to some models, such as those with QLinearMatMul of int8 or with a weight that two operators share.
 """
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -168,19 +169,26 @@ class OnnxRun:
 def open_onnx(model: bytes, what: str, *, optimized: bool = False) -> OnnxRun:
     """Return a function that runs the model as written, on one thread; TvmbuildError with ONNX Runtime's own reason.
 
-    Its integers are summed exactly on every CPU.
+    Its integers are summed exactly on every CPU, unless ONNX Runtime cannot do so with an optimised model.
     """
+    data = use_exact_integers(model)
+    if optimized:
+        with suppress(*ORT_ERRORS):  # a model that fails for another reason fails below, too
+            return OnnxRun(_open_session(data, optimized=True, exact=True), what)
+    with _explained(what):
+        return OnnxRun(_open_session(data, optimized=optimized), what)
+
+
+def _open_session(model: bytes, *, optimized: bool, exact: bool = False) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    options.add_session_config_entry(*_EXACT)
-    with _explained(what):
-        return OnnxRun(
-            onnxruntime.InferenceSession(use_exact_integers(model), options, providers=["CPUExecutionProvider"]), what
-        )
+    if exact:
+        options.add_session_config_entry(*_EXACT)
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 @contextmanager

@@ -14,6 +14,9 @@ GRAPH_S, MAX_CALLS = 300e-6, 50
 """The time of a graph in seconds, and its largest number of calls: a graph must be long beside its own launch."""
 
 
+_DEFAULT_STREAM = 0
+
+
 def time_kernel(library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
     """Load the library and time its function on random ``arguments``. Returns samples in seconds per call.
 
@@ -34,6 +37,7 @@ def time_kernel(library: str, arguments: tuple[Argument, ...], timing: Timing) -
         open_stream() as stream,
         tvm_ffi.use_raw_stream(device, stream),
     ):
+        synchronize(_DEFAULT_STREAM)  # the tensors are copied there
         launch(1)  # loads the code
         synchronize(stream)
         rough = time_on_device(stream, lambda: launch(1))
