@@ -37,8 +37,8 @@ SPREADS = 2.0
 """The number of spreads of ONNX Runtime's own numbers by which a package may differ from the reference."""
 _EXACT = ("session.x64quantprecision", "1")
 """The option with which optimised QDQ models compute with uint8 weights on x86 without VNNI. Sums of int8 saturate
-there, as `exact_integers` explains; it changes the weights of operators that a file has itself. ONNX Runtime 1.32 cannot
-do this to some models, such as those with QLinearMatMul of int8 or with a weight that two operators share.
+there, as `exact_integers` explains; it changes the weights of operators that a file has itself. ONNX Runtime 1.32
+cannot do this to some models, such as those with QLinearMatMul of int8 or with a weight that two operators share.
 """
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
