@@ -178,8 +178,7 @@ class Session:
         ``run`` would return. Outputs for padded inputs have the shape of the larger size. Inputs that are run in parts
         have their outputs on a CPU only; on other devices, this raises TvmbuildError. With another library's CUDA
         ``stream`` (PyTorch's, one with ``__cuda_stream__``, or its handle), the kernels wait for the work on it so far,
-        and later work on it waits for the outputs, but this does not: inputs in the host's memory must not change until
-        then.
+        and later work on it waits for the outputs, but this does not: inputs in host memory must not change until then.
         """
         with EXPLAINED_ERRORS:
             parts = fitting.fit(self.info, inputs, self._known)
