@@ -2,8 +2,8 @@
 
 TESTS_NIGHT names the night, a number; without it the day does. TESTS_NIGHT=all runs every part.
 TESTS_SHARED_BY=3 shares out all tests, not only the marked ones.
-A run of the whole suite has a fifth of the tests with the mark `compiler` that are not sampled; a run that names files
-or folders has them all.
+A run of the whole suite has an eighth of the tests with the mark `compiler` that are not sampled; a run that names
+files or folders has them all.
 
 `sampled(3)` keeps three cases of a parametrised test in the quick run and makes the others nightly.
 Each night keeps the next three, so the quick run alone runs every case in turn.
@@ -24,7 +24,7 @@ VARIABLE = "TESTS_NIGHT"
 SHARED_BY = "TESTS_SHARED_BY"
 ALL = "all"
 WHOLE = "TESTS_WHOLE_SUITE"
-COMPILER_NIGHTS = 5
+COMPILER_NIGHTS = 8
 """The nights that share the tests with the real compiler, which take 85 % of the suite's CPU time."""
 OTHER_NIGHT = "another night"
 _DAY_S = 86400
