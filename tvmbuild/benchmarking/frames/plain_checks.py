@@ -77,7 +77,7 @@ def check_outputs(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Fo
     if names != list(decoding.asked.outputs):
         return ResultCheck(len(found), 0.0, None, f"the outputs are {names}")
     for name, each in zip(names, found, strict=True):
-        got, want = unpack_pixels(each["values"]).astype(np.float64), np.asarray(outputs[name])
+        got, want = unpack_pixels(each["values"]), np.asarray(outputs[name])
         if got.shape != want.shape:
             return ResultCheck(len(found), 0.0, None, f"{name} has the shape {list(got.shape)}, not {list(want.shape)}")
         if (apart := find_difference(got, want)) is not None:

@@ -116,11 +116,10 @@ class _Work:
     def end(self) -> list[_Call]:
         """Take no more calls, and return those that wait, which the threads forget."""
         with self._lock:
-            self._closed = True
+            self.let_end()
             waiting = list(self._waiting)
             self._waiting.clear()
             self._has_room.notify_all()
-            self._has_turn.notify()
         return waiting
 
     def let_end(self) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.library import call
+from tvmbuild.package.runtime.shared_memory import CUDA
 
-_CUDA = 2
 _SYNC = "runtime.Device_StreamSyncFromTo"
-_KERNELS = 0
-"""The stream of a thread that has set no other one."""
+KERNELS = 0
+"""The stream of a thread that has set no other one: the kernels of all sessions run there, one after another."""
 
 
 def read_stream(stream: Any) -> int:
@@ -40,11 +40,11 @@ def order_stream(device: Any, stream: Any) -> Iterator[None]:
         yield
         return
     handle = read_stream(stream)
-    if device.dlpack_device_type() != _CUDA:
+    if device.dlpack_device_type() != CUDA:
         raise TvmbuildError(f"the package runs on {device}, which has no CUDA streams", "leave out `stream`")
-    if handle == _KERNELS:
+    if handle == KERNELS:
         yield  # the kernels run there
         return
-    call(_SYNC, device, handle, _KERNELS)
+    call(_SYNC, device, handle, KERNELS)
     yield
-    call(_SYNC, device, _KERNELS, handle)
+    call(_SYNC, device, KERNELS, handle)

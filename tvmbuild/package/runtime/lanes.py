@@ -11,8 +11,9 @@ import tvm_ffi
 
 from tvmbuild.package.runtime.call_queue import CallQueue, Finish, Start
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
+from tvmbuild.package.runtime.foreign_stream import KERNELS
 from tvmbuild.package.runtime.library import call, has_function
-from tvmbuild.package.runtime.shared_memory import page_locked_tensor, shares_memory, view_array
+from tvmbuild.package.runtime.shared_memory import CUDA, page_locked_tensor, shares_memory, view_array
 from tvmbuild.package.runtime.tensors import allocate_like, place, to_arrays
 
 if TYPE_CHECKING:
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 
 LANES = 3
 """The calls of a session on a card at the same time: inputs go up, kernels run, outputs come down."""
-_CUDA = 2
 _OWN_RUNTIME = "tvmbuild_cuda.devices"
-_KERNELS = 0
-"""The stream of a thread that has set no other one: the kernels of all sessions run there, one after another."""
 
 
 class Lane:
@@ -78,7 +76,7 @@ class Lane:
     def fetch(self, function: object, outputs: list[Any]) -> Callable[[], list[np.ndarray]]:
         """Copy a function's outputs to the host after the kernels of this thread; return what waits for them."""
         if self._shares_memory:
-            self._sync(self._device, _KERNELS, self._stream)
+            self._sync(self._device, KERNELS, self._stream)
             return lambda: self._take_shared(outputs)
         if function not in self._staged:
             tensors = [page_locked_tensor(each) for each in outputs]
@@ -98,7 +96,7 @@ class Lane:
         try:
             return to_arrays(outputs)
         finally:
-            self._set(self._device, _KERNELS)
+            self._set(self._device, KERNELS)
 
 
 class BackgroundCalls:
@@ -108,7 +106,7 @@ class BackgroundCalls:
         self._device = device
         self._lanes: list[Lane] = []  # idle ones
         self._closed = False
-        self._has_lanes = device.dlpack_device_type() == _CUDA and has_function(_OWN_RUNTIME)
+        self._has_lanes = device.dlpack_device_type() == CUDA and has_function(_OWN_RUNTIME)
         self._queue = CallQueue(LANES if self._has_lanes else 1)
 
     def submit(self, start: Callable[[Lane | None], Finish], *, newest: bool) -> Future[Any]:

@@ -13,7 +13,7 @@ import tvm_ffi
 
 from tvmbuild.package.runtime.library import call, has_function
 
-_CUDA, _CUDA_HOST = 2, 3
+CUDA, _CUDA_HOST = 2, 3
 """DLPack's numbers of device types; the second is page-locked memory."""
 _SHARES = "tvmbuild_cuda.shares_memory"
 _SHARE = "tvmbuild_cuda.share"
@@ -22,7 +22,7 @@ _WITH_OWN_MEMORY = "tvmbuild_cuda.call_with_own_memory"
 
 def shares_memory(device: Any) -> bool:
     """Return whether kernels of this device use page-locked memory of the CPU in place."""
-    return device.dlpack_device_type() == _CUDA and _shares_memory(device.index)
+    return device.dlpack_device_type() == CUDA and _shares_memory(device.index)
 
 
 @cache
