@@ -8,12 +8,8 @@ import pytest
 import tvm
 from onnx import helper
 
-from tvmbuild.base.attributes import Precision
-from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.bugs import last_line
 from tvmbuild.compiler.importing.importer import import_onnx
-from tvmbuild.compiler.machine.target import tvm_target
-from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import extract_tasks
 
@@ -27,19 +23,6 @@ def test_the_layout_can_be_chosen_and_chosen_again(save_convnet: SaveModel, cpu:
     keys = [task.key for task in extract_tasks(nhwc)]
     assert keys == [task.key for task in extract_tasks(lower(imported, cpu, nhwc.layout))]
     assert set(keys).isdisjoint(task.key for task in extract_tasks(nchw))
-
-
-@pytest.mark.parametrize(
-    ("arch", "precision", "layout"),
-    [("sm_90", "fp32", "NCHW"), ("sm_75", "fp16", "NHWC"), ("sm_61", "fp16", "NCHW")],
-)
-def test_cards_stay_nchw_but_for_tensor_cores(
-    save_convnet: SaveModel, arch: str, precision: Precision, layout: str
-) -> None:
-    target = tvm_target("cuda", FrozenMap({"arch": arch}), FrozenMap({"mcpu": "x86-64-v3"}))
-    imported = import_onnx(save_convnet())
-    narrow = imported if precision == "fp32" else reduce_precision(imported, precision, "cuda")
-    assert lower(narrow, target).layout == layout
 
 
 def test_a_model_without_convolutions_has_no_layout_to_convert(save_model: SaveModel, cpu: tvm.target.Target) -> None:

@@ -42,6 +42,14 @@ def build_package_that_returns_its_input(folder: Path) -> Path:
     return _build(folder, {}, returns_input=True)
 
 
+def build_package_of_long_names(folder: Path) -> Path:
+    """Return the package for an H100 of 80 operators that become one kernel, which TVM names after all of them."""
+    values = ["x", *map(str, range(79)), "y"]
+    nodes = [helper.make_node("Tanh", [values[i]], [values[i + 1]]) for i in range(80)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in ("x", "y")]
+    return _save_and_build(folder, helper.make_graph(nodes, "net", ends[:1], ends[1:]), {})
+
+
 def build_package_of_frames(folder: Path) -> Path:
     """Return the package for an H100 of `make_net_of_frames`."""
     graph, options = make_net_of_frames()

@@ -16,17 +16,16 @@ from tvm import relax
 from tvmbuild.compiler.bugs import last_line, report_bug
 from tvmbuild.compiler.codegen.prepare import prepare_compiler
 from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
-from tvmbuild.compiler.codegen.tensor_cores.intrinsics import SIDE
+from tvmbuild.compiler.convolution_layout import default_layout
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.ir.calls import operator_calls
-from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.kernels.attention.cpu.kernel import write_attention
 from tvmbuild.compiler.kernels.attention.gpu.function import write_attention as write_gpu_attention
 from tvmbuild.compiler.kernels.int8.dot_kernels import pin_initial_values
 from tvmbuild.compiler.machine.dot_instructions import find_instruction
 from tvmbuild.compiler.machine.machine import describe_machine
-from tvmbuild.compiler.machine.target import is_gpu, multiplies_bytes, tensor_core_types
+from tvmbuild.compiler.machine.target import is_gpu, multiplies_bytes
 from tvmbuild.compiler.pass_manager import (
     NOTES,
     Layout,
@@ -56,7 +55,7 @@ from tvmbuild.compiler.passes.canonicalize_var_names import canonicalize_var_nam
 from tvmbuild.compiler.passes.convert_each_layout import convert_each_layout
 from tvmbuild.compiler.passes.drop_empty_tensors import drop_empty_tensors
 from tvmbuild.compiler.passes.drop_padded_taps import drop_padded_taps
-from tvmbuild.compiler.passes.exact_products import annotate_exact_products, is_exact, mark_tf32
+from tvmbuild.compiler.passes.exact_products import annotate_exact_products, mark_tf32
 from tvmbuild.compiler.passes.find_softmax import find_softmax
 from tvmbuild.compiler.passes.flatten_conv3d import flatten_conv3d
 from tvmbuild.compiler.passes.fold_constants import decompose_and_fold, fold_constants
@@ -332,15 +331,15 @@ def lower(
 ) -> Lowered:
     """Run the passes: rewrite operators, choose the convolutions' layout and algorithms, legalize and fuse.
 
-    If ``layout`` is None, it is NHWC on CPUs and for convolutions that tensor cores can multiply, else NCHW. If TVM
-    cannot compute a graph in NHWC, the next of `LAYOUTS` is tried, and a note reports it.
+    If ``layout`` is None, it is that of `default_layout`. If TVM cannot compute a graph in NHWC, the next of `LAYOUTS`
+    is tried, and a note reports it.
 
     ``algorithms`` maps a convolution's signature to its algorithm; a convolution that is missing is computed directly.
     The same model, target, layout and algorithms give the same module in any process.
     Raises TvmbuildError with the name of the operator if TVM cannot compute the module in any layout.
     """
     prepare_compiler()
-    wanted = next(each for each in LAYOUTS if each == (layout or _default_layout(target, imported)))
+    wanted = next(each for each in LAYOUTS if each == (layout or default_layout(target, imported)))
     quantised = bool(operator_calls(imported.mod, "relax.quantize"))
     lowering = Lowering(target, wanted, algorithms, quantised, imported.tf32)
     with target:
@@ -388,18 +387,3 @@ def _run_bare(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
         return run_passes([TENSOR_IR], mod, lowering)
     except PassError as error:
         raise error.error from None
-
-
-def _default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layout:
-    """Return the layout of a model on a target if the user chose none.
-
-    CPU convolutions tune far better in NHWC. In NHWC, tensor cores compute a convolution with enough channels as one
-    matrix product over all pixels.
-    """
-    if not is_gpu(target):
-        return "NHWC"
-    calls = (
-        call for call in operator_calls(imported.mod, "relax.nn.conv2d") if not imported.tf32 or not is_exact(call)
-    )
-    types = {str(call.args[0].ty.dtype) for call in calls if min((static_shape(call.args[1]) or (0,))[:2]) >= SIDE}
-    return "NHWC" if types & tensor_core_types(target, tf32=imported.tf32) else "NCHW"

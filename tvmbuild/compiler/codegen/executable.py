@@ -14,11 +14,11 @@ from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 from tvmbuild.compiler.codegen.dedupe_allocations import dedupe_allocations
 from tvmbuild.compiler.codegen.generators import pass_config, use_generators
 from tvmbuild.compiler.codegen.group_independent_kernels import group_independent_kernels
+from tvmbuild.compiler.codegen.kernel_names import shorten_names
 from tvmbuild.compiler.codegen.memory_plan import MemoryPlan, plan_memory
 from tvmbuild.compiler.codegen.plan_kernel_arrays import plan_kernel_arrays
 from tvmbuild.compiler.codegen.scratch import WatchAllocations
 from tvmbuild.compiler.codegen.stack_buffers import use_stack_buffers
-from tvmbuild.compiler.codegen.vulkan.names import shorten_names
 from tvmbuild.compiler.codegen.workspace import find_workspace
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.ir.calls import operator_calls
@@ -66,7 +66,7 @@ def compile_module(mod: tvm.ir.IRModule, target: tvm.target.Target) -> Executabl
     with _watching(target) as watch, name_culprit(mod, alone):
         passes = as_tvms(VIRTUAL_MACHINE, Lowering(target))
         if is_gpu(target) and any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
-            lowered = passes(shorten_names(mod) if target.kind.name == "vulkan" else mod)
+            lowered = passes(shorten_names(mod))
             built = relax.build(lowered, target=target, relax_pipeline=None)
         else:
             lowered = passes(mod)

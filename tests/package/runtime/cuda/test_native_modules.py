@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from children import run_child
 from cuda_blob import DEPENDENT, FLOAT32, FLOAT64, INT32, POINTER, SHARED, Kernel, make_cubin, write_blob
+from cuda_package import build_package_of_long_names
 from cuda_shim import shim_environment
 
 pytestmark = pytest.mark.compiler
@@ -62,6 +63,18 @@ print(load_module(write_blob(Kernel("show0", ()))).kind)
     assert lines[:3] == ["load sm_90 on device 0", "launch show0 grid=1,1,1 block=1,1,1 shared=0", "unload"]
     assert lines[-1].startswith("end ")
     assert "modules=0" in lines[-1]
+
+
+def test_a_kernel_of_many_operators_has_a_short_name(tmp_path: Path) -> None:
+    package, log = build_package_of_long_names(tmp_path), tmp_path / "log"
+    program = f"""
+from tvmbuild.package.runtime.session import Session
+session = Session({str(package)!r})
+session.run({{"x": session.empty("x")}})
+"""
+    run_child(program, shim_environment(log=str(log)))
+    launched = {line.split()[1] for line in log.read_text().splitlines() if line.startswith("launch")}
+    assert [len(name) > 200 for name in launched] == [True]
 
 
 MARKED = make_cubin() + struct.pack("<Q", 1 << 40) + b"tvmbuild PTX 1\0\0"

@@ -1,4 +1,4 @@
-"""Short kernel names for the runtime: TVM names a function after all operators that are fused into it."""
+"""Short kernel names for the runtimes of GPUs: TVM names a function after all operators that are fused into it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 LONGEST = 220
-"""The largest length of a name, in bytes. The limit is 255; TVM appends a suffix for each kernel of a function."""
+"""The largest length of a name, in bytes. The runtimes' limit is 255; TVM appends a suffix for each kernel."""
 _DIGITS = 16
 
 

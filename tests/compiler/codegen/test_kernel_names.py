@@ -10,7 +10,7 @@ import pytest
 from onnx_graphs import node
 from vulkan_kernels import lavapipe
 
-from tvmbuild.compiler.codegen.vulkan.names import LONGEST, shorten_names
+from tvmbuild.compiler.codegen.kernel_names import LONGEST, shorten_names
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.calls import called_functions
