@@ -1,9 +1,9 @@
 """Make the models, pictures and truths of this project: python prepare.py MODELS PICTURES.
 
 MODELS has the four ONNX files that models.yaml names, PICTURES has dog.jpg, astronaut.png, chelsea.png and coffee.png.
-Each of 32 pictures to calibrate by and 64 to judge by is a part of one of them, some mirrored, darker or brighter.
-There are no labels for them: the float network's own answers above a score of 0.3 are the truths, so the figures tell
-what quantising changes, not how good a network is.
+Each of 32 pictures to calibrate by, and of 64 to judge detectors and 200 to judge the classifier by, is a part of one
+of them, some mirrored, darker or brighter. There are no labels: the float network's own answers above a score of
+0.3 are the truths, so the figures tell what quantising changes, not how good a network is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODELS |= {"yolov3_tiny": "yolov3_tiny_decoded.onnx"}
 DECODERS = {"yolox_nano": score.decode_yolox, "nanodet_m": score.decode_nanodet, "yolov3_tiny": score.decode_yolov3}
 PICTURES = ("dog.jpg", "astronaut.png", "chelsea.png", "coffee.png")
 LEAST = 0.3
-"""The score from which a float network's object is a truth."""
+"""The score from which a float network's object or class is a truth."""
 
 
 def main(models: Path, pictures: Path) -> None:
@@ -39,7 +39,7 @@ def main(models: Path, pictures: Path) -> None:
     for name, file in MODELS.items():
         shutil.copy(models / file, HERE / "models" / file)
         (HERE / f"{name}.json").write_text("{}")
-    for folder, seed, count in (("cal", 0, 32), ("val", 1, 64)):
+    for folder, seed, count in (("cal", 0, 32), ("val", 1, 64), ("classes", 2, 200)):
         _draw(pictures, HERE / folder, np.random.RandomState(seed), count)
     for model in load_project(HERE).models:
         _write_truths(model)
@@ -73,8 +73,13 @@ def _write_truths(model: ModelSpec) -> None:
     for path, inputs in zip(accuracy.paths, samples, strict=True):
         outputs = run(inputs)
         found = None if decode is None else score.find_objects(*decode(outputs), least=LEAST)
-        truths[path] = int(outputs["logits"].argmax()) if found is None else found
+        truths[path] = _find_class(outputs["logits"]) if found is None else found
     (HERE / f"{model.name}.json").write_text(json.dumps(truths))
+
+
+def _find_class(logits: np.ndarray) -> int | None:
+    shares = np.exp(logits - logits.max())
+    return int(logits.argmax()) if shares.max() >= LEAST * shares.sum() else None
 
 
 if __name__ == "__main__":

@@ -19,11 +19,10 @@ Objects = dict[str, list[Object]]
 
 
 def top1(outputs: Sequence[Outputs], samples: Sequence[str], truths: Path) -> float:
-    """Return the share of pictures with the right class."""
+    """Return the share with the right class among the pictures whose class is known."""
     right = json.loads(truths.read_text())
-    return float(
-        np.mean([int(each["logits"].argmax()) == right[name] for each, name in zip(outputs, samples, strict=True)])
-    )
+    judged = [(each, right[name]) for each, name in zip(outputs, samples, strict=True) if right[name] is not None]
+    return float(np.mean([int(each["logits"].argmax()) == truth for each, truth in judged]))
 
 
 def map50_yolox(outputs: Sequence[Outputs], samples: Sequence[str], truths: Path) -> float:
