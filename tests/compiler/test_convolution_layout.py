@@ -42,12 +42,12 @@ def convolve(save_model: SaveModel, convolutions: Sequence[Convolution], channel
 @pytest.mark.parametrize(
     ("convolutions", "layout"),
     [
-        ([(16, 3, 1)], "NHWC"),
-        ([(8, 3, 1)], "NCHW"),  # too few channels for a vector
+        ([(32, 3, 1)], "NHWC"),
+        ([(24, 3, 1)], "NCHW"),  # too few columns for a tile
         ([(64, 1, 1)], "NCHW"),  # pixels of one channel are a vector too
         ([(32, 3, 16)], "NCHW"),  # grouped
-        ([(16, 3, 1), (1024, 1, 1)], "NCHW"),  # 2,304 of 18,688 products of each pixel
-        ([(16, 3, 1), (256, 1, 1)], "NHWC"),  # 2,304 of 6,400
+        ([(32, 3, 1), (1024, 1, 1)], "NCHW"),  # 4,608 of 37,376 products of each pixel
+        ([(32, 3, 1), (256, 1, 1)], "NHWC"),  # 4,608 of 12,800
     ],
 )
 def test_windows_over_many_channels_decide(

@@ -78,7 +78,7 @@ def find_threads(schedule: tvm.s_tir.Schedule) -> dict[str, int]:
     return {tag: int(extent) for extent, tag in found}
 
 
-def check(mod: tvm.IRModule, schedule: tvm.s_tir.Schedule, sign: int = 1) -> None:
+def check(mod: tvm.IRModule, schedule: tvm.s_tir.Schedule, sign: int = 1, atol: float = 1e-6) -> None:
     """Compare the schedule on lavapipe with the function's plain loops on the CPU, by numbers of a sign."""
     random = np.random.RandomState(1)
     shapes = [[int(size) for size in each.ty.shape] for each in mod["main"].params]
@@ -86,7 +86,7 @@ def check(mod: tvm.IRModule, schedule: tvm.s_tir.Schedule, sign: int = 1) -> Non
     arrays[-1][...] = np.nan
     want = [tvm.runtime.tensor(each) for each in arrays]
     tvm.tirx.build(mod, target="llvm")["main"](*want)
-    np.testing.assert_allclose(run(build(schedule.mod), *arrays)[-1], want[-1].numpy(), 1e-4, 1e-6)
+    np.testing.assert_allclose(run(build(schedule.mod), *arrays)[-1], want[-1].numpy(), 1e-4, atol)
 
 
 @st.composite
@@ -125,6 +125,34 @@ def test_a_block_of_threads_shares_a_long_maximum(
     assert extents.pop("blockIdx.x", 1) == blocks
     assert math.prod(extents.values()) == 256
     check(mod, schedule)
+
+
+def subtract_means(batch: int, size: int, channels: int) -> tvm.IRModule:
+    """Return the function that subtracts each channel's mean over the pixels of NHWC: instance normalisation."""
+    nodes = [node("ReduceMean", "x", "pixels", out="m"), node("Sub", "x", "m")]
+    return lower_graph(nodes, {"pixels": np.array([1, 2])}, {"x": (batch, size, size, channels)})
+
+
+@pytest.mark.vulkan
+@settings(max_examples=draws(10), deadline=None)
+@given(st.integers(1, 3), st.sampled_from([6, 16, 40, 65]), st.sampled_from([1, 3, 8, 24, 32, 33, 96]))
+def test_means_of_channels_are_right(batch: int, size: int, channels: int) -> None:
+    mod = subtract_means(batch, size, channels)
+    for schedule in list_schedules(mod["main"], lavapipe(), 2):
+        check(mod, schedule, atol=1e-5)  # sums of up to 4,225 numbers near 1
+
+
+@pytest.mark.parametrize(
+    ("batch", "size", "channels", "threads"),
+    [(2, 40, 32, [(8, 128), (32, 8)]), (1, 40, 4, [(4, 256), (32, 8)]), (2, 20, 96, [(32, 8)])],
+)
+def test_many_threads_share_long_means_of_channels(
+    batch: int, size: int, channels: int, threads: list[tuple[int, int]]
+) -> None:
+    schedules = list_shared_reductions(subtract_means(batch, size, channels)["main"])
+    found = [find_threads(schedule) for schedule in schedules]
+    assert [(each["threadIdx.x"], each["threadIdx.y"]) for each in found] == threads
+    assert [each["blockIdx.x"] for each in found] == [batch * -(-channels // width) for width, _ in threads]
 
 
 def squeeze_and_excite(channels: int, squeezed: int, size: int, *, channels_last: bool = False) -> tvm.IRModule:

@@ -37,19 +37,29 @@ __forceinline__ __device__ void tvmbuild_store(const float* sums, float* target,
   }}
 }}
 """
-_LOAD_TF32 = """
-__forceinline__ __device__ void tvmbuild_{side}_float32(float* tile, const float* source, int stride) {{
-  {lane}
+# A thread's two steps of the depth are neighbours in memory, not four apart as in the PTX ISA: both operands have the
+# same order, and the left one is read in pairs.
+_LEFT_TF32 = f"""
+__forceinline__ __device__ void tvmbuild_left_float32(float* tile, const float* source, int stride) {{
+  {_LANE}
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {{
-    unsigned rounded;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(source[{index}]));
-    tile[i] = __uint_as_float(rounded);
+  for (int half = 0; half < 2; ++half) {{
+    const float2 pair = *(const float2*)(source + (row + half * 8) * stride + column * 2);
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(((unsigned*)tile)[half]) : "f"(pair.x));
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(((unsigned*)tile)[half + 2]) : "f"(pair.y));
   }}
 }}
 """
-_LEFT_TF32 = _LOAD_TF32.format(side="left", lane=_LANE, index="(row + i % 2 * 8) * stride + column + i / 2 * 4")
-_RIGHT_TF32 = _LOAD_TF32.format(side="right", lane=_LANE, index="(column + i % 2 * 4) * stride + row + i / 2 * 8")
+_RIGHT_TF32 = f"""
+__forceinline__ __device__ void tvmbuild_right_float32(float* tile, const float* source, int stride) {{
+  {_LANE}
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {{
+    const float number = source[(column * 2 + i % 2) * stride + row + i / 2 * 8];
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(((unsigned*)tile)[i]) : "f"(number));
+  }}
+}}
+"""
 _LEFT_BFLOAT16 = f"""
 __forceinline__ __device__ void tvmbuild_left_bfloat16(nv_bfloat16* tile, const nv_bfloat16* source, int stride) {{
   {_LANE}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -19,8 +20,8 @@ from tvmbuild.compiler.schedules.gpu.sums import (
 from tvmbuild.compiler.schedules.gpu.tiles import MAX_BLOCKS
 from tvmbuild.compiler.schedules.nest import Nest, require_nest
 
-THREADS = 256
-"""The number of threads in a block."""
+THREADS, MOST_THREADS = 256, 1024
+"""The number of threads in a block, and the number in one that repeats a long reduction for channels."""
 STEPS = 4
 """The number of steps of the reduction that a thread should have at least; with fewer, combining threads costs more."""
 WARP = 32
@@ -42,15 +43,17 @@ def list_shared_reductions(function: tirx.PrimFunc) -> list[s_tir.Schedule]:
     DLight gives one thread to each output of a reduction that is not a sum, unless the last axes are reduced, and few
     blocks to a function whose results are read by a larger output.
     """
-    made = try_rule(broadcast_in_blocks, function) or try_rule(share_steps, function)
-    return [] if made is None else [made]
+    tried = (try_rule(partial(broadcast_in_blocks, threads=each), function) for each in (MOST_THREADS, THREADS))
+    made = [schedule for schedule in tried if schedule is not None] or [try_rule(share_steps, function)]
+    return [schedule for schedule in made if schedule is not None]
 
 
-def broadcast_in_blocks(function: tirx.PrimFunc) -> s_tir.Schedule:
+def broadcast_in_blocks(function: tirx.PrimFunc, threads: int = THREADS) -> s_tir.Schedule:
     """Return the schedule in which each block computes the results that its part of a larger output reads.
 
-    Squeeze-and-excite ends so: a product gives a factor for each channel, which multiplies all pixels. Raises
-    ScheduleRefused if the output is not larger than the results, or reads them in another way.
+    Squeeze-and-excite ends so: a product gives a factor for each channel, which multiplies all pixels. So do the means
+    of an instance normalisation. Raises ScheduleRefused if the output is not larger than the results, or reads them in
+    another way, and if the reduction is too short for more than THREADS ``threads``.
     """
     sch = s_tir.Schedule(function, error_render_level="none")
     block, last = _find_blocks(sch)
@@ -59,18 +62,20 @@ def broadcast_in_blocks(function: tirx.PrimFunc) -> s_tir.Schedule:
     nest, ending = require_nest(sch, block), require_nest(sch, last)
     if _count(nest, reduces=True) > LONGEST:
         raise ScheduleRefused("the reduction is too long to be repeated")
+    if threads > THREADS and _count(nest, reduces=True) < threads:
+        raise ScheduleRefused("the reduction is short")
     if _count(ending, reduces=False) < max(BROADCAST * _count(nest, reduces=False), 2 * THREADS):
         raise ScheduleRefused("its output is not larger than its results")
     own = find_axes(nest, ending)
-    if len(own) > 1 and own[-1] == len(ending.axes) - 1:
-        raise ScheduleRefused("neighbouring threads would need results of several rows")
     others = [index for index in range(len(ending.axes)) if index not in own]
-    if not own or own[-1] < others[0]:
-        _give_blocks_results(sch, nest, ending, own)
-    elif others[-1] < own[0]:
-        _give_lanes_results(sch, nest, ending, own)
-    else:
+    if others != list(range(others[0], others[-1] + 1)):
         raise ScheduleRefused("the axes of its results lie between others")
+    if others[-1] == len(ending.axes) - 1:
+        if threads > THREADS:
+            raise ScheduleRefused("its threads share a result, whose steps are few for each")
+        _give_blocks_results(sch, nest, ending, own)
+    else:
+        _give_lanes_results(sch, nest, ending, others, threads)
     return sch
 
 
@@ -114,14 +119,23 @@ def _give_blocks_results(sch: s_tir.Schedule, nest: Nest, ending: Nest, own: lis
     sch.bind(step, "threadIdx.x")
 
 
-def _give_lanes_results(sch: s_tir.Schedule, nest: Nest, ending: Nest, own: list[int]) -> None:
-    """Give neighbouring threads the results of neighbouring channels, and the threads above them the same results."""
-    loops, above = [axis.loop for axis in ending.axes], THREADS // WARP
-    _limit_blocks(math.prod(axis.extent for axis in ending.axes[: own[0]]) // (ELEMENTS * above) + 1)
-    tile, lane = sch.split(sch.fuse(*loops[own[0] :]), [None, WARP])
-    part, each, row = sch.split(sch.fuse(*loops[: own[0]]), [None, ELEMENTS, above])
-    sch.reorder(tile, part, each, row, lane)
-    for loop, tag in ((tile, "blockIdx.x"), (part, "blockIdx.y"), (row, "threadIdx.y"), (lane, "threadIdx.x")):
+def _give_lanes_results(sch: s_tir.Schedule, nest: Nest, ending: Nest, others: list[int], threads: int) -> None:
+    """Give neighbouring threads the results of neighbouring channels, and the threads above them the same results.
+
+    ``others`` are the axes with the same results; axes before them, such as pictures, have blocks of their own.
+    """
+    loops = [axis.loop for axis in ending.axes]
+    before, same, channels = loops[: others[0]], loops[others[0] : others[-1] + 1], loops[others[-1] + 1 :]
+    count = math.prod(axis.extent for axis in ending.axes[others[-1] + 1 :])
+    width = min(SECTOR, 1 << (count - 1).bit_length()) if threads > THREADS else WARP  # few steps for each thread
+    above = threads // width
+    _limit_blocks(math.prod(ending.axes[axis].extent for axis in others) // (ELEMENTS * above) + 1)
+    picture = sch.fuse(*before) if before else sch.add_unit_loop(loops[0])
+    tile, lane = sch.split(sch.fuse(*channels), [None, width])
+    part, each, row = sch.split(sch.fuse(*same), [None, ELEMENTS, above])
+    sch.reorder(picture, tile, part, each, row, lane)
+    outer = sch.fuse(picture, tile)
+    for loop, tag in ((outer, "blockIdx.x"), (part, "blockIdx.y"), (row, "threadIdx.y"), (lane, "threadIdx.x")):
         sch.bind(loop, tag)
     sch.compute_at(nest.block, part, preserve_unit_loops=True)
     sch.set_scope(nest.block, 0, "local")

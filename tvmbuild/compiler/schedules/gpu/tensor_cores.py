@@ -21,7 +21,7 @@ from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 from tvmbuild.compiler.schedules.gpu.tiles import WARP
-from tvmbuild.compiler.schedules.gpu.warp_tiles import VECTOR_BYTES, WarpTile, list_warp_tiles
+from tvmbuild.compiler.schedules.gpu.warp_tiles import VECTOR_BYTES, WarpTile, list_warp_tiles, row_padding
 
 FEWEST = 8
 """The smallest number of rows or columns of a product. Down to this number, a tile that is padded with zeros is faster
@@ -84,6 +84,7 @@ class _Multiplying(TiledProduct):
         sch.compute_at(block, warp, preserve_unit_loops=True)
         steps, inner = self.place_sum(block)
         few = VECTOR_BYTES // self.product.sizes.operand_bytes
+        padding = row_padding(self.product.sizes.operand_bytes)
         for which, scope in enumerate(self.intrinsics.scopes[:2]):
             operand = self.product.operands[which]
             shared = self.copy_operand(block, which)
@@ -91,7 +92,8 @@ class _Multiplying(TiledProduct):
             sch.compute_at(fragment, inner, preserve_unit_loops=True)
             self.make_tiles(fragment, which)
             sch.compute_at(shared, steps, preserve_unit_loops=True)
-            sch.storage_align(shared, 0, len(sch.get(shared).writes[0].source.shape) - 2, few * 2, few)
+            rows = len(sch.get(shared).writes[0].source.shape) - 2
+            sch.storage_align(shared, 0, rows, padding[which] * 2, padding[which])
             self.share_out(sch.fuse(*self.own_loops(shared)), math.gcd(self.product.runs[which], few))
         start = sch.decompose_reduction(block, steps)
         self.tiles.append((sch.get_loops(start)[-2], self.intrinsics.fill))
