@@ -70,6 +70,8 @@ def broadcast_in_blocks(function: tirx.PrimFunc, threads: int = THREADS) -> s_ti
     others = [index for index in range(len(ending.axes)) if index not in own]
     if others != list(range(others[0], others[-1] + 1)):
         raise ScheduleRefused("the axes of its results lie between others")
+    if len(ending.axes) - others[-1] > 2:
+        raise ScheduleRefused("neighbouring threads would need results of several rows")
     if others[-1] == len(ending.axes) - 1:
         if threads > THREADS:
             raise ScheduleRefused("its threads share a result, whose steps are few for each")
