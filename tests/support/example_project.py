@@ -11,8 +11,8 @@ from pathlib import Path
 
 def copy_example(project_root: Path, to: Path, name: str) -> Path:
     """Return the copy's folder; its `build` is empty, whatever the original's holds."""
-    for shared in ("models", "records"):
-        (to / shared).symlink_to(project_root / shared)
+    (to / "models").symlink_to(project_root / "models")
+    shutil.copytree(project_root / "records", to / "records")  # a search on this class of CPU writes there
     (to / "locks").mkdir(mode=0o700)
     ignored = shutil.ignore_patterns("build", "__pycache__")
     copy = to / "examples" / name
