@@ -66,14 +66,19 @@ def build_for(folder: Path, word: str) -> Answer:
     from tvmbuild.building.package import BuildOptions, build_package  # noqa: PLC0415
     from tvmbuild.package.archive import write_package  # noqa: PLC0415
 
-    data = dict(find_target(word).data)
-    kind, host = data.pop("kind"), FrozenMap(data.pop("host"))
-    attributes = FrozenMap(_complete(kind, data))
+    target = make_target(word)
     start = time.monotonic()
-    package = build_package(folder / "model.onnx", PackageTarget(word, kind, attributes, host), options=BuildOptions())
+    package = build_package(folder / "model.onnx", target, options=BuildOptions())
     seconds, used = time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF)
     write_package(folder / "net.tar", package)
     return Answer(f"{seconds:.0f} s ({used.ru_utime + used.ru_stime:.0f})", True)
+
+
+def make_target(word: str) -> PackageTarget:
+    """Return the target that a word such as `cuda:sm_87` or `vulkan:amd-rdna` names."""
+    data = dict(find_target(word).data)
+    kind, host = data.pop("kind"), FrozenMap(data.pop("host"))
+    return PackageTarget(word, kind, FrozenMap(_complete(kind, data)), host)
 
 
 def _complete(kind: str, data: dict[str, Any]) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from tvmbuild.compiler.pass_manager import Layout
 from tvmbuild.compiler.passes.exact_products import is_exact
 
 _CHANNELS_IN, _CHANNELS_OUT = 16, 32
-"""The smallest numbers of channels of a convolution that is faster in NHWC. With 24 channels out, most of a tile's
-columns, three convolutions took twice as long as in NCHW (H200)."""
+"""The smallest numbers of channels of a convolution that is faster in NHWC. On an H200 three convolutions with 24
+channels out took twice as long in NHWC as in NCHW."""
 _SHARE = 0.2
 """The smallest share of such convolutions in all multiply-adds with which a GPU computes a network in NHWC.
 
-On an H200, in float32, batch 1, networks with a share of 0.6 and more took 0.68 to 0.82 of their time in NCHW, one with
-0.27 took 0.95, and those with less than 0.1 took 0.93 to 1.06 (benchmarks/layouts_on_card.py, 2026-11-30)."""
+On an H200, in float32, nine networks with a share of 0.59 and more took 0.64 to 1.00 of their time in NCHW, one with
+0.27 took 0.95, and those with less than 0.1 took 0.93 to 1.23 (`benchmarks/layouts_on_card.py`, 2026-11-30)."""
 
 
 def default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layout:
