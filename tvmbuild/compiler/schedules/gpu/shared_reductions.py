@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -43,17 +42,19 @@ def list_shared_reductions(function: tirx.PrimFunc) -> list[s_tir.Schedule]:
     DLight gives one thread to each output of a reduction that is not a sum, unless the last axes are reduced, and few
     blocks to a function whose results are read by a larger output.
     """
-    tried = (try_rule(partial(broadcast_in_blocks, threads=each), function) for each in (MOST_THREADS, THREADS))
-    made = [schedule for schedule in tried if schedule is not None] or [try_rule(share_steps, function)]
-    return [schedule for schedule in made if schedule is not None]
+    made = try_rule(broadcast_in_blocks, function)
+    if made is None and (shared := try_rule(share_steps, function)) is not None:
+        made = [shared]
+    return made or []
 
 
-def broadcast_in_blocks(function: tirx.PrimFunc, threads: int = THREADS) -> s_tir.Schedule:
-    """Return the schedule in which each block computes the results that its part of a larger output reads.
+def broadcast_in_blocks(function: tirx.PrimFunc) -> list[s_tir.Schedule]:
+    """Return the schedules in which each block computes the results that its part of a larger output reads.
 
     Squeeze-and-excite ends so: a product gives a factor for each channel, which multiplies all pixels. So do the means
-    of an instance normalisation. Raises ScheduleRefused if the output is not larger than the results, or reads them in
-    another way, and if the reduction is too short for more than THREADS ``threads``.
+    of an instance normalisation. A long reduction for channels has a second schedule with fewer threads, for targets
+    that do not have as many. Raises ScheduleRefused if the output is not larger than the results, or reads them in
+    another way.
     """
     sch = s_tir.Schedule(function, error_render_level="none")
     block, last = _find_blocks(sch)
@@ -62,8 +63,6 @@ def broadcast_in_blocks(function: tirx.PrimFunc, threads: int = THREADS) -> s_ti
     nest, ending = require_nest(sch, block), require_nest(sch, last)
     if _count(nest, reduces=True) > LONGEST:
         raise ScheduleRefused("the reduction is too long to be repeated")
-    if threads > THREADS and _count(nest, reduces=True) < threads:
-        raise ScheduleRefused("the reduction is short")
     if _count(ending, reduces=False) < max(BROADCAST * _count(nest, reduces=False), 2 * THREADS):
         raise ScheduleRefused("its output is not larger than its results")
     own = find_axes(nest, ending)
@@ -73,12 +72,10 @@ def broadcast_in_blocks(function: tirx.PrimFunc, threads: int = THREADS) -> s_ti
     if len(ending.axes) - others[-1] > 2:
         raise ScheduleRefused("neighbouring threads would need results of several rows")
     if others[-1] == len(ending.axes) - 1:
-        if threads > THREADS:
-            raise ScheduleRefused("its threads share a result, whose steps are few for each")
         _give_blocks_results(sch, nest, ending, own)
-    else:
-        _give_lanes_results(sch, nest, ending, others, threads)
-    return sch
+        return [sch]
+    counts = (MOST_THREADS, THREADS) if _count(nest, reduces=True) >= MOST_THREADS else (THREADS,)
+    return [_give_lanes_results(sch.copy(), nest, ending, others, each) for each in counts]
 
 
 def _limit_blocks(blocks: int) -> int:
@@ -121,7 +118,9 @@ def _give_blocks_results(sch: s_tir.Schedule, nest: Nest, ending: Nest, own: lis
     sch.bind(step, "threadIdx.x")
 
 
-def _give_lanes_results(sch: s_tir.Schedule, nest: Nest, ending: Nest, others: list[int], threads: int) -> None:
+def _give_lanes_results(
+    sch: s_tir.Schedule, nest: Nest, ending: Nest, others: list[int], threads: int
+) -> s_tir.Schedule:
     """Give neighbouring threads the results of neighbouring channels, and the threads above them the same results.
 
     ``others`` are the axes with the same results; axes before them, such as pictures, have blocks of their own.
@@ -146,6 +145,7 @@ def _give_lanes_results(sch: s_tir.Schedule, nest: Nest, ending: Nest, others: l
     _, step = sch.split(sch.fuse(*steps), [None, above])
     sch.bind(step, "threadIdx.y")
     sch.bind(sch.fuse(*lanes), "threadIdx.x")
+    return sch
 
 
 def share_steps(function: tirx.PrimFunc) -> s_tir.Schedule:
