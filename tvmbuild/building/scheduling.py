@@ -11,7 +11,7 @@ from tvmbuild.base.attributes import ROUNDED
 from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.apply import Coverage, apply_records
 from tvmbuild.compiler.bugs import collect_bugs
-from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
 from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
 from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.passes.precision import reduce_precision
@@ -57,12 +57,12 @@ def lower_for(imported: ImportedModel, target: tvm.target.Target, schedule: Sche
 def lower_to_tasks(
     imported: ImportedModel, target: tvm.target.Target, schedule: Schedule = NO_RECORDS
 ) -> tuple[Lowered, tuple[Task, ...]]:
-    """Lower the model, register the intrinsics that records of its Tasks may use, and return the model and the Tasks.
+    """Lower the model, and return it and its Tasks.
 
     Builds, searches and `tvmbuild check` all use this function.
     """
+    skip_tensor_intrinsics()
     lowered = lower_for(imported, target, schedule)
-    prepare_intrinsics(lowered.mod, target)
     return lowered, extract_tasks(lowered)
 
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import NoReturn
 
 from tvmbuild.base.processes import die_with_parent
-from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics, use_cuda_intrinsics, use_dot_intrinsics
+from tvmbuild.compiler.codegen.intrinsics import register_named, skip_tensor_intrinsics
 from tvmbuild.errors import TvmbuildError
 
 MEMORY = 8 << 30
@@ -35,8 +35,9 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     asked = json.load(sys.stdin)
-    tensorised = any("Tensorize" in check.get("trace", "") for check in asked["checks"])
-    _import_intrinsics(asked["target"].get("kind") if tensorised else None)
+    for check in asked["checks"]:
+        register_named(check.get("trace", ""))  # once, before any fork
+    skip_tensor_intrinsics()
     from tvmbuild.replay.record_check import find_fault, find_target_fault, make_target  # noqa: PLC0415 - TVM is imported only now
 
     try:
@@ -49,21 +50,6 @@ def main() -> int:
         print(json.dumps(error.message), file=answers, flush=True)
         return REFUSED
     return 0
-
-
-def _import_intrinsics(kind: str | None) -> None:
-    """Import TVM once, before any fork, with only the tensor intrinsics of the ``kind`` of target.
-
-    If ``kind`` is None, no tensor intrinsics are imported.
-    """
-    if kind is None:
-        skip_tensor_intrinsics()
-    elif kind == "cuda":
-        use_cuda_intrinsics()
-    else:
-        import tvm.s_tir.tensor_intrin  # noqa: F401, PLC0415 - registers them: 15 s of CPU
-
-        use_dot_intrinsics()
 
 
 def _check(find: Callable[[], str | None], timeout_s: float) -> str | None:

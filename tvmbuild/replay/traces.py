@@ -10,6 +10,7 @@ from tvm.s_tir.meta_schedule import _ffi_api
 from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
 
 from tvmbuild.base.files import canonical_json
+from tvmbuild.compiler.codegen.intrinsics import register_named
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.task_file import Json
 
@@ -27,6 +28,7 @@ def dump_trace(record: TuningRecord) -> str:
 
 def load_record(trace: str, workload: Workload, target: tvm.target.Target) -> TuningRecord:
     """Return a TuningRecord with that trace. Raises TvmbuildError if this TVM cannot read the trace."""
+    register_named(trace)
     data = json.loads(trace)
     try:
         return TuningRecord.from_json(

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import xgboost
 from tvm.ir.utils import derived_object
 from tvm.s_tir.meta_schedule.cost_model import PyCostModel
 from tvm.s_tir.meta_schedule.cost_model.xgb_model import PackSum, XGBConfig
@@ -63,6 +62,8 @@ class Trees:
         known = sum(map(len, self._seconds.values()))
         if known < WARM_UP:
             return
+        import xgboost  # noqa: PLC0415 - with scikit-learn it takes longer than all of TVM, and few steps search
+
         anew = not self.trained or known >= GROWN * self._began_with
         if anew:
             self._began_with = known

@@ -16,7 +16,6 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
-from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
@@ -161,7 +160,6 @@ def test_data_that_are_rounded_as_they_come_are_multiplied_as_bytes(name: str, c
 @pytest.mark.parametrize("cpu", ["cascadelake", "x86-64-v3", "cortex-a76", "cortex-a72"])
 def test_records_of_schedules_by_rule_are_replayed(cpu: str) -> None:
     lowered, target = lower_for(cpu, "3x3")
-    prepare_intrinsics(lowered.mod, target)
     (task,) = (each for each in extract_tasks(lowered) if "conv2d" in each.name)
     schedules = list_schedules(task.mod, target, 3)
     assert len(schedules) == 3
@@ -185,7 +183,6 @@ def test_a_search_lays_out_no_constant_that_sums_begin_with(name: str) -> None:
         lowered = lower(import_onnx(net.finish(net.round(made, 0.1, 120), (8, 64))), target)
     else:
         lowered, _ = lower_for("znver4", name)
-    prepare_intrinsics(lowered.mod, target)
     (task,) = (each for each in extract_tasks(lowered) if "conv2d" in each.name or "matmul" in each.name)
     context = ms.TuneContext(
         mod=task.mod, target=target, space_generator=make_space(target), rand_state=1, num_threads=1

@@ -7,73 +7,52 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 import types
 from pathlib import Path
-from typing import Any
 
 _PACKAGE = "tvm.s_tir.tensor_intrin"
+_OF_TVM = {
+    "cuda": ("mma_", "wmma_"),
+    "x86": ("dot_16x4_",),
+    "arm_cpu": ("dot_4x4_", "sme_"),
+    "dot_product_common": ("dp4a_",),
+}
+"""TVM's modules of intrinsics, with the beginnings of their names. Importing `cuda` takes 16 to 45 s of CPU time."""
+_TENSOR_CORE = "tensor_core_"
+"""The beginning of the names of tvmbuild's own intrinsics for tensor cores."""
 
 
 def skip_tensor_intrinsics() -> None:
-    """Keep TVM from importing all its tensor intrinsics; the intrinsics for CUDA can still be imported by name."""
+    """Keep TVM from importing all its tensor intrinsics; its modules of intrinsics can still be imported by name."""
     if _PACKAGE not in sys.modules:
         package = types.ModuleType(_PACKAGE)
         package.__path__ = [str(_find_tvm() / "s_tir" / "tensor_intrin")]
         sys.modules[_PACKAGE] = package
 
 
-def use_cuda_intrinsics() -> None:
-    """Register the intrinsics for NVIDIA's tensor cores, from TVM and from tvmbuild; replaying records needs both."""
-    from tvmbuild.compiler.codegen.tensor_cores.table import TYPES, register_tensor_cores  # noqa: PLC0415 - imports TVM
+def register_named(trace: str) -> None:
+    """Register the intrinsics that the text of a trace names, because TVM cannot apply the trace without them.
 
-    skip_tensor_intrinsics()
-    importlib.import_module(f"{_PACKAGE}.cuda")
-    for dtype in TYPES:
-        register_tensor_cores(dtype)
-
-
-def use_dot_intrinsics() -> None:
-    """Register the tensor intrinsics for the dot-product instructions of CPUs."""
-    from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics  # noqa: PLC0415 - imports TVM
-
-    register_intrinsics()
-
-
-def prepare_intrinsics(mod: Any, target: Any) -> None:
-    """Register the intrinsics that records of the module's Tasks may name. Call it before reading a record."""
-    if _multiplies_on_tensor_cores(mod, target):
-        use_cuda_intrinsics()
+    A name that neither TVM nor tvmbuild has stays unknown.
+    """
+    if "Tensorize" not in trace:
         return
+    from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics  # noqa: PLC0415 - imports TVM
+    from tvmbuild.compiler.codegen.tensor_cores.table import TYPES, register_tensor_cores  # noqa: PLC0415 - as above
+    from tvmbuild.compiler.machine.dot_instructions import list_names  # noqa: PLC0415 - as above
+
     skip_tensor_intrinsics()
-    if _names_dots(mod):
-        use_dot_intrinsics()
-
-
-def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
-    """Return whether a function of the module may compute on the target's tensor cores."""
-    from tvm import tirx  # noqa: PLC0415 - skip_tensor_intrinsics comes before TVM
-
-    from tvmbuild.compiler.ir.prim_funcs import allows_tf32  # noqa: PLC0415 - as above
-    from tvmbuild.compiler.machine.target import tensor_core_types  # noqa: PLC0415 - as above
-
-    functions = (each for each in mod.functions.values() if isinstance(each, tirx.PrimFunc))
-    return any(
-        str(getattr(buffer, "dtype", "")) in tensor_core_types(target, tf32=allows_tf32(function))
-        for function in functions
-        for buffer in function.params
-    )
-
-
-def _names_dots(mod: Any) -> bool:
-    """Return whether a block of a function in the module is annotated with a dot instruction."""
-    from tvm import tirx  # noqa: PLC0415 - as above
-
-    from tvmbuild.compiler.ir.prim_funcs import list_blocks  # noqa: PLC0415 - as above
-    from tvmbuild.compiler.machine.dot_instructions import ANNOTATION  # noqa: PLC0415 - as above
-
-    functions = (each for each in mod.functions.values() if isinstance(each, tirx.PrimFunc))
-    return any(ANNOTATION in block.annotations for function in functions for block in list_blocks(function))
+    names = set(re.findall(r"\w+", trace))
+    for module, beginnings in _OF_TVM.items():
+        if any(name.startswith(beginnings) for name in names):
+            importlib.import_module(f"{_PACKAGE}.{module}")
+    if any(name.startswith(_TENSOR_CORE) for name in names):
+        for dtype in TYPES:
+            register_tensor_cores(dtype)
+    if names & list_names():
+        register_intrinsics()
 
 
 def _find_tvm() -> Path:

@@ -10,7 +10,7 @@ def prepare_compiler() -> None:
     """Register our lowering rules and intrinsics, once in a process.
 
     All code that starts a compilation calls this function: `lower`, the generators, the tuner's workers and the checks
-    of records. `prepare_intrinsics` registers the intrinsics that only some Tasks name, because their registration
+    of records. `register_named` registers the intrinsics that only some records name, because their registration
     takes seconds.
     """
     use_fast_math()

@@ -114,6 +114,11 @@ def list_intrinsics() -> list[DotInstruction]:
     return [each.fit(steps) for each in INSTRUCTIONS for steps in (1, 2, 4) if steps <= each.steps]
 
 
+def list_names() -> set[str]:
+    """Return the names of the tensor intrinsics of all dot instructions."""
+    return {each.intrinsic for each in list_intrinsics()} | {each.of_columns for each in INSTRUCTIONS}
+
+
 def find_instruction(target: tvm.target.Target) -> DotInstruction | None:
     """Return the fastest dot instruction of a CPU target, or None if the target has none."""
     return next(iter(find_instructions(target)), None)
