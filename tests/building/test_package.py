@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -79,12 +78,11 @@ def test_validated_numbers(digits: Path) -> None:
     assert 0 < validate(lower_model(simplified.model, TARGET), simplified.reference, Tolerance()).max_abs_error < 1e-3
 
 
-def test_the_example_of_the_documentation_runs(
+def test_the_example_of_functions_runs(
     digits: Path, project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (project_root / "docs/how-to/python.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^## Building$.*?^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    code = (project_root / "examples/functions/build.py").read_text(encoding="utf-8")
     shutil.copy(digits, tmp_path / "net.onnx")
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "python.md", "exec"), {})  # noqa: S102 - the page is ours
+    exec(compile(code, "build.py", "exec"), {})  # noqa: S102 - the example is ours
     assert read_metadata(tmp_path / "net-pi4.tar").target.name == "pi4"
