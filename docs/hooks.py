@@ -16,7 +16,7 @@ from tvmbuild.cli import COMMANDS, GROUPS
 from tvmbuild.config.key_table import format_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
-KEYS = re.compile(r"^(Keys.*?(?: beside those of `(\w+)`)?): `tvmbuild schema (\w+) (\w+)`\.$", re.MULTILINE)
+KEYS = re.compile(r"^<!--keys:(\w+)/(\w+)(?:-(\w+))?-->$", re.MULTILINE)
 FIELDS = re.compile(r"^(.+?): the fields of `(\w+)` in `(tvmbuild/[\w/]+\.py)`\.$", re.MULTILINE)
 LOG = logging.getLogger("mkdocs.plugins.tvmbuild")
 
@@ -30,11 +30,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return re.sub(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)", lambda found: _name(found, page), markdown)
 
 
-def _describe_keys(line: re.Match[str]) -> str:
-    """Return the table of keys that a line names, under the line's words if they say more than `Keys`."""
-    words, without, file, part = line.groups()
-    table = format_markdown(file, part, without or "")
-    return table if words == "Keys" else f"{words}:\n\n{table}"
+def _describe_keys(mark: re.Match[str]) -> str:
+    """Return the table of the keys of the part that a mark names, without those of the part beside it."""
+    file, part, beside = mark.groups()
+    others = f", beside those of `{beside}`" if beside else ""
+    return f"Keys of `{part}`{others}:\n\n{format_markdown(file, part, beside or '')}\n"
 
 
 def _describe_fields(line: re.Match[str]) -> str:
