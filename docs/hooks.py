@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import json
 import logging
 import os
 import re
@@ -110,6 +111,14 @@ def describe_ratios() -> str:
     return str(importlib.import_module("ratio_results").write_tables())
 
 
+def describe_cards() -> str:
+    """Return the table of the modern networks' times on a card."""
+    networks = json.loads((ROOT / "benchmarks/results/modern_on_card.json").read_text(encoding="utf-8"))["networks"]
+    rows = [[each.replace("_", " ") for each in networks[0]], ["---"] * len(networks[0])]
+    rows += [["" if each is None else str(each) for each in network.values()] for network in networks]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def describe_folders() -> str:
     """Return the folders of tvmbuild and of its compiler, from the top layer to the lowest, by their docstrings."""
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -143,6 +152,7 @@ LISTS = {
     "<!-- passes -->": describe_passes,
     "<!-- operators -->": describe_operators,
     "<!-- ratios -->": describe_ratios,
+    "<!-- cards -->": describe_cards,
     "<!-- folders -->": describe_folders,
 }
 """The place of a list in a page → the function that writes it."""
