@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Ratios = Mapping[str, float]
-"""Place → its error over the one that rounding causes."""
+"""Place → its error divided by the one that rounding causes."""
 _PART = 4.0
 """A place counts as wrong in the search for the origin if its error exceeds the final error divided by this."""
 OWN = 16.0

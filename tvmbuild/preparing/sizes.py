@@ -122,7 +122,7 @@ def check_pad(sizes: Sizes, inputs: Sequence[TensorInfo], model: str) -> None:
 
 
 def _expect_pad(value: float, dtype: np.dtype[Any]) -> str | None:
-    """Return the numbers that a type has in words, or None if the value is one of them."""
+    """Return the range of a type in words, or None if the value is in it."""
     if dtype.kind == "b":
         return None if value in (0, 1) else "0 or 1"
     if dtype.kind in "iu":
