@@ -50,12 +50,12 @@ class _Operands:
 
 @dataclass(frozen=True)
 class _Ratios:
-    """The ratios of a rounded activation to its noise, None without noise."""
+    """The signal-to-noise ratios of a rounded activation in dB, None without noise."""
 
     rounding: float | None
-    """The noise is its own rounding."""
+    """The ratio to the activation's own rounding error."""
     whole: float | None
-    """The noise is the difference from the float model."""
+    """The ratio to the difference from the float model."""
 
 
 def measure_losses(quantised: Any, original: Any, samples: Sequence[Arrays]) -> tuple[OperatorLoss, ...]:
