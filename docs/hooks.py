@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import json
 import logging
 import os
 import re
@@ -16,7 +17,7 @@ from tvmbuild.cli import COMMANDS, GROUPS
 from tvmbuild.config.key_table import format_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
-KEYS = re.compile(r"^(Keys.*?(?: beside those of `(\w+)`)?): `tvmbuild schema (\w+) (\w+)`\.$", re.MULTILINE)
+KEYS = re.compile(r"^<!--keys:(\w+)/(\w+)(?:-(\w+))?-->$", re.MULTILINE)
 FIELDS = re.compile(r"^(.+?): the fields of `(\w+)` in `(tvmbuild/[\w/]+\.py)`\.$", re.MULTILINE)
 LOG = logging.getLogger("mkdocs.plugins.tvmbuild")
 
@@ -30,11 +31,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return re.sub(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)", lambda found: _name(found, page), markdown)
 
 
-def _describe_keys(line: re.Match[str]) -> str:
-    """Return the table of keys that a line names, under the line's words if they say more than `Keys`."""
-    words, without, file, part = line.groups()
-    table = format_markdown(file, part, without or "")
-    return table if words == "Keys" else f"{words}:\n\n{table}"
+def _describe_keys(mark: re.Match[str]) -> str:
+    """Return the table of the keys of the part that a mark names, without those of the part beside it."""
+    file, part, beside = mark.groups()
+    others = f", beside those of `{beside}`" if beside else ""
+    return f"Keys of `{part}`{others}:\n\n{format_markdown(file, part, beside or '')}\n"
 
 
 def _describe_fields(line: re.Match[str]) -> str:
@@ -110,6 +111,14 @@ def describe_ratios() -> str:
     return str(importlib.import_module("ratio_results").write_tables())
 
 
+def describe_cards() -> str:
+    """Return the table of the modern networks' times on a card."""
+    networks = json.loads((ROOT / "benchmarks/results/modern_on_card.json").read_text(encoding="utf-8"))["networks"]
+    rows = [[each.replace("_", " ") for each in networks[0]], ["---"] * len(networks[0])]
+    rows += [["" if each is None else str(each) for each in network.values()] for network in networks]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def describe_folders() -> str:
     """Return the folders of tvmbuild and of its compiler, from the top layer to the lowest, by their docstrings."""
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -143,6 +152,7 @@ LISTS = {
     "<!-- passes -->": describe_passes,
     "<!-- operators -->": describe_operators,
     "<!-- ratios -->": describe_ratios,
+    "<!-- cards -->": describe_cards,
     "<!-- folders -->": describe_folders,
 }
 """The place of a list in a page → the function that writes it."""

@@ -47,7 +47,7 @@ class Capabilities:
     vulkan_missing: str | None = None
     """The first missing part of the Vulkan driver: `loader`, `driver` or `device`. None if a device answers."""
     vulkan_refusal: str | None = None
-    """Another obstacle to Vulkan, or None.
+    """The reason why Vulkan is not used although a device answers, or None.
 
     It is a setting that disables tvmbuild's runtime, or the reason why that runtime accepts none of the devices.
     """

@@ -8,7 +8,7 @@ from typing import Literal
 from tvmbuild.base.postprocess_specs import BOX_FORMS
 
 Part = Literal["classes", "objectness", "boxes", "points", "sizes", "offsets", "all"]
-"""The meaning of an output: ``all`` has boxes, objectness and classes of each anchor, in this order."""
+"""The part of a box that an output holds; ``all``: boxes, objectness and classes of each anchor, in this order."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class GridForm:
     points: int = 0
     """The number of points of a box."""
     suppress: bool = True
-    """True if overlapping boxes are left, so that non-maximum suppression is needed."""
+    """True if the outputs have overlapping boxes, so that non-maximum suppression is needed."""
 
     @property
     def with_anchors(self) -> bool:
@@ -47,7 +47,7 @@ GRID_FORMS: dict[str, GridForm] = {
     "nanodet": GridForm(("classes", "boxes"), "distances"),
     "centernet": GridForm(("classes", "sizes", "offsets"), "map", sigmoid=True, suppress=False),
 }
-"""Name of a form in models.yaml → the meaning of its outputs."""
+"""Name of a form in models.yaml → the description of its outputs."""
 FORMS: dict[str, tuple[str, ...]] = {
     "boxes": (*BOX_FORMS, *GRID_FORMS),
     "masks": tuple(name for name, form in BOX_FORMS.items() if form.extensible),

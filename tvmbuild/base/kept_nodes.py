@@ -11,7 +11,7 @@ from typing import Any
 from tvmbuild.base.steps import Step
 
 KEPT = "kept"
-"""The role of the file. Only cells with `keep:` have it."""
+"""The role of the file that lists a cell's nodes in float32. Only cells with `keep:` have it."""
 
 
 def list_kept(step: Step[Any]) -> tuple[str, ...]:

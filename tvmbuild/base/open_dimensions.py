@@ -169,7 +169,7 @@ def ask_for(shapes: Shapes, model: str) -> Question:
 
 
 def _bind(shapes: Shapes, given: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return the size of each named dimension for which the given shapes agree on one."""
+    """Return the size of each named dimension if all given shapes agree on it."""
     found: dict[str, set[int]] = {}
     for name, sizes in given.items():
         for dim, size in zip(shapes[name], sizes, strict=True):

@@ -43,7 +43,7 @@ class BoxForm:
     strides: tuple[int, ...] = ()
     """The strides of the grids whose cells the boxes are relative to. Empty if coordinates are absolute."""
     suppress: bool = True
-    """True if overlapping boxes are left, so that non-maximum suppression is needed."""
+    """True if the outputs have overlapping boxes, so that non-maximum suppression is needed."""
     priors: Literal["none", "scaled", "offset"] = "none"
     """The way to place a box by its prior.
 
@@ -99,7 +99,7 @@ BOX_FORMS: dict[str, BoxForm] = {
     "ssd_decoded": BoxForm(split=True, background="first", normalised=True, corners=True),
     "blazeface": BoxForm(split=True, activation="sigmoid", priors="offset"),
 }
-"""Name of a form in models.yaml → the meaning of its outputs."""
+"""Name of a form in models.yaml → the description of its outputs."""
 
 
 VARIANCES = (0.1, 0.2)

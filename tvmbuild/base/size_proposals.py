@@ -33,7 +33,7 @@ _IDS = re.compile(r"(?!.*(type|position|segment)).*ids?", re.IGNORECASE)
 """Names of tokens, which padding fills up with 0."""
 
 Key = str | tuple[str, int]
-"""The name of a dimension, or the letter of a nameless one with its number among those of its input."""
+"""A dimension: its name, or for a nameless one its letter and its number among its input's nameless ones."""
 
 
 def propose_sizes(shapes: Shapes, dtypes: Mapping[str, str]) -> tuple[str, ...]:

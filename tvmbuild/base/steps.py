@@ -240,7 +240,7 @@ def list_sample_files(step: Step[Any], kind: str = SAMPLE) -> list[Path]:
 
 
 def list_sizes(step: Step[Any], role: str) -> tuple[str, ...]:
-    """Return the names of the sizes for which the step has files of their own with this role, the largest last.
+    """Return the names of the sizes that have their own files with this role, the largest last.
 
     There are none if the model has one shape. The files with the plain role are those of the largest size, except
     `tasks` and `schedule`, which have the Tasks of all sizes.

@@ -42,7 +42,7 @@ def explain_driver(missing: str | None) -> str | None:
 
 
 def explain_runtime(missing: str | None, *, has_runtime: bool, left_out: str | None = None) -> str | None:
-    """Return a message about the missing parts without which Vulkan code cannot run here, or None if there is none.
+    """Return a message about the parts that Vulkan needs and this machine lacks, or None if it has all.
 
     ``missing`` is the missing part of the driver. ``left_out`` is the reason why tvmbuild's runtime is not used
     although it could be.

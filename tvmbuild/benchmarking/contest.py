@@ -43,7 +43,7 @@ PROFILED, MIN_PROFILED, PROFILE_S = 20, 3, 5.0
 
 @dataclass(frozen=True)
 class Trial:
-    """The task of a contest: a package, the inputs and outputs that it must reproduce, and its opponents."""
+    """A benchmark task: a package, the inputs and outputs that it must reproduce, and the runtimes timed beside it."""
 
     subject: str
     """The cell's name, or the package's."""
@@ -54,10 +54,10 @@ class Trial:
     tolerance: Tolerance
     options: BenchmarkOptions
     packages: tuple[Path, ...] = ()
-    """Other packages of the same model."""
+    """Other packages of the same model, timed in turns with this one."""
     device: Device = LOCAL
     judge: Judge | None = None
-    """The comparison of the package with the original model on real inputs. None: there are none."""
+    """The comparison of the package with the original model on real inputs, or None without real inputs."""
     times_frames: bool = True
     """True if frames are timed, and not only compared."""
 
@@ -67,7 +67,7 @@ class Trial:
         return self.options.baselines if self.model is not None and self.device.is_this_machine else ()
 
     def at(self, size: str, model: Path | None, reference: Path) -> Trial:
-        """Return the trial of another size of the package, with the files of this size."""
+        """Return the benchmark task of another size of the package, with the files of this size."""
         subject = f"{self.subject} at {size}"
         return replace(self, subject=subject, model=model, reference=reference, judge=None, times_frames=False)
 
@@ -254,7 +254,7 @@ def make_package_trial(
     threads: int | None = None,
     size: Mapping[str, int] | None = None,
 ) -> Trial:
-    """Return the trial of a package without a project. ``folder`` gets the inputs that are drawn for it.
+    """Return the benchmark task of a package without a project. ``folder`` gets its random inputs.
 
     The package's own outputs are the reference that the others must reproduce. The default of ``threads`` is the number
     that the package was tuned for, at most this machine's cores; that of ``size`` is the largest.

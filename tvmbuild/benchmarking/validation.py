@@ -52,7 +52,7 @@ class LoweredModel:
 def lower_model(
     model: Model, target: PackageTarget, schedule: Schedule = NO_RECORDS, name: str = "model"
 ) -> LoweredModel:
-    """Lower the model as far as its package's code is the same on every CPU. Messages call it ``name``."""
+    """Lower the model as for the target, without generating code. Messages call the model ``name``."""
     report_progress("lowering")
     imported = import_for(model, target, name)
     return LoweredModel(f"{name}@{target.name}", imported, schedule, lower_for(imported, make_target(target), schedule))

@@ -1,4 +1,4 @@
-"""The expected time of a call of one size, by which a package chooses the parts of a batch."""
+"""The expected time of a call of each size, from which a package chooses the parts of a batch."""
 
 from __future__ import annotations
 

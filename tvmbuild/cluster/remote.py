@@ -1,4 +1,4 @@
-"""The worker's side of a step on the cluster: it runs the step in its own folder, as at home, by `run_process`."""
+"""The worker's side of a step on the cluster: it runs the step in a folder of its own by `run_process`."""
 
 from __future__ import annotations
 

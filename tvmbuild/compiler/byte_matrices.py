@@ -11,7 +11,7 @@ from tvmbuild.compiler.ir.expressions import shift, static_shape
 
 Emit = Callable[[relax.Expr], relax.Expr]
 MAX_DEPTH = (1 << 31) // (4 * 255 * 128) - 1
-"""The longest row for which the sum of products and its zero-point corrections fit in int32."""
+"""The largest number of products in a sum that fits in int32 together with its zero-point corrections."""
 _UNSIGNED = 128
 
 

@@ -45,7 +45,7 @@ def _use_tensor_cores(calls: tuple[relax.Call, ...], target: tvm.target.Target, 
 
 
 def _have_wide_windows(calls: tuple[relax.Call, ...], imported: ImportedModel) -> bool:
-    """Return whether convolutions with windows over many channels have enough of the multiply-adds."""
+    """Return whether convolutions with windows over many channels make up enough of the multiply-adds."""
     if operator_calls(imported.mod, "relax.quantize"):
         return False
     costs = [(_count_products(call), _is_wide(call)) for call in calls if call.op.name == "relax.nn.conv2d"]

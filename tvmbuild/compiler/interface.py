@@ -1,4 +1,4 @@
-"""The interface of ``main``, and the frames and results for which a package has more functions."""
+"""The interface of ``main``, and the frames and results, which are further functions of a package."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _FOREIGN = PACKED_CALLS | {
     "tirx.tvm_call_packed_lowered",
     "tirx.tvm_call_cpacked_lowered",
 }
-"""Operators that call functions which TVM did not generate: the work of these functions is not known."""
+"""Operators that call functions of other libraries; their arithmetic is unknown."""
 
 
 def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage: Coverage) -> tuple[OperatorInfo, ...]:

@@ -299,7 +299,7 @@ RECORDS = Phase(
         of_module("MarkTf32", mark_tf32, allows_tf32),
     ),
 )
-"""The last passes before records: they give functions the form that records know."""
+"""The last passes before records are applied: Task keys are computed from the functions that they return."""
 LAYOUTS: Sequence[Layout] = ("NHWC", "NHWC each", "NCHW")
 """The layouts, in the order in which they are tried."""
 _COSTS: Mapping[Layout, str] = {

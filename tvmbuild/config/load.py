@@ -31,7 +31,7 @@ def load_project(root: Path) -> Project:
 
 
 def load_questions(root: Path) -> dict[str, Questions]:
-    """Return the settings that each target leaves to its lock, which are none for most targets.
+    """Return the settings that each target leaves to its lock file; most targets leave none.
 
     Raises TvmbuildError as `load_project` does.
     """

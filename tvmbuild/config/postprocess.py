@@ -12,7 +12,7 @@ from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
 
 _OUTPUTS = ("output", "boxes", "classes", "prototypes", "priors")
-"""The keys that name outputs, in the order in which a result reads them."""
+"""The keys (`output:` …) that name outputs, in the order of a result."""
 
 
 def check_frames(document: Document, path: KeyPath, own: dict[str, Any]) -> None:

@@ -75,7 +75,7 @@ def _examine(case: Case, wish: Wish, again: Path, layout: str) -> Finding:
 
 
 def _pose(case: Case, package: Path) -> tuple[Case, Values, str | None]:
-    """Return the case with the inputs for which the package is wrong, its outputs, and the gate's words about them."""
+    """Run the package on the reference's inputs, then on special ones; return case, outputs and the gate's message."""
     got, specials = case.bench.run(package, case.reference.inputs), case.reference.specials
     problem = judge(case, got)
     if problem is not None or specials is None:

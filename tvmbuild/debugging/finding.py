@@ -110,7 +110,7 @@ class Suspect:
     fused: tuple[str, ...]
     """The other nodes that are computed by the same kernel: each with its operator."""
     range: tuple[str, ...]
-    """Nodes before it that may also be at fault, because no model that ends there can be built."""
+    """Earlier nodes that may be at fault instead, because no model that ends at one of them can be built."""
     tasks: tuple[TaskFacts, ...]
     layout: str
     precision: str
@@ -123,7 +123,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of an examination."""
+    """The result of `tvmbuild debug`."""
 
     cell: str
     nodes: int

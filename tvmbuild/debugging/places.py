@@ -32,7 +32,7 @@ class Part:
 
 
 class Places:
-    """The nodes of a model in their order, and the way to cut parts from it.
+    """The nodes of a model in their order; its methods cut parts from the model.
 
     ``nodes`` are those whose results depend on an input; their outputs are the places.
     """

@@ -92,7 +92,7 @@ class Probe:
         return {name: measure_error(got[name], self.values[name]) for name in part.outputs if name in self.rounding}
 
     def rate(self, errors: Mapping[str, float] | None) -> dict[str, float] | None:
-        """Return the errors over those of rounding."""
+        """Return the errors divided by those that rounding causes."""
         return None if errors is None else {name: rate(error, self.rounding[name]) for name, error in errors.items()}
 
     def describe(self, name: str, error: float) -> PlaceError:

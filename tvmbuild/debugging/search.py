@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Ratios = Mapping[str, float]
-"""Place → its error over the one that rounding causes."""
+"""Place → its error divided by the one that rounding causes."""
 _PART = 4.0
-"""The part of an error that counts as wrong in the search for its origin."""
+"""A place counts as wrong in the search for the origin if its error exceeds the final error divided by this."""
 OWN = 16.0
-"""The part of a node's error that it has by itself, with right inputs, if the fault is its own."""
+"""The fault is a node's own if the node has, with right inputs, more than its error divided by this."""
 _LARGEST = 1e9
 """The ratio that stands for infinity."""
 

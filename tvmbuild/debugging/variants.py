@@ -26,13 +26,13 @@ class Variant:
 
 @dataclass(frozen=True)
 class Context:
-    """The facts about the wrong code that decide which variants there are."""
+    """The facts about the wrong code that decide which variants are tried."""
 
     build: Build
     keys: frozenset[str]
     """The keys of the Tasks that compute the wrong place."""
     nodes: tuple[str, ...]
-    """The names of the nodes that are computed with the wrong place, which is the last."""
+    """The names of the nodes computed together with the wrong place's node, which is the last."""
     layout: str
     """The layout of the wrong package."""
     passes: Sequence[str]

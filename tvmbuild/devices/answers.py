@@ -1,4 +1,4 @@
-"""The channel by which a local child process that represents a process on a board answers its parent.
+"""The channel on which a local child process answers its parent; it stands for a process on a board.
 
 `conversation.py` is the parent's end.
 """

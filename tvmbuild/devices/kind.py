@@ -112,7 +112,7 @@ class Tuned(Named[Spec]):
         return f"{kind} {self.name}"
 
     def has_usual_rates(self, _kind: str, /) -> bool:
-        """Return whether candidates are timed on this machine's cores, for which usual tuning rates are known."""
+        """Return whether usual tuning rates apply: candidates are timed on this machine's cores."""
         return False
 
     def frees_cores(self, _kind: str, /) -> bool:

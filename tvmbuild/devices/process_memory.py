@@ -28,7 +28,7 @@ def peak_memory_mb() -> float | None:
 
 
 def measure_call(call: Callable[[], object]) -> int | None:
-    """Return the bytes by which a model's first call raises the peak of resident memory, without pages of files.
+    """Return how many bytes a model's first call adds to the peak of resident memory, without pages of files.
 
     The pages of files are weights and code, which stay mapped. A later call may find memory that an earlier one has
     left. None: this system does not tell.

@@ -71,7 +71,7 @@ def find_outdated(step: Step[TuneStep]) -> Outdated | None:
 
 
 def _read_outputs(step: Step[TuneStep]) -> tuple[_Outputs, ...] | None:
-    """Return the outputs for each size, or None if one of them is damaged."""
+    """Read the tune step's output files of each size. None: one of them is damaged."""
     try:
         return tuple(
             _Outputs(

@@ -43,7 +43,7 @@ class Placed:
 
     @property
     def margin(self) -> int:
-        """The number of pixels by which an object may reach beyond its box, because maps have other pixels."""
+        """The number of pixels of a mask beyond its box, because the mask may have another resolution."""
         return 1 if self.geometry is None else 1 + int(np.ceil(max(self.geometry[2:4])))
 
     def find_map(self, place: int, asked: Postprocess) -> np.ndarray:

@@ -42,7 +42,7 @@ class SizeFunction:
     outputs: FrozenMap[str, tuple[int, ...]]
     """The shape of each output."""
     cost: int = 0
-    """The expected time of a call in ns, by which the parts of a range are chosen. 0 without a range."""
+    """The expected time of a call in ns, used to choose the parts of a batch. 0 without a range."""
     operators: tuple[OperatorInfo, ...] | None = None
     """The functions that its ``main`` calls. None for the largest size, which has the package's, and if unknown."""
 

@@ -35,7 +35,7 @@ _RUNTIME_SETTINGS = (
     *("TVMBUILD_CUDA", "TVMBUILD_CUDA_WITHOUT"),
     *("TVMBUILD_VULKAN", "TVMBUILD_VULKAN_WITHOUT", "TVMBUILD_VULKAN_DEVICE"),
 )
-"""The environment variables by which a runtime refuses devices."""
+"""The environment variables that make a runtime refuse devices."""
 
 
 def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:

@@ -27,7 +27,7 @@ class Subject:
 
     @property
     def keeps(self) -> bool:
-        """Return whether operators of the cell are to stay in float32 in its precision of shorter floats."""
+        """Return whether the cell's precision is fp16, bf16 or tf32 and its model has `keep:`."""
         return self.target is not None and self.target.precision in ROUNDED and self.model.keep is not None
 
     def require_target(self) -> TargetSpec:

@@ -13,9 +13,9 @@ from tvmbuild.base.specs import Tolerance
 Arrays = Mapping[str, np.ndarray]
 
 ROUNDINGS = 8.0
-"""The number of times by which an error may exceed the movement of an element under rounding errors."""
+"""The largest error of an element, in multiples of its movement under rounding errors."""
 _ALIKE = 0.5
-"""The part of the rows that must be right in an output whose length rounding changes."""
+"""The share of the rows that must be right in an output whose length rounding changes."""
 _JUDGED = 0.1
 """The largest error that is allowed for rounding, over the output's largest number, at which an element is judged."""
 

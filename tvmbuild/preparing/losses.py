@@ -50,12 +50,12 @@ class _Operands:
 
 @dataclass(frozen=True)
 class _Ratios:
-    """The ratios of a rounded activation to its noise, None without noise."""
+    """The signal-to-noise ratios of a rounded activation in dB, None without noise."""
 
     rounding: float | None
-    """The noise is its own rounding."""
+    """The ratio to the activation's own rounding error."""
     whole: float | None
-    """The noise is the difference from the float model."""
+    """The ratio to the difference from the float model."""
 
 
 def measure_losses(quantised: Any, original: Any, samples: Sequence[Arrays]) -> tuple[OperatorLoss, ...]:
@@ -193,7 +193,7 @@ def _measure_weights(quantised: Any, found: Sequence[_Operands]) -> dict[str, fl
 def _measure_activations(
     quantised: Any, original: Any, found: Sequence[_Activation], samples: Sequence[Arrays]
 ) -> dict[str, _Ratios]:
-    """Return name after rounding → the ratios to its rounding error, and to all errors."""
+    """Return activation (its name after rounding) → signal-to-noise ratio for its rounding, and for all errors."""
     inputs = {value.name for value in original.graph.input}
     ours = dict.fromkeys(name for each in found for name in (each.before, each.after) if name not in inputs)
     theirs = dict.fromkeys(each.original for each in found if each.original not in inputs)

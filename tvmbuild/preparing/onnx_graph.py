@@ -27,7 +27,7 @@ from tvmbuild.preparing.open_inputs import check_static, show_shape
 MAX_BYTES = (1 << 31) - (1 << 20)
 """Protobuf's limit with some room, in bytes."""
 _ROUNDING = ("QuantizeLinear", "DynamicQuantize", "QLinear", "QGemm")
-"""The prefixes of operators whose results are rounded to 8 bits."""
+"""The beginnings of the names of operators with results of 8 bits."""
 _CONSTANTS_ALONE = 4
 """The version of ONNX's format from which a constant need not be listed as an input."""
 
@@ -152,7 +152,7 @@ def find_probabilities(proto: Any) -> set[str]:
 
 
 def comes_of(name: str, makers: Mapping[str, Any], kind: str, passing: Collection[str]) -> bool:
-    """Return whether an operator of this ``kind`` makes the value, or one that reaches it through ``passing`` ones.
+    """Return whether the value comes from an operator of this ``kind``, directly or through the types in ``passing``.
 
     ``makers`` has the node that makes each value. All inputs of an operator in between are followed.
     """

@@ -103,7 +103,7 @@ class _Rewriter:
             self._write(node, 3, [self._size, *sizes[1:]])
 
     def slice(self, node: Any) -> None:
-        """Take all of a first dimension if the node takes the one sample from it."""
+        """Let a Slice that takes the one sample of the first dimension take all samples."""
         starts, ends, axes, steps = (self._read(node, index) for index in (1, 2, 3, 4))
         if starts is None or ends is None or not self._keeps_first(node) or (axes is None and len(node.input) > 3):
             return

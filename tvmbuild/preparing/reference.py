@@ -34,7 +34,7 @@ ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtN
 _PRECISION = "precision"
 _SPREAD = "spread"
 SPREADS = 2.0
-"""The number of spreads of ONNX Runtime's own numbers by which a package may differ from the reference."""
+"""The largest difference of a package from the reference, in multiples of the spread of ONNX Runtime's own numbers."""
 _EXACT = ("session.x64quantprecision", "1")
 """The option with which optimised QDQ models compute with uint8 weights on x86 without VNNI. Sums of int8 saturate
 there, as `exact_integers` explains; it changes the weights of operators that a file has itself. ONNX Runtime 1.32

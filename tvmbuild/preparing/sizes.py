@@ -52,7 +52,7 @@ class Padding:
 
     letters: tuple[str, ...]
     outputs: FrozenMap[str, tuple[Axis, ...]]
-    """The shape of each output, with a letter for an axis whose length is that letter's value in every run."""
+    """The shape of each output; a letter stands for an axis whose length equals the letter's value in every run."""
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
@@ -122,7 +122,7 @@ def check_pad(sizes: Sizes, inputs: Sequence[TensorInfo], model: str) -> None:
 
 
 def _expect_pad(value: float, dtype: np.dtype[Any]) -> str | None:
-    """Return the numbers that a type has in words, or None if the value is one of them."""
+    """Return the range of a type in words, or None if the value is in it."""
     if dtype.kind == "b":
         return None if value in (0, 1) else "0 or 1"
     if dtype.kind in "iu":
@@ -166,7 +166,7 @@ def _refuse(model: SizedModel, letters: str, problem: str) -> TvmbuildError:
 
 
 def find_axes(runs: Mapping[Size, Mapping[str, tuple[int, ...]]]) -> FrozenMap[str, tuple[Axis, ...]]:
-    """Return the shape of each output, with a letter for an axis whose length is that letter's value in every run.
+    """Return the shape of each output; a letter stands for an axis whose length equals the letter's value in every run.
 
     Other axes have the length of the last run.
     """
@@ -186,7 +186,7 @@ def _find_axis(runs: Mapping[Size, Mapping[str, tuple[int, ...]]], name: str, ax
 
 
 def _list_trials(sizes: Sizes, letter: str) -> list[tuple[Size, Size]]:
-    """Return pairs of a size between the listed ones and the listed size to which it is padded along the letter."""
+    """Return pairs: a size between listed ones, and the listed size to which it is padded along the letter."""
     listed = sorted({size.values[letter] for size in sizes.choices})
     last = len(sizes.choices) - 1
     chosen = [sizes.choices[place * last // (_CHECKED - 1)] for place in range(_CHECKED)]

@@ -202,7 +202,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
 
 
 def _find_asked(steps: Mapping[str, AnyStep], ids: Mapping[str, str]) -> Accuracy | None:
-    """Return the accuracy that the step which compares real inputs asks for."""
+    """Return the `accuracy` options of the cell's benchmark or validate step."""
     for stage in ("benchmark", "validate"):
         step = steps.get(ids[stage])
         if step is not None and (has_options(step, BenchmarkStep) or has_options(step, ValidateStep)):

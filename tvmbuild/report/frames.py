@@ -22,7 +22,7 @@ MEANING = (
 
 
 def list_framed(cells: Sequence[CellReport]) -> list[tuple[CellReport, FrameResult]]:
-    """Return the cells whose packages take frames or make results, as far as they were benchmarked."""
+    """Return the benchmarked cells whose packages take frames or make results."""
     return [(cell, cell.checked.frames) for cell in cells if cell.checked and cell.checked.frames]
 
 

@@ -15,7 +15,7 @@ from tvmbuild.report.latency import format_ms
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of accuracy by the figure for which the user has set a threshold."""
+    """The loss of accuracy, in the figure that has a threshold."""
 
     value: float
     told: str
@@ -69,7 +69,7 @@ class Front:
 
     @property
     def measure(self) -> str:
-        """The figure of accuracy by which the cells are compared, with its unit."""
+        """The compared figure of accuracy, with its unit."""
         return self.points[0].loss.measure
 
     def describe(self) -> str:

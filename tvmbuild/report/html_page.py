@@ -90,7 +90,7 @@ def _list_body(cells: Sequence[CellReport]) -> Iterator[Html]:
 
 
 def _draw_controls(matrix: Matrix) -> Html:
-    """Return the hidden form for filter and order. Only the script, without which it would do nothing, shows it."""
+    """Return the form for filter and order, which stays hidden without JavaScript."""
     if not matrix.cells:
         return NOTHING
     found = {describe_face(cell).kind for cell in matrix.cells.values()}

@@ -61,7 +61,7 @@ def _measure(console: Console, table: Table) -> int:
 
 
 def _make_grid(cells: Sequence[CellReport]) -> Table | None:
-    """Return the grid of models by targets, or None for fewer than two cells, for which a table says as much."""
+    """Return the grid of models by targets, or None for fewer than two cells."""
     from rich import box  # noqa: PLC0415 - slow to import, and not needed to write the files
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

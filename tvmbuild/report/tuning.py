@@ -37,7 +37,7 @@ class TunedTask:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The Tasks of a cell that take most of its time, as far as known. ``of`` is the number of all its Tasks."""
+    """The Tasks that take most of a cell's known time. ``of`` is the number of all its Tasks."""
 
     tasks: tuple[TunedTask, ...] = ()
     of: int = 0

@@ -63,7 +63,7 @@ def _run_emulated(step: Step[BenchmarkStep], trial: Trial) -> EmulatedResult:
 
 
 def _list_trials(step: Step[BenchmarkStep], trial: Trial) -> list[tuple[str, Trial]]:
-    """Return the trial of each other size of the package, the smallest first."""
+    """Return the benchmark task of each other size of the package, the smallest first."""
     return [
         (size, trial.at(size, find_model(step, size), step.input(f"reference {size}")))
         for size in list_sizes(step, "reference")
@@ -71,7 +71,7 @@ def _list_trials(step: Step[BenchmarkStep], trial: Trial) -> list[tuple[str, Tri
 
 
 def make_trial(step: Step[BenchmarkStep]) -> Trial:
-    """Return the trial of the step's package. Raises TvmbuildError if packages cannot run on the device."""
+    """Return the benchmark task of the step's package. Raises TvmbuildError if packages cannot run on the device."""
     options = step.options
     return Trial(
         subject=step.subject,
@@ -87,7 +87,7 @@ def make_trial(step: Step[BenchmarkStep]) -> Trial:
 
 
 def make_trial_at(step: Step[BenchmarkStep], values: Mapping[str, int]) -> Trial:
-    """Return the trial of one size of the step's package, given as letter → value.
+    """Return the benchmark task of one size of the step's package, given as letter → value.
 
     Raises TvmbuildError, which lists the sizes with a reference, if there is none for this size.
     """

@@ -1,4 +1,4 @@
-"""The stage validate:M@T: check the outputs of a package whose device is not here.
+"""The stage validate:M@T: check a package's numbers on this machine if the package's device is elsewhere.
 
 A device of this machine runs the package if one can. Otherwise this CPU computes the package's module.
 """

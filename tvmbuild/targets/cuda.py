@@ -104,7 +104,7 @@ class Cuda(Gpu):
                 try_backend(self.name)
 
     def has_runtime(self, has: HasFunction) -> bool:
-        """Return whether TVM has loaded its runtime, or there is a driver, for which tvmbuild's own runtime is used."""
+        """Return whether TVM has loaded its runtime, or tvmbuild's own can be used because there is a driver."""
         return super().has_runtime(has) or (_has_driver() and _has_plugin())
 
     def answers(self) -> bool:

@@ -24,7 +24,7 @@ HasFunction = Callable[[str], bool]
 
 
 class Named(ABC):
-    """The members for every caller."""
+    """The members that every caller uses."""
 
     @property
     @abstractmethod
@@ -38,7 +38,7 @@ class Named(ABC):
 
 
 class Configured(Named):
-    """The members for the configuration."""
+    """The members that the configuration uses."""
 
     pinned: ClassVar[tuple[str, ...]] = ()
     """The attributes that a target must state.
@@ -61,7 +61,7 @@ class Configured(Named):
 
 
 class Planned(Named):
-    """The members for the planner."""
+    """The members that the planner uses."""
 
     needs_records: ClassVar[bool] = True
     """True if `strict=1` requires a record of each Task. Tasks of GPUs have good schedules by rule, or by DLight."""
@@ -102,7 +102,7 @@ class Planned(Named):
 
 
 class Tuned(Named):
-    """The members for the tuner."""
+    """The members that the tuner uses."""
 
     always_builds: ClassVar[bool] = False
     """True if TVM can normally build every candidate, so that a batch without a build is this machine's fault."""
@@ -115,7 +115,7 @@ class Tuned(Named):
 
 
 class Run(Named):
-    """The members for callers that run the kind's packages on this machine."""
+    """The members for running the kind's packages on this machine."""
 
     def identify(self) -> dict[str, str] | None:
         """Return facts about the hardware besides the CPU that affect latency, or None if they are not known.
@@ -130,10 +130,10 @@ class Run(Named):
 
 
 class Probed(Named):
-    """The members for the probe, which runs in its own process and imports TVM."""
+    """The members that the probe uses, which runs in its own process and imports TVM."""
 
     def prepare(self) -> None:
-        """Load the runtime that packages use, if `import tvm`, which comes next, would load another one."""
+        """Load the packages' runtime before `import tvm`, if the import would load another one."""
 
     def has_codegen(self, has: HasFunction, /) -> bool:
         """Return whether this installation can generate code for the kind."""
@@ -155,7 +155,7 @@ class Probed(Named):
 
 
 class Diagnosed(Named):
-    """The members for the doctor."""
+    """The members that `tvmbuild doctor` uses."""
 
     def explain_absence(self, _capabilities: Capabilities, /) -> str | None:
         """Return why a device did not answer when it was asked for its attributes, or None if nothing is known."""

@@ -15,7 +15,7 @@ from tvmbuild.tuning.record_book import RecordBook
 
 @dataclass(frozen=True)
 class Agenda:
-    """All Tasks that a run needs records for, and the ``chosen`` ones, which the search measures."""
+    """All Tasks of a run that need records, and the ``chosen`` ones, which the search measures."""
 
     tasks: tuple[Task, ...]
     target: tvm.target.Target

@@ -28,8 +28,7 @@ BUILD_TIMEOUT_S = 30
 UNBUILT = "build failed: "
 """The prefix of a candidate's error if the compiler or the linker failed."""
 REFUSED = re.compile(r"tvm\.error\.\w+: (?!.*\b(file|space)\b)")
-"""A pattern for the last line of an error by which TVM refuses a schedule on any machine. Errors about files and disk
-space are excluded.
+"""A pattern for the last line of a TVM error that refuses a schedule on any machine. It excludes errors about files.
 """
 
 
@@ -211,7 +210,7 @@ def wait_for_library(future: Future[str]) -> tuple[str | None, str | None]:
 
 
 def _machine(target: Any) -> str:
-    """Return the machine for which the target's code is made, or this machine if the target names no triple."""
+    """Return the machine of the target's triple, or this machine without a triple."""
     triple = str(dict(target.attrs).get("mtriple", platform.machine()))
     machine = machine_of(triple)
     return "arm" if machine.startswith("armv") else machine

@@ -46,7 +46,7 @@ TIMING = 0.03
 LOOP_S = 0.0107
 """The seconds that `_time_loop` takes on the machine where USUAL was measured."""
 MEASURED_SPREAD, USUAL_SPREAD = 1.5, 2.0
-"""The factors by which a time may be shorter or longer than its estimate, from measurements and from USUAL."""
+"""The range around an estimated time, as factors: for measured rates, and for those of USUAL."""
 _MOST = 10**9
 MAX_TRIALS = 5000
 """If more trials than this are known for a word, they are halved before a search is added, so that older searches count
@@ -103,7 +103,7 @@ class Rates:
     """The cost of this machine's searches for one kind of target, by the most expensive word of a Task's name."""
 
     usual: Mapping[str, float] = field(default_factory=dict)
-    """The assumed wall seconds of a trial, for words that were not measured enough. Empty if they are unknown."""
+    """The assumed wall seconds of a trial for operators with too few measurements. Empty if unknown."""
     spent: Mapping[str, Spent] = field(default_factory=dict)
 
     def estimate(self, name: str, trials: int) -> Seconds | None:

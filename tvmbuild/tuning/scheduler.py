@@ -53,7 +53,7 @@ class Curve:
         self.spent += seconds
 
     def expected_gain(self) -> float:
-        """Return the seconds by which another batch is expected to shorten the model, or infinity before the first."""
+        """Return the seconds of a call that another batch is expected to save, or infinity before the first batch."""
         if not self.bests:
             return math.inf
         if math.isinf(self.best):

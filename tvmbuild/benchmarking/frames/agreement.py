@@ -1,4 +1,4 @@
-"""The comparison, in words, of the results of two ways from the same frame.
+"""The comparison, in words, of the package's and the usual program's results for the same frame.
 
 The ways differ in the rounding of bytes and in the network's sums, so a difference is not a fault.
 """

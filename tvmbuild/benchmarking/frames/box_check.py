@@ -24,7 +24,7 @@ from tvmbuild.package.results import Box
 OVERLAP_ROOM = 1e-4
 """The difference of an overlap from its threshold that rounding can make."""
 HUGE = 1e18
-"""Boxes with larger coordinates have areas beyond float32, so that suppression among them is of no meaning."""
+"""The largest coordinate of a comparable box; larger boxes have areas beyond float32."""
 _PLACE = 2
 """The number of values of a place."""
 SIDE_ROOM = 1e-5
@@ -134,7 +134,7 @@ def _describe(box: Box) -> str:
 
 @dataclass(frozen=True)
 class _Suppression:
-    """The rules by which candidates are chosen."""
+    """The thresholds and limits of non-maximum suppression, and the candidates to suppress."""
 
     asked: Boxes
     score: float

@@ -78,13 +78,13 @@ def _count_more(decoding: Decoding, outputs: Outputs) -> int:
 
 
 def _list_classes(form: BoxForm, rows: np.ndarray) -> np.ndarray:
-    """Return the scores of the classes of candidates, as the network has them."""
+    """Return the candidates' scores of all classes, [candidates, classes], before any sigmoid or softmax."""
     raw = _list_all_classes(form, rows)
     return {"none": raw, "first": raw[:, 1:], "last": raw[:, :-1]}[form.background]
 
 
 def _list_all_classes(form: BoxForm, rows: np.ndarray) -> np.ndarray:
-    """Return the scores of the classes of candidates and of the background, if the form has one."""
+    """Return the candidates' scores of all classes, and of the background if the form has one."""
     return rows[:, form.begin - (form.background == "first") :]
 
 

@@ -15,9 +15,9 @@ class Candidates:
     boxes: np.ndarray
     """Left, top, right and bottom in the input's pixels [n, 4]."""
     scores: np.ndarray
-    """[n]"""
+    """The score of each box, [n]."""
     classes: np.ndarray
-    """[n], whole numbers."""
+    """The index of each box's class, [n], whole numbers."""
     more: np.ndarray
     """The keypoints of a result `keypoints`, or the coefficients of a result `masks` [n, values]."""
 

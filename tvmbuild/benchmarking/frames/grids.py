@@ -22,7 +22,7 @@ _SIDES = 4
 _BEFORE_CLASSES = 5
 """The values of a candidate before its classes, if one output has them all: a box and objectness."""
 _LOGIT_ROOM = 1e-6
-"""The difference by which a score before its sigmoid may miss the threshold. The score itself is compared again."""
+"""The tolerance of the threshold before the sigmoid. The score itself is compared afterwards."""
 _ROWS_AXES, _MAP_AXES, _ANCHOR_AXES = 3, 4, 5
 """The numbers of axes of [1, cells, values], of maps, and of [1, anchors, rows, columns, values]."""
 
@@ -42,15 +42,15 @@ class _Grid:
 
 @dataclass(frozen=True)
 class _Likely:
-    """Candidates of a grid that are decoded further."""
+    """The candidates of a grid that exceed the threshold, before their boxes are decoded."""
 
     grid: _Grid
     values: Values
-    """[n, values]"""
+    """The outputs of the candidates, [n, values]."""
     cells: np.ndarray
-    """Columns and rows of their cells [n, 2]."""
+    """Columns and rows of the candidates' cells, [n, 2]."""
     anchors: np.ndarray
-    """[n, 2]"""
+    """Width and height of the candidates' anchors in pixels, [n, 2]."""
 
 
 def decode_grids(decoding: Decoding, outputs: Mapping[str, np.ndarray], score: float) -> Candidates:
@@ -81,7 +81,7 @@ def _read_grid(form: GridForm, arrays: Sequence[np.ndarray], anchors: np.ndarray
 
 
 def _list_cells(shape: tuple[int, ...], anchors: int, size: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of rows and columns of a grid with the proportions of the input, which an output may have."""
+    """Yield the possible numbers of rows and columns of an output's grid, which has the proportions of the input."""
     sides = []
     if len(shape) == _MAP_AXES:
         sides = [shape[2:], shape[1:3]]

@@ -16,7 +16,7 @@ from tvmbuild.devices.result_fields import unpack_pixels
 Outputs = Mapping[str, np.ndarray]
 Found = Sequence[dict[str, Any]]
 _SHIFT = 0.25
-"""The part of a pixel by which a peak moves towards its higher neighbour."""
+"""The shift of a peak towards its higher neighbour, in pixels."""
 
 
 def check_text(decoding: Decoding, outputs: Outputs, _: Thresholds, found: Found) -> ResultCheck:

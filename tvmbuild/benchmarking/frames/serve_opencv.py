@@ -44,7 +44,7 @@ class _Runner:
         self._setup = Setup(info, Path(told["model"]), threads, inputs)
 
     def bind_frames(self, frames: Sequence[np.ndarray]) -> object:
-        """Return the way from these frames to their results."""
+        """Return the program that makes results of these frames with OpenCV."""
         from tvmbuild.benchmarking.frames.opencv import OpenCvWay  # noqa: PLC0415 - as above
 
         return OpenCvWay(self._setup, frames)

@@ -19,7 +19,7 @@ from tvmbuild.package.results import Class, Map, Point, Result, name_class
 
 Outputs = Mapping[str, np.ndarray]
 _SHIFT = 0.25
-"""The part of a pixel by which a peak moves towards its higher neighbour."""
+"""The shift of a peak towards its higher neighbour, in pixels."""
 
 
 def find_classes(decoding: Decoding, outputs: Outputs, score: float, _overlap: float) -> tuple[Class, ...]:

@@ -46,7 +46,7 @@ def find_input(info: PackageInfo) -> Input:
 
 @dataclass(frozen=True)
 class Decoding:
-    """The meaning of a network's outputs: one of the results that are asked for, and where its boxes lie."""
+    """The decoding of a network's outputs into one of the configured results."""
 
     asked: Postprocess
     outputs: tuple[str, ...]
@@ -131,7 +131,7 @@ class Decoding:
 
 
 def list_decodings(info: PackageInfo, frame: Frame | None = None) -> tuple[Decoding, ...]:
-    """Return the meaning of a package's outputs for each of its results.
+    """Return how the package's outputs are decoded into each of its results.
 
     The boxes are in the pixels of ``frame``; with None they are in the input's.
     """

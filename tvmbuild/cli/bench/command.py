@@ -126,7 +126,7 @@ def _with_options(trial: Trial, args: argparse.Namespace) -> Trial:
 
 
 def _measure(trial: Trial, *, strict: bool) -> Result:
-    """Run the trial, print its result and return it.
+    """Run the benchmark task, print its result and return it.
 
     With ``strict``, raise TvmbuildError if the machine is busy before or after.
     """

@@ -114,7 +114,7 @@ def list_needed(have: frozenset[str]) -> tuple[str, ...]:
 
 
 def find_runtimes(machine: str, kinds: Container[str]) -> list[tuple[Path, Path]]:
-    """Return tvmbuild's device runtimes of the targets' kinds for the other machine.
+    """Return tvmbuild's CUDA and Vulkan runtimes that the targets need, compiled for the machine of the bundle.
 
     Each comes with its relative path in the tvmbuild package. They are compiled here, so that the other machine needs
     no compiler for them.
@@ -126,7 +126,7 @@ def find_runtimes(machine: str, kinds: Container[str]) -> list[tuple[Path, Path]
 
 
 def add_package(archive: tarfile.TarFile, *libraries: tuple[Path, Path]) -> None:
-    """Add this installation of tvmbuild, with the metadata by which doit finds its state backend.
+    """Add this installation of tvmbuild, with the metadata that tell doit its state backend.
 
     ``libraries`` are compiled for the other machine. Each comes with its relative path in the package.
     """

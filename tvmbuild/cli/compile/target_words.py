@@ -26,7 +26,7 @@ from tvmbuild.targets.table import TARGETS, target_kind
 
 FORMS = "LLVM's name of a CPU, cuda:sm_87, vulkan:intel-iris-xe, cuda, vulkan, a board (pi5), or a name of targets.yaml"
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
-"""The x86-64 levels, for which LLVM is not asked, because that takes seconds."""
+"""The x86-64 levels, which need no question to LLVM, because that takes seconds."""
 GLIBC = "2.28"
 """The oldest glibc for the package. Distributions have had it since 2018."""
 CARD: Mapping[str, AttributeValue] = {

@@ -24,7 +24,7 @@ from tvmbuild.stages.target import describe_target
 
 
 def find_step(plan: Plan, word: str) -> Step[CompileStep]:
-    """Return the step that compiles a cell, which ``word`` names itself or by its package.
+    """Return the compile step that ``word`` names, by the cell or by the path of its package.
 
     Raises TvmbuildError if no cell is meant.
     """

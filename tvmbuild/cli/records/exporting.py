@@ -64,7 +64,7 @@ def _check_class(device_class: str | None, files: Iterable[TaskFile]) -> None:
 
 
 def _of_one_class(file: TaskFile, device_class: str | None) -> TaskFile:
-    """Return the file with the records of one device class, because a database compares all its times.
+    """Return the file with the records of one device class, because times of different classes must not be compared.
 
     If ``device_class`` is None, it is the class of the record that would be elected.
     """

@@ -60,7 +60,7 @@ def merge_for_git(ancestor: Path, ours: Path, theirs: Path, name: str) -> int:
 
 
 def _choose_task(sides: tuple[TaskFile, TaskFile], name: str) -> TaskFile | None:
-    """Return the side that holds the Task after which the file is named, or None unless exactly one side does.
+    """Return the side with the Task whose key is the file's name, or None unless exactly one side has it.
 
     If one branch drops a Task's file and adds another Task's, git may mistake that for a renamed file. git then wants
     the other branch's changes of the dropped file merged into the new file.

@@ -129,7 +129,7 @@ class _Watch:
         self._remarks: set[str] = set()
 
     def tell_once(self, text: str | None) -> None:
-        """Print a remark about the frames, if there is one and they have not had it."""
+        """Print a remark about the frames, unless it was printed before."""
         if text is not None and text not in self._remarks:
             self._remarks.add(text)
             self._print(text)

@@ -14,7 +14,7 @@ from tvm import tirx
 from tvmbuild.compiler.codegen.polynomials import bind, call_library, dtype_of, is_float32, polynomial
 
 LARGE = float(1 << 20)
-"""The bound of the arguments for which the number of quarter turns times ``_FIRST`` is exact in float64."""
+"""The largest argument whose number of quarter turns times ``_FIRST`` is exact in float64."""
 _QUARTER = math.pi / 2
 _FIRST = math.floor(_QUARTER * 2**31) / 2**31
 """A quarter turn (π/2) cut off to 32 bits; ``_REST`` is the difference from π/2."""

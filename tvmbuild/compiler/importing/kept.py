@@ -19,8 +19,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, list_read, re
 
 _OF_SHAPES = ("Shape", "Size")
 BEGIN, END = "float32 begins", "float32 ends"
-"""The functions that a kept node's operands come from, and through which its results go. They exist only until
-precision is reduced."""
+"""The marks before and after a node that stays in float32: functions that exist until precision is reduced."""
 
 
 def mark_kept(model: onnx.ModelProto, names: Collection[str]) -> None:

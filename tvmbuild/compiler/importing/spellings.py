@@ -32,5 +32,5 @@ _RANKS: Mapping[str, Mapping[int, int]] = {
 
 
 def find_rank(operator: str, place: int) -> int | None:
-    """Return the rank, 0 or 1, that an input of one element must have, or None if each rank has another meaning."""
+    """Return the rank, 0 or 1, that ONNX asks of an input of one element, or None if the ranks differ in meaning."""
     return _RANKS.get(operator, {}).get(place)

@@ -90,7 +90,7 @@ def add_up_before(value: Any, thread: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def where(condition: Any, *, always: bool) -> Iterator[None]:
-    """Write the body in the block for the places that meet the condition; ``always`` means that all of them do."""
+    """Write the block's code inside an if with this condition; ``always``: without an if, because it always holds."""
     if always:
         yield
         return

@@ -68,7 +68,7 @@ class Rounds:
                 write(number)
 
     def keep_likely(self, read: Callable[[Any], tuple[Any, Any]]) -> Any:
-        """Keep the candidates for which ``read`` returns their score and True; return the number of all of them."""
+        """Keep the candidates for which ``read`` returns (score, True); return their number."""
         T.buffer_store(self.live, int32(0), [0])
         self._forget_best()
 

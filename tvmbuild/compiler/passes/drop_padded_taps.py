@@ -27,7 +27,7 @@ _CONVOLUTIONS = {
     "relax.nn.conv2d": (relax.op.nn.conv2d, "NCHW", "OIHW"),
     "relax.nn.conv3d": (relax.op.nn.conv3d, "NCDHW", "OIDHW"),
 }
-"""An operator → the function that makes it, and the layouts of data and weights in which it is rewritten."""
+"""A convolution's operator → its constructor, and the layouts of data and weights that are rewritten."""
 Shape = tuple[int, ...]
 LARGEST_SHARE = 0.75
 """An axis is cut into parts only if at most this share of the taps of all its outputs remains."""
@@ -38,7 +38,7 @@ long."""
 
 @dataclass(frozen=True)
 class _Part:
-    """Neighbouring outputs along one axis for which the same taps read data. Each range is (begin, end)."""
+    """Neighbouring outputs along one axis with the same taps inside the data. Each range is (begin, end)."""
 
     outputs: tuple[int, int]
     taps: tuple[int, int]
@@ -58,7 +58,7 @@ class _Axis:
     outputs: int
 
     def list_parts(self) -> list[_Part]:
-        """Return the outputs in groups for which the same taps read data."""
+        """Return groups of neighbouring outputs with the same taps inside the data."""
         groups = itertools.groupby(range(self.outputs), key=self._find_taps)
         return [self._make_part(taps, list(places)) for taps, places in groups]
 

@@ -18,7 +18,7 @@ class KeptNodes(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule) -> None:
         super().__init__(mod)
         self._kept: set[relax.Var] = set()
-        """The old variables that a node computes which stays in float32."""
+        """The old variables of nodes that stay in float32."""
         self.has_marks = False
         """True if the module has marks around such nodes."""
 

@@ -106,7 +106,7 @@ def _padded_weights(values: Weights, lanes: int) -> Weights | None:
 def _more_pixels(call: relax.Call, machine: Machine) -> tuple[int, int]:
     """Return the numbers of rows and of columns to add, so that a register tile divides the output.
 
-    A tile of few pixels would read weights that do not fit in the first-level cache too often from the second level.
+    With few pixels in a tile, weights larger than the L1 cache are read again from L2 too often.
     """
     rows, columns = (int(extent) for extent in call.ty.shape.values[1:3])
     extent = columns if columns > 1 else rows

@@ -22,7 +22,7 @@ from tvmbuild.compiler.remarks import is_missed, missed
 
 Emit = Callable[[relax.Expr], relax.Expr]
 _TILES = (6, 7, 8)
-"""The numbers of neighbouring pixels of a row for which a CPU keeps the sums in registers."""
+"""The numbers of neighbouring pixels of a row whose sums a CPU keeps in registers."""
 
 
 @dataclass(frozen=True)

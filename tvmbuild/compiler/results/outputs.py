@@ -11,7 +11,7 @@ from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.package.preprocess import find_rules, find_sizes
 
 _PADDED = 0.1
-"""The part of a side by which networks pad inside: 375 rows become 384."""
+"""The largest padding inside a network, as a share of a side: 375 rows become 384."""
 
 
 def find_outputs(interface: Interface, names: Sequence[str], count: int, said: str) -> tuple[int, ...]:

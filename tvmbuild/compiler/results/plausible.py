@@ -25,15 +25,15 @@ from tvmbuild.base.postprocess_specs import (
 _SLACK = 1e-3
 """The rounding errors of a probability, or of a sum of probabilities."""
 _NEARLY_ALL = 0.99
-"""The part of the boxes that must have positive sides."""
+"""The share of the boxes that must have positive sides."""
 _FAR = 0.25
 """The part of the input's longer side that some place in pixels exceeds, but no place relative to a cell."""
 _BESIDE = 0.5
-"""The part of the input by which a box may reach beyond it."""
+"""The largest distance of a box beyond the input, as a share of the input's side."""
 
 
 def is_plausible(asked: Postprocess, arrays: Sequence[np.ndarray], size: tuple[int, int]) -> bool:
-    """Return whether the values of the outputs that a result reads may have its meaning.
+    """Return whether the outputs' values are plausible for a kind of result: probabilities, boxes in the picture.
 
     ``size`` is the input's height and width, in pixels. Results without a form that tells are plausible.
     """

@@ -34,7 +34,7 @@ def _write_result(asked: Postprocess) -> str:
 
 
 def _name_outputs(asked: Postprocess) -> dict[str, Any]:
-    """Return the keys that name the outputs of a result, in the order in which it reads them."""
+    """Return the keys (`output:` …) that name a result's outputs, in the result's order."""
     if not asked.outputs:
         return {}
     if isinstance(asked, Boxes) and asked.form in GRID_FORMS:

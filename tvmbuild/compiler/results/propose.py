@@ -1,4 +1,4 @@
-"""Proposals for the meaning of a network's outputs, by their shapes and their values for one picture."""
+"""Proposals of `postprocess` for a network's outputs, by their shapes and their values for one picture."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Evidence:
 
 
 def propose_postprocess(interface: Interface, evidence: Evidence = Evidence()) -> tuple[str, ...]:
-    """Return a line of models.yaml for each meaning that the outputs of a network of pictures may have.
+    """Return a line of models.yaml for each kind of result that fits the outputs of a network of pictures.
 
     For a network of ultralytics it is two lines, the first with `preprocess`. A line fits the shapes of the outputs,
     and their values as far as these are known. It is still a proposal, because several meanings may fit. Of several
@@ -88,7 +88,7 @@ def propose_postprocess(interface: Interface, evidence: Evidence = Evidence()) -
 
 
 def _fits(interface: Interface, asked: Asked, evidence: Evidence, size: tuple[int, int]) -> bool:
-    """Return whether a package could make the results, and whether the values may have their meaning."""
+    """Return whether a package can make the results, and whether the outputs' values are plausible for them."""
     try:
         forms = describe_results(interface, EntryOptions(postprocess=asked))
     except TvmbuildError:
@@ -107,7 +107,7 @@ def _find_finite(values: np.ndarray | None) -> np.ndarray | None:
 
 
 def _write(asked: Asked, exported: Exported | None) -> str:
-    """Return a line, for a network of ultralytics with the way in which it takes pictures."""
+    """Return the line of models.yaml; for a network of ultralytics also its line `preprocess`."""
     line = write_line(asked)
     if exported is None or any(isinstance(each, Boxes) and each.form == "rtdetr" for each in asked):
         return line
@@ -153,7 +153,7 @@ def _tell_ready(info: TensorInfo, evidence: Evidence) -> bool | None:
 def _propose_exported(
     exported: Exported, outputs: Sequence[TensorInfo], size: tuple[int, int], ready: bool | None
 ) -> list[Asked]:
-    """Return the meanings that fit the task for which the exporter says the network was trained."""
+    """Return the kinds of results that fit the outputs and the exporter's task (detection, segmentation …)."""
     kind, shape = exported.kind, outputs[0].shape
     found: list[Classes | Segmentation | Boxes] = []
     if kind == "classes":
@@ -241,7 +241,7 @@ def _list_forms(sizes: tuple[int, ...], cells: int, more: int) -> list[str]:
 
 
 def _propose_map(info: TensorInfo, size: tuple[int, int], place: int) -> list[Postprocess]:
-    """Return the meanings that an output with a value for each pixel may have."""
+    """Return the kinds of results that fit an output with a value for each pixel."""
     shape, named = info.shape, () if place == 0 else (info.name,)
     if len(shape) not in (3, 4) or shape[0] != 1:
         return []
@@ -254,7 +254,7 @@ def _propose_map(info: TensorInfo, size: tuple[int, int], place: int) -> list[Po
 
 
 def _propose_vector(shape: tuple[int, ...], ready: bool | None) -> list[Postprocess]:
-    """Return the meanings of one row of numbers. Whether it has probabilities is known or left to the values."""
+    """Return the kinds of results that fit one row of numbers. ``ready``: True if they are probabilities."""
     if len(shape) != 2 or shape[0] != 1 or shape[1] < 2:
         return []
     if ready:

@@ -42,7 +42,7 @@ class Access:
         return math.prod(self.shape)
 
     def stride(self, var: Any) -> int | None:
-        """Return the number of elements by which the access moves if ``var`` grows by one, or None if that varies."""
+        """Return the access's stride along ``var``, in elements, or None if it varies."""
         total, step = 0, 1
         for index, extent in zip(reversed(self.indices), reversed(self.shape), strict=True):
             coefficients = sym.detect_linear_equation(index, [var])
@@ -137,7 +137,7 @@ def _list_divisors(expr: Any, var: Any, *kinds: Any) -> list[int]:
 
 
 def find_bound(condition: Any, var: Any) -> int | None:
-    """Return the first value of the variable for which a comparison with a constant changes, or None for others."""
+    """Return the variable's value at which a comparison with a constant changes. None: another condition."""
     if not isinstance(condition, (tirx.LE, tirx.LT, tirx.GE, tirx.GT)):
         return None
     left, right = condition.a, condition.b

@@ -15,7 +15,7 @@ from tvmbuild.base.host_cpu import machine_of
 TRIPLES = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
 """Machine → triple, for machines whose CPU names imply the triple. 32-bit ARM and RISC-V need an ISA and an ABI too."""
 _64_BIT = {"x86_64": "64bit"}
-"""Machine that also has 32-bit CPUs → LLVM's feature by which its 64-bit CPUs are recognised."""
+"""Machine that also has 32-bit CPUs → LLVM's feature that only its 64-bit CPUs have."""
 _NONE = {"generic"}
 
 

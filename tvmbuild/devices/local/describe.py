@@ -26,7 +26,7 @@ _NAMES = {"device_name", "device_type", "driver_name", "driver_version"}
 They change with updates of the driver, and a target whose attributes change loses its records.
 """
 _PATCH = 0xFFF
-"""The bits of a Vulkan version that are the patch number, which is left out for the same reason."""
+"""The bits of a Vulkan version's patch number, left out because generated code does not depend on it."""
 _VENDORS = {"conda", "pc", "unknown"}
 _VECTOR_FAMILIES = ("amx", "avx", "bmi", "f16c", "fma", "gfni", "vaes", "vpclmul")
 

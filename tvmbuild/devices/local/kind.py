@@ -59,7 +59,7 @@ class Local(DeviceKind[LocalDevice]):
         return ""
 
     def has_usual_rates(self, kind: str) -> bool:
-        """Return whether the target's code runs on the CPU, for which usual tuning rates are known."""
+        """Return whether usual tuning rates apply: the target's code runs on the CPU."""
         return not target_kind(kind).on_gpu
 
     def frees_cores(self, kind: str) -> bool:

@@ -34,7 +34,7 @@ class Architecture:
 
 
 ARCHITECTURES = {"aarch64": Architecture("arm64", "aarch64", "qemu-aarch64-static")}
-"""The architectures of emulated boards by name: those for which TVM has wheels."""
+"""The architectures of emulated boards by name: those of TVM's wheels."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def start_on_board(spec: RpcDevice, load: Load) -> Iterator[Worker]:
 
 
 class BoardWatch:
-    """A watch of a board through the only worker that runs there, which is paused before and after each use."""
+    """A watch of a board's state through its only worker, which is paused before and after each use."""
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         (self._worker,) = workers

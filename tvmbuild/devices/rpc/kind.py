@@ -83,7 +83,7 @@ class Rpc(DeviceKind[RpcDevice]):
         return True
 
     def find_device_class(self, spec: RpcDevice, kind: str, measured_on: str | None) -> str:
-        """Return ``measured_on``, or else the name of a board's CPU or GPU, for which a board is asked once."""
+        """Return ``measured_on``, or else the name of the board's CPU or GPU; the board is asked for it once."""
         return measured_on or _ask_board(spec, kind)
 
     @contextmanager

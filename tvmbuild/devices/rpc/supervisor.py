@@ -18,7 +18,7 @@ from tvmbuild.base.processes import run_module
 from tvmbuild.errors import TvmbuildError
 
 SHORT_S = 10.0
-"""A server that ends sooner, in seconds, is restarted after a pause, which doubles each time."""
+"""The seconds that a server must run; one that ends sooner is restarted after a pause, which doubles each time."""
 LONGEST_PAUSE_S = 30.0
 END_S = 5.0
 _LOOPBACK = ("127.", "localhost", "::1")

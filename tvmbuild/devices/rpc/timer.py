@@ -1,4 +1,4 @@
-"""The program of a local child process that holds a session with a board, on which it times candidates.
+"""The program of a local child process that times candidates on a board, in a session that it holds.
 
 It is started as ``python -m tvmbuild.devices.rpc.timer DEVICE KIND THREADS``, where DEVICE is the RpcDevice as JSON and
 KIND the target's kind. First it answers with the device class of the board. Then each line of stdin is a job for the

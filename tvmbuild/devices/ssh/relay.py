@@ -81,7 +81,7 @@ class FilesWatch:
 
 
 _LENGTH = 8
-"""The bytes of a length that depends on data, which come before the output."""
+"""The number of bytes of a length, sent before an output whose length depends on data."""
 
 
 class BoundPackage:

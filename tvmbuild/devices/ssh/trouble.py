@@ -35,7 +35,7 @@ _CONNECTION = (
         "put your key there: `ssh-copy-id {host}`; a key with a passphrase has to be in ssh-agent",
     ),
 )
-"""Texts in the messages of ssh, with the meaning and the remedy of each. The first match counts."""
+"""Texts in messages of ssh, with the cause and the remedy of each. The first match counts."""
 _PROGRAM = (
     ("No space left on device", "make room there: the folder is in /tmp, or where its TMPDIR says"),
     ("error while loading shared libraries: libstdc++", "install libstdc++ there (Debian's libstdc++6)"),
@@ -86,7 +86,7 @@ def explain_no_runtime(machine: str) -> str | None:
 
 
 def explain_machine(host: str, there: str, wanted: str) -> TvmbuildError:
-    """Return the error for a board whose machine ``there`` differs from ``wanted``, for which the package was built."""
+    """Return the error for a board whose machine ``there`` is not ``wanted``, the machine of the package."""
     return TvmbuildError(
         f"the board {host} is {there}, and the package's code is for {wanted}",
         "correct `mtriple:` of the target in targets.yaml, or its `device:`",

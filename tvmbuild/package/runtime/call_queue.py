@@ -114,7 +114,7 @@ class _Work:
         future.set_running_or_notify_cancel()  # who waits for several futures learns of it by this
 
     def end(self) -> list[_Call]:
-        """Take no more calls, and return those that wait, which the threads forget."""
+        """Take no more calls, and remove and return those that still wait."""
         with self._lock:
             self.let_end()
             waiting = list(self._waiting)

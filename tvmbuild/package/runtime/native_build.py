@@ -42,7 +42,7 @@ class NativeRuntime:
 
     @property
     def api(self) -> str:
-        """The global function by which TVM finds a runtime for the kind, whether TVM's own or this one."""
+        """The global function through which TVM finds the kind's runtime, its own or tvmbuild's."""
         return f"device_api.{self.kind}"
 
     @property

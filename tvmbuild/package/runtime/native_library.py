@@ -31,7 +31,7 @@ from tvmbuild.package.runtime.native_build import (
 )
 
 PINNED = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
-"""The versions for which the runtimes are made: native/tvm_classes.h repeats declarations of their C++ classes."""
+"""The versions of TVM that the runtimes work with: native/tvm_classes.h repeats their C++ declarations."""
 
 
 def is_loaded(runtime: NativeRuntime) -> bool:

@@ -90,7 +90,7 @@ def _find_makers(proto: Any) -> dict[str, Any]:
 
 
 def _estimate_saving(node: Any, shapes: Mapping[str, tuple[int, ...]]) -> float:
-    """Return about how many multiplications' time the reduced precision saves in a node.
+    """Estimate the time that the reduced precision saves in a node, in multiplications.
 
     A depthwise convolution saves only memory: its short sums do not fill the instructions for 8 bits.
     """

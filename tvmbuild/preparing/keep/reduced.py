@@ -19,7 +19,7 @@ class Words:
     reduced: str
     """The state of most operators: quantised, in fp16."""
     kept: str
-    """The state of the others: in floats, in float32."""
+    """The state of the operators that are kept: in floats, in float32."""
 
 
 class Reduced(Protocol):
@@ -27,7 +27,7 @@ class Reduced(Protocol):
 
     @property
     def words(self) -> Words:
-        """The words of messages about it."""
+        """The words of messages about this network."""
 
     @property
     def original(self) -> Any:
@@ -35,7 +35,7 @@ class Reduced(Protocol):
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The operators that can stay in floats, which stay there together with their group."""
+        """The operators that can stay in floats, in groups that stay together."""
 
     def build(self, nodes: frozenset[str]) -> Any:
         """Return the ONNX model with the named operators in floats."""

@@ -14,7 +14,7 @@ MOST_REMOVALS, MOST_VAIN = 40, 8
 """The largest number of tries to leave out a group that was kept in vain, and of failed ones in a row."""
 
 _INFINITE = 1000.0
-"""The factor by which an infinite error, as of an overflow, counts more than the largest finite one."""
+"""The weight of an infinite error (an overflow), in multiples of the largest finite one."""
 
 Kept = frozenset[str]
 """The names of groups that stay in floats."""

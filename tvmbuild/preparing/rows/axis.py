@@ -1,4 +1,4 @@
-"""The place of the batch in a tensor, and the node for which rules find the places in its outputs."""
+"""The place of the batch in a tensor, and the node that a rule looks at."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rows:
         return self.outer == self.inner == 1
 
     def move(self, axis: int) -> Rows:
-        """Return the same on another axis."""
+        """Return the place with the rows on another axis."""
         return Rows(axis, self.outer, self.inner)
 
 

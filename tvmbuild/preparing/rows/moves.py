@@ -1,4 +1,4 @@
-"""The rules of operators that only move values: reshapes, transposes, slices, gathers."""
+"""The rules that find the place of the batch after operators that only move values: reshapes, slices and others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tvmbuild.preparing.rows.places import agree, align, normal_axis, place_of_f
 
 
 def transpose(node: Node) -> Rows:
-    """Move the batch to the axis that it has in the permutation."""
+    """Return the axis to which a Transpose moves the batch."""
     place, rank = place_of_first(node), len(node.shape(0))
     perm = list(node.attribute("perm", range(rank - 1, -1, -1)))
     return place.move(perm.index(place.axis))
 
 
 def reshape(node: Node) -> Rows:
-    """Find the axis of the output with the rows as they lie in memory."""
+    """Return the axis of a Reshape's output in which the rows lie as in the input's memory."""
     node.require_shared(*range(1, len(node.inputs)))
     place, before, after = place_of_first(node), node.shape(0), node.output_shape()
     outer, inner = count(before[: place.axis]) * place.outer, place.inner * count(before[place.axis + 1 :])
@@ -29,7 +29,7 @@ def reshape(node: Node) -> Rows:
 
 
 def concat(node: Node) -> Rows:
-    """Join tensors along another axis than the batch."""
+    """Check that a Concat joins tensors along another axis than the batch; return the place of the batch."""
     rank = len(node.output_shape())
     place = align(node, range(len(node.inputs)), rank)
     refuse_axis(place, [normal_axis(int(node.attribute("axis", 0)), rank)], "joins tensors")
@@ -37,7 +37,7 @@ def concat(node: Node) -> Rows:
 
 
 def split_axes(node: Node) -> Rows:
-    """Split along another axis than the batch."""
+    """Check that an operator splits along another axis than the batch; return the place of the batch."""
     node.require_shared(*range(1, len(node.inputs)))
     place = place_of_first(node)
     refuse_axis(place, [normal_axis(int(node.attribute("axis", 0)), len(node.shape(0)))], "splits")
@@ -45,7 +45,7 @@ def split_axes(node: Node) -> Rows:
 
 
 def same_length(node: Node) -> Rows:
-    """Keep the place where neither the length of its axis nor the number of axes before it changes."""
+    """Return the same place if neither the length of its axis nor the number of axes before it changes."""
     node.require_shared(*range(1, len(node.inputs)))
     place, before, after = place_of_first(node), node.shape(0), node.output_shape()
     moved = place.move(place.axis + len(after) - len(before))
@@ -55,14 +55,14 @@ def same_length(node: Node) -> Rows:
 
 
 def resize(node: Node) -> Rows:
-    """Resize other axes than the batch."""
+    """Check that a Resize does not change the axis of the batch; return the place of the batch."""
     if node.attribute("coordinate_transformation_mode", b"") == b"tf_crop_and_resize":
         raise Dependent("it cuts regions of interest")
     return same_length(node)
 
 
 def slice_axes(node: Node) -> Rows:
-    """Cut other axes than the batch."""
+    """Check that a Slice leaves the axis of the batch whole; return the place of the batch."""
     node.require_shared(*range(1, len(node.inputs)))
     place = place_of_first(node)
     for axis, start, end, step in list_slices(node):
@@ -81,7 +81,7 @@ def list_slices(node: Node) -> list[tuple[int, int, int, int]]:
 
 
 def pad(node: Node) -> Rows:
-    """Pad other axes than the batch."""
+    """Check that a Pad does not pad the axis of the batch; return the place of the batch."""
     node.require_shared(*range(1, len(node.inputs)))
     place, rank = place_of_first(node), len(node.shape(0))
     pads, axes = node.numbers("pads", 1) or [], node.numbers("axes", 3) or list(range(rank))
@@ -92,7 +92,7 @@ def pad(node: Node) -> Rows:
 
 
 def gather(node: Node) -> Rows:
-    """Look up the batch in a table that all rows share, or pick along another axis."""
+    """Return the place of the batch after a Gather from a table that all rows share, or along another axis."""
     axis = normal_axis(int(node.attribute("axis", 0)), len(node.shape(0)))
     indices = node.place(1)
     if indices is not None:
@@ -105,7 +105,7 @@ def gather(node: Node) -> Rows:
 
 
 def gather_elements(node: Node) -> Rows:
-    """Pick or write elements along another axis than the batch."""
+    """Check that elements are picked or written along another axis than the batch; return the place of the batch."""
     rank = len(node.shape(0))
     place = align(node, range(len(node.inputs)), rank)
     refuse_axis(place, [normal_axis(int(node.attribute("axis", 0)), rank)], "picks or writes elements")
@@ -113,7 +113,7 @@ def gather_elements(node: Node) -> Rows:
 
 
 def gather_nd(node: Node) -> Rows:
-    """Pick with indices of the batch in a shared table, or within each sample."""
+    """Return the place of the batch after a GatherND from a table that all rows share, or within each row."""
     data, indices, batched = node.place(0), node.place(1), int(node.attribute("batch_dims", 0))
     if data is None and indices is not None and batched == 0 and indices.axis < len(node.shape(1)) - 1:
         return indices
@@ -124,7 +124,7 @@ def gather_nd(node: Node) -> Rows:
 
 
 def scatter_nd(node: Node) -> Rows:
-    """Write at places that are the same in all rows."""
+    """Check that a ScatterND writes at the same places of all rows; return the place of the batch."""
     node.require_shared(1)
     place, depth = node.place(0), node.shape(1)[-1]
     updates = node.place(2)
@@ -159,7 +159,7 @@ def list_written(node: Node) -> np.ndarray | None:
 
 
 def trilu(node: Node) -> Rows:
-    """Cut a triangle out of other axes than the batch."""
+    """Check that a Trilu cuts its triangle out of other axes than the batch; return the place of the batch."""
     node.require_shared(1)
     place, rank = place_of_first(node), len(node.shape(0))
     refuse_axis(place, [rank - 2, rank - 1], "cuts a triangle")

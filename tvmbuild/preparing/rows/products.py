@@ -1,4 +1,4 @@
-"""The rules of matrix products, convolutions, pools and recurrent layers."""
+"""The rules that find the place of the batch after matrix products, convolutions, pools and recurrent layers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvmbuild.preparing.rows.places import Found, Rule, agree, place_of_first, r
 
 
 def samples(data: int = 1) -> Rule:
-    """Return the rule of operators whose first ``data`` inputs have samples on the first axis."""
+    """Return the rule of operators whose first ``data`` inputs have the batch on the first axis."""
 
     def rule(node: Node) -> Found:
         node.require_shared(*range(data, len(node.inputs)))
@@ -72,14 +72,14 @@ def mat_mul(a: int = 0, b: int = 1, *, of_rows: Sequence[int] = (), of_columns: 
 
 
 def _check_partner(node: Node, other: int, place: Rows, from_end: int) -> None:
-    """Check the factor that is broadcast along the batch: it has one value for all rows."""
+    """Raise Dependent unless the factor that is broadcast along the batch has the same values for all rows."""
     own = len(node.shape(other)) + from_end
     if node.place(other) is None and own >= 0 and from_end < -2:
         node.require_one_value(other, place.move(own))
 
 
 def gemm(node: Node) -> Rows:
-    """Multiply a batch of rows with a matrix that all rows share."""
+    """Check that a Gemm multiplies the batch's rows by a matrix that all rows share; return the place of the batch."""
     node.require_shared(1)
     place = place_of_first(node)
     if place.axis != (1 if node.attribute("transA", 0) else 0):
@@ -96,7 +96,7 @@ def gemm(node: Node) -> Rows:
 
 
 def einsum(node: Node) -> Rows:
-    """Keep the letter of the batch, which must be in the result."""
+    """Check that an Einsum keeps the letter of the batch in its result; return the place of the batch."""
     text = node.attribute("equation", b"").decode().replace(" ", "")
     terms, arrow, result = text.partition("->")
     if not arrow or "." in text:
@@ -117,7 +117,7 @@ def einsum(node: Node) -> Rows:
 
 
 def recurrent(node: Node) -> Found:
-    """Compute sequences, whose batch has a fixed axis in each input and output."""
+    """Check that the batch is on the operator's batch axis in each input; return the places in the outputs."""
     layout = int(node.attribute("layout", 0))
     data, state, all_states = (0, 0, 0) if layout else (1, 1, 2)
     node.require_shared(1, 2, 3, 7)

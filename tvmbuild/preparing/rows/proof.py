@@ -34,7 +34,7 @@ class Proven:
 
 
 def prove_rows(proto: onnx.ModelProto, inputs: Mapping[str, int], rows: int, name: str) -> Proven:
-    """Return the places of the batch in the outputs of a model of fixed shapes, where it computes each row by itself.
+    """Return the places of the batch in a model's outputs, if the model computes each row by itself.
 
     ``inputs`` has the axis of the batch of each input with one, and ``rows`` its length, at least 2. Raises Dependent
     that names the first node in which rows influence each other, or may do so.
@@ -65,7 +65,7 @@ def prove_rows(proto: onnx.ModelProto, inputs: Mapping[str, int], rows: int, nam
 
 
 def _expand(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with operators of ONNX alone that have a rule, where the importer can express them so.
+    """Return the model with operators that have no rule expanded into ONNX operators, as far as the importer can.
 
     These are attention, the operators of com.microsoft, and branches and loops whose conditions are constant. What the
     importer cannot express stays, and has no rule.

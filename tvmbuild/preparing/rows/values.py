@@ -1,4 +1,4 @@
-"""The rules of operators that compute with the values of a row: elementwise, sums, norms."""
+"""The rules that find the place of the batch after operators that compute within a row: elementwise, sums, norms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvmbuild.preparing.rows.places import Rule, align, normal_axis, place_of_fi
 
 
 def elementwise(node: Node) -> Rows:
-    """Keep the place of the batch in elementwise operators, with broadcasting."""
+    """Return the place of the batch after an elementwise operator with broadcasting."""
     place = align(node, range(len(node.inputs)), len(node.output_shape()))
     for index in range(len(node.inputs)):
         own = node.place(index)
@@ -19,7 +19,7 @@ def elementwise(node: Node) -> Rows:
 
 
 def dropout(node: Node) -> Rows:
-    """Keep the values, as a Dropout does outside of training."""
+    """Return the place of the batch after a Dropout, which changes nothing outside of training."""
     training = node.constant(2)
     if training is not None and training.any():
         raise Dependent("its numbers are random")
@@ -27,7 +27,7 @@ def dropout(node: Node) -> Rows:
 
 
 def like_first(node: Node) -> Rows:
-    """Keep the place in the first input; the others are the same for all rows."""
+    """Return the place in the first input. Raises Dependent if another input depends on the batch."""
     node.require_shared(*range(1, len(node.inputs)))
     return place_of_first(node)
 
@@ -47,7 +47,7 @@ def along_axis(default: int, *, flat_before: int = 0) -> Rule:
 
 
 def after_axis(node: Node) -> Rows:
-    """Normalise over the axes from `axis` on."""
+    """Check that the batch is before the normalised axes, those from `axis` on; return the place of the batch."""
     place, rank = place_of_first(node), len(node.shape(0))
     axis = normal_axis(int(node.attribute("axis", -1)), rank)
     node.require_shared(*range(1, len(node.inputs)))
@@ -56,7 +56,7 @@ def after_axis(node: Node) -> Rows:
 
 
 def reduce_axes(node: Node) -> Rows:
-    """Reduce other axes than the batch."""
+    """Check that a reduction is along other axes than the batch; return the place of the batch."""
     place, rank = place_of_first(node), len(node.shape(0))
     node.require_shared(*range(1, len(node.inputs)))
     axes = node.numbers("axes", 1)
@@ -68,7 +68,7 @@ def reduce_axes(node: Node) -> Rows:
 
 
 def arg(node: Node) -> Rows:
-    """Find the place of an extreme along another axis than the batch."""
+    """Return the place of the batch after an ArgMax or ArgMin along another axis."""
     return _drop(node, place_of_first(node), [normal_axis(int(node.attribute("axis", 0)), len(node.shape(0)))])
 
 
@@ -80,14 +80,14 @@ def _drop(node: Node, place: Rows, axes: Sequence[int]) -> Rows:
 
 
 def mean_variance(node: Node) -> Rows:
-    """Normalise over other axes than the batch."""
+    """Check that a MeanVarianceNormalization is along other axes than the batch; return the place of the batch."""
     place, rank = place_of_first(node), len(node.shape(0))
     refuse_axis(place, [normal_axis(each, rank) for each in node.attribute("axes", [0, 2, 3])], "normalises")
     return place
 
 
 def cum_sum(node: Node) -> Rows:
-    """Add up along another axis than the batch."""
+    """Check that a CumSum adds up along another axis than the batch; return the place of the batch."""
     place, axis = place_of_first(node), node.constant(1)
     if axis is None:
         raise Dependent("its axis is not known")
@@ -96,7 +96,7 @@ def cum_sum(node: Node) -> Rows:
 
 
 def quantise(node: Node) -> Rows:
-    """Quantise with one scale, or with scales along another axis than the batch."""
+    """Check that a quantisation has the same scales for all rows; return the place of the batch."""
     place = like_first(node)
     if count(node.shape(1)) > 1:
         rank = len(node.shape(1))
@@ -110,7 +110,7 @@ def quantise(node: Node) -> Rows:
 
 
 def one_hot(node: Node) -> Rows:
-    """Insert an axis beside that of the batch."""
+    """Return the place of the batch after a OneHot, which inserts an axis."""
     node.require_shared(1, 2)
     place, axis = place_of_first(node), normal_axis(int(node.attribute("axis", -1)), len(node.output_shape()))
     return place if place.axis < axis else place.move(place.axis + 1)

@@ -121,7 +121,7 @@ class _Reader:
         )
 
     def _operator(self, operator: Any) -> Operator | None:
-        """Return the operator; None for one that only widens float16 constants, which then count as float32."""
+        """Return the operator, or None if it only widens float16 constants to float32."""
         code = self.model.OperatorCodes(operator.OpcodeIndex())
         kind = self.kinds[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())]
         if kind == "CUSTOM":

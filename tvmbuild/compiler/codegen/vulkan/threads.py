@@ -16,7 +16,7 @@ MAX_GROUPS = 65535
 """The number of groups in each direction that every Vulkan device allows."""
 AXES = "xyz"
 FOLDED = -2
-"""The number that stands for an axis along which more than MAX_GROUPS groups of x continue, instead of an extent."""
+"""The mark, in place of an extent, of an axis that continues more than MAX_GROUPS groups of x."""
 _BUILTINS = {
     f"{tag}.{axis}": (number, index)
     for tag, number in (("blockIdx", opcodes.WORKGROUP_ID), ("threadIdx", opcodes.LOCAL_INVOCATION_ID))

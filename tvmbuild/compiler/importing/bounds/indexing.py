@@ -145,7 +145,7 @@ def _in_range(tracker: Tracker, places: str, length: Number, size: int) -> str:
 
 
 def _count_from_front(tracker: Tracker, places: str, length: Number) -> str:
-    """Return the places; negative ones are counted from the real end."""
+    """Return the indices from the front, with negative ones counted from the real end."""
     if tracker.is_natural(places):
         return places
     places = write(tracker, places)

@@ -20,7 +20,7 @@ _NEUTRAL: Mapping[str, float] = {
 }
 """Operator → the number that does not change its result."""
 _BY_AXIS = 13
-"""The first opset in which Softmax reads along one axis, and in which ReduceSum takes its axes as an input."""
+"""The first opset with Softmax along one axis, and with the axes of ReduceSum as an input."""
 _K_AS_INPUT = 10
 
 

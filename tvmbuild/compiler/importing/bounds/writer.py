@@ -70,7 +70,7 @@ class Writer:
         return self.scope.constant(self.origins.get(name, name))
 
     def is_natural(self, name: str) -> bool:
-        """Return whether no element of a value is negative, as far as is known."""
+        """Return whether all elements of a value are known to be at least 0."""
         array = self.constant_of(name)
         return self.origins.get(name, name) in self._natural or (array is not None and bool((array >= 0).all()))
 

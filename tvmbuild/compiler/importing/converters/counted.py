@@ -46,7 +46,7 @@ def convert_suppression(call: NodeCall) -> relax.Expr:
 
 
 def convert_written(call: NodeCall) -> relax.Expr:
-    """Return the same elements, by a function that is fused with no other."""
+    """Copy the elements by a function that is fused with no other."""
     function = call.builder.add_func(_write_copy(call.shape, call.dtype), "written")
     return relax.call_tir(function, [call.data], relax.TensorType(call.shape, call.dtype))
 

@@ -19,7 +19,7 @@ _NARROW = 32
 """The number of channels below which a pixel of a picture in NHWC makes few whole vectors. From 32 by 32 to 256 by 256,
 21 maps take 1.95 ms by TVM's operator, and 0.86 ms one axis after another (Zen 5, one thread)."""
 _MUCH = 4
-"""The growth of each side from which on a few maps are taken for a network's last: within networks it is 2."""
+"""The growth of each side that marks a network's last maps, if they are few: within networks it is 2."""
 _PICTURE = 4
 _RANKS_OF_TVM = (3, 4, 5)
 _COORDINATES_OF_TVM = frozenset(

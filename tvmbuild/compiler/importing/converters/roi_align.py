@@ -87,7 +87,7 @@ def _pool_maxima(data: te.Tensor, rois: te.Tensor, regions: _Regions) -> te.Tens
         return te.max(value, axis=[down.loop, right.loop])
 
     def of_samples(region: tirx.Var, row: tirx.Var, column: tirx.Var, channel: tirx.Var) -> tirx.PrimExpr:
-        """Return 0 for a region without a sample, as a region of no pixels."""
+        """Return the maximum of a region's samples, or 0 for a region without a sample."""
         exists = te.all(along(0, region, row).count > 0, along(1, region, column).count > 0)
         return te.if_then_else(exists, maxima[region, row, column, channel], zero)
 

@@ -1,4 +1,4 @@
-"""Rules that leave a recurrence as one node on CPUs, which becomes one kernel, or move other work before this node."""
+"""Rules that leave a recurrent layer as one node on CPUs, for one kernel, and move other work before it."""
 
 from __future__ import annotations
 

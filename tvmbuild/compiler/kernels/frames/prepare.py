@@ -221,7 +221,7 @@ def write_down(form: Preparation, *, on_gpu: bool) -> tirx.PrimFunc:
 
 
 class _Down:
-    """The parts of the second kernel, for ``lanes`` neighbouring columns at once."""
+    """The writer of the second kernel, along the columns; it computes ``lanes`` neighbouring columns at once."""
 
     def __init__(self, form: Preparation, arguments: list[Any], *, by_table: bool) -> None:
         self.form, self.by_table = form, by_table

@@ -25,14 +25,14 @@ a loop."""
 
 @dataclass(frozen=True)
 class Window:
-    """The columns of a depthwise convolution that uses of an instruction add up, and the windows that share them."""
+    """The columns of a depthwise convolution that a few executions of an instruction add up, and their windows."""
 
     instruction: DotInstruction
     stride: int
     uses: int
-    """The number of uses of the instruction for one row of a window."""
+    """The number of executions of the instruction for one row of a window."""
     shared: int
-    """The number of neighbouring windows that fit into the columns of these uses."""
+    """The number of neighbouring windows that fit into the columns of these executions."""
 
     @property
     def columns(self) -> int:

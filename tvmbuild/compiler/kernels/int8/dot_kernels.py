@@ -81,7 +81,7 @@ def write_product(
     instruction: DotInstruction,
     begin: relax.Expr | None = None,
 ) -> tirx.PrimFunc:
-    """Write the function of the sums of matrix products with one matrix, or with one matrix each.
+    """Write the function of int32 matrix products whose right factor is shared by the batch or one for each sample.
 
     Each sum starts from its column's number in ``begin``, or from 0 without ``begin``.
     """

@@ -30,8 +30,7 @@ class Rounded:
 
 
 Write = Callable[[Any, Any, Any], None]
-"""A function that writes a vector of rounded integers, which are float32; it also gets the vector of zero points and
-the index of the first integer."""
+"""A function that writes a vector of rounded numbers, given as float32, the zero points and the first index."""
 
 
 def round_state(state: Any, begin: Any, count: int, write: Write, *, adds_up: bool = False) -> Rounded:

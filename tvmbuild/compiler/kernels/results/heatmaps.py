@@ -18,7 +18,7 @@ from tvmbuild.compiler.kernels.vectors import load
 COLUMNS = 3
 """The columns of a point: x, y and score."""
 _SHIFT = 0.25
-"""The part of a pixel by which a peak moves towards its higher neighbour, which is that of HRNet's decoder."""
+"""The shift of a peak towards its higher neighbour, in pixels, as in HRNet's decoder."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 _SLACK = 1e-3
-"""The part of a cell by which a rounded stride may be too small."""
+"""The largest shortfall of a rounded stride, as a share of a cell."""
 
 
 @dataclass(frozen=True)

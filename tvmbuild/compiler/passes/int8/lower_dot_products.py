@@ -137,7 +137,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         return None if taken is None else self._call(taken, call.ty)
 
     def _find_padding(self, call: relax.Call) -> Padded:
-        """Return the padding of the convolution, or that of a pad operator before it, which may be in NCHW."""
+        """Return the padding of the convolution or of the pad operator before it, also if the pad is in NCHW."""
         top, left, bottom, right = (int(each) for each in call.attrs.padding)
         own = Padded(call.args[0], 0, (top, left), (bottom, right))
         if any((top, left, bottom, right)):

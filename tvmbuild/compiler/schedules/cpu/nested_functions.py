@@ -1,4 +1,4 @@
-"""Functions of functions, one at a time: each inner result gets a local variable.
+"""Local variables for the results of nested functions, as in `exp(tanh(x))`, so that code generation stays fast.
 
 `fast_math` turns exp, tanh, erf and their like into polynomials, which read their operand many times. While TVM
 generates code, its simplifier replaces each variable in an expression by its value. The time grows with the product of

@@ -17,7 +17,7 @@ from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, rank_ti
 from tvmbuild.compiler.schedules.nest import Nest
 
 MAX_LOSS = 1.02
-"""The largest factor by which a shared layout may slow a function down, in the cycles that the rules expect."""
+"""The largest slowdown of a function, in expected cycles, that a shared layout may cause."""
 Costs = Mapping[str, Mapping[int, float]]
 """Form of a weight → width of its packing, 0 for none → expected cycles over those of the best width."""
 

@@ -18,9 +18,9 @@ WRITTEN_OUT = 32
 """The largest number of steps of a sum that LLVM unrolls; a register then holds 0 for the first step."""
 MAX_VECTORS = 8
 FEW = 8
-"""The smallest number of sums in registers if operands are in registers, too: fewer sums read operands too often."""
+"""The smallest number of sums in registers beside operands; with fewer, each operand is read too often."""
 OVERLAP = 1.05
-"""The factor by which overlapping tiles must be better than others.
+"""The factor by which tiles that overlap must be faster than whole ones to be chosen.
 
 Among similar overlapping tiles, one with fewer loads may compute a few more elements twice.
 """

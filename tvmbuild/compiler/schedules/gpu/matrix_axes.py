@@ -76,7 +76,7 @@ def find_axes(nest: Nest) -> MatrixAxes | None:
 
 
 def _run(nest: Nest, axes: list[int], moves: list[tuple[bool, ...]], which: int) -> Group:
-    """Return the last of ``axes`` that move only operand ``which``; empty if they cannot be joined to one axis."""
+    """Return the trailing ``axes`` that index only operand ``which``; empty if they cannot be fused into one axis."""
     taken: Group = ()
     for at in reversed(axes):
         if sum(moves[at]) != 1 or not moves[at][which]:

@@ -37,7 +37,7 @@ LONGEST = 1 << 14
 
 
 def list_shared_reductions(function: tirx.PrimFunc) -> list[s_tir.Schedule]:
-    """Return the schedules of a function with one reduction for which DLight has no good schedule.
+    """Return schedules of a function with one reduction that DLight schedules badly.
 
     DLight gives one thread to each output of a reduction that is not a sum, unless the last axes are reduced, and few
     blocks to a function whose results are read by a larger output.

@@ -1,4 +1,4 @@
-"""Tiles by which a block of threads shares a product with its operands in shared memory, and the choice of the best."""
+"""Tiles of products with operands in shared memory, one for each block of threads, and the choice of the best."""
 
 from __future__ import annotations
 

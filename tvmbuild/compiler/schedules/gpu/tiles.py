@@ -1,4 +1,4 @@
-"""Tiles by which a block of threads shares a matrix product, and the choice of the fastest tile."""
+"""Tiles of a matrix product, one for each block of threads, and the choice of the fastest."""
 
 from __future__ import annotations
 

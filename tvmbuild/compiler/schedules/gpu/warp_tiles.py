@@ -1,4 +1,4 @@
-"""Tiles by which the warps of a block share a product on tensor cores, and the choice of the best."""
+"""Tiles of a product on tensor cores, divided among the warps of a block, and the choice of the best."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class _Writer:
         self._members = self._read_members()
 
     def add_tree(self, tree: int, root: int) -> None:
-        """Write a tree; each node that waits carries the places to which its number will be written."""
+        """Write a tree's nodes from a stack; an entry has the places that will get its node's number."""
         self._tree, self._count = tree, 0
         waiting: list[tuple[int, bool, list[tuple[str, int]]]] = [(root, False, [])]
         while waiting:

@@ -186,7 +186,7 @@ def _put(work: Work, row: Any, places: list[Piece]) -> None:
 
 
 def _guard(work: Work, row: Any, values: list[tuple[int, int, Any]]) -> None:
-    """Write a row of the output, unless the row is one of those that a block has beyond the rows of the head."""
+    """Write a row of the output, unless the row is beyond the head's last one, as in its last block."""
     factor = load(work.factors, row)
 
     def write() -> None:
