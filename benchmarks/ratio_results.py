@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -72,6 +73,35 @@ class Group:
     def mean(self) -> float:
         """Return the geometric mean of the ratios."""
         return geometric_mean([network.ratio for network in self.networks])
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """README's headline: the packages that were timed, and the measurable differences."""
+
+    packages: int
+    judged: int
+    """The number of packages with an interval; the verdict needs one."""
+    faster: int
+    slower: int
+    median: float
+    """The median ratio of all packages."""
+
+
+def count_verdicts(path: Path = RESULTS) -> Verdicts:
+    """Count each package once: of groups with the same title, which differ in their threads, the first counts."""
+    first: dict[str, Any] = {}
+    for group in json.loads(path.read_text(encoding="utf-8"))["groups"]:
+        first.setdefault(group["title"], group)
+    networks = [network for group in first.values() for network in _read_group(group).networks]
+    judged = [network for network in networks if network.interval]
+    return Verdicts(
+        packages=len(networks),
+        judged=len(judged),
+        faster=sum(network.verdict == "faster" for network in judged),
+        slower=sum(network.verdict == "slower" for network in judged),
+        median=statistics.median(network.ratio for network in networks),
+    )
 
 
 def read_groups(path: Path) -> list[Group]:

@@ -43,7 +43,10 @@ def multiply_words(data: Any, weights: Any) -> Any:
 
 
 def register_columns(instruction: DotInstruction) -> None:
-    """Register the instruction's intrinsic `of_columns`, which adds the dot product of each lane's words to its sum."""
+    """Register the instruction's intrinsic `of_columns`.
+
+    Each lane of its vectors adds the dot product of four bytes of data and four of weights to its sum.
+    """
     lanes, name = instruction.lanes, T.llvm_lookup_intrinsic_id(instruction.llvm)
     bytes_type = f"x{BYTES * lanes}"
 

@@ -225,7 +225,7 @@ def carries_source(packed: Path, source: str) -> bool:
 
 
 def embed_cubin(packed: Path, source: str, cubin: bytes, compiler: Sequence[str]) -> None:
-    """Rewrite the object file ``packed`` (devc.o), which carries ``source``, so that it carries ``cubin``.
+    """Replace the CUDA source ``source`` in the object file ``packed`` (devc.o) by the machine code ``cubin``.
 
     ``compiler`` is the command that assembles for the file's machine. Raises TvmbuildError if the command fails.
     """

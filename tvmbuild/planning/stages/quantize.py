@@ -18,7 +18,7 @@ NNCF = "nncf"
 
 
 class Quantize(StageOfModels):
-    """The planner of the quantize stage, for models that a target of the precision int8 includes."""
+    """The planner of the quantize stage, for models that are built for a target with `precision: int8`."""
 
     about = "quantise the models of the targets of the precision int8"
 

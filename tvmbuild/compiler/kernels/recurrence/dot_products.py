@@ -187,7 +187,7 @@ class HalfBytes(DotProducts):
         return local(2 * self.form.padded, "uint8")
 
     def round(self, state: Any, begin: Any, target: Any) -> Rounded:
-        """Write both halves of the bytes of the rounded state."""
+        """Round the state to bytes, and write their low and then their high 4 bits into ``target``."""
 
         def write(steps: Any, _zeros: Any, at: Any) -> None:
             whole = T.Bind(steps.astype(f"int32x{LANES}"))

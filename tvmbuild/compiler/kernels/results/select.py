@@ -27,7 +27,7 @@ _TINY = 1e-9
 
 
 def list_candidate_forms(count: int) -> list[Form]:
-    """Return the forms of boxes, scores and classes of ``count`` candidates, from which this kernel selects."""
+    """Return shape and dtype of the boxes, scores and classes of ``count`` candidates, the kernel's inputs."""
     return [((count, 4), "float32"), ((count,), "float32"), ((count,), "int32")]
 
 
