@@ -127,6 +127,18 @@ def test_a_block_of_threads_shares_a_long_maximum(
     check(mod, schedule)
 
 
+@pytest.mark.vulkan
+@pytest.mark.parametrize("after", [False, True], ids=["alone", "with-epilogue"])
+@pytest.mark.parametrize(("channels", "blocks"), [(70, 9), (3, 1), (9000, 282)])
+def test_a_block_of_threads_shares_long_sums_of_neighbours(channels: int, blocks: int, after: bool) -> None:
+    mod = reduce("ReduceMean", (1, 25, 16, channels), (1, 2), before=True, after=after)
+    (schedule,) = list_shared_reductions(mod["main"])
+    extents = find_threads(schedule)
+    assert extents.pop("blockIdx.x", 1) == blocks
+    assert math.prod(extents.values()) == 512
+    check(mod, schedule)
+
+
 def subtract_means(batch: int, size: int, channels: int) -> tvm.IRModule:
     """Return the function that subtracts each channel's mean over the pixels of NHWC: instance normalisation."""
     nodes = [node("ReduceMean", "x", "pixels", out="m"), node("Sub", "x", "m")]
@@ -144,7 +156,7 @@ def test_means_of_channels_are_right(batch: int, size: int, channels: int) -> No
 
 @pytest.mark.parametrize(
     ("batch", "size", "channels", "threads"),
-    [(2, 40, 32, [(8, 128), (32, 8)]), (1, 40, 4, [(4, 256), (32, 8)]), (2, 20, 96, [(32, 8)])],
+    [(2, 40, 32, [(8, 128), (8, 32)]), (1, 40, 4, [(4, 256), (4, 64)]), (2, 20, 96, [(8, 32)])],
 )
 def test_many_threads_share_long_means_of_channels(
     batch: int, size: int, channels: int, threads: list[tuple[int, int]]
@@ -172,7 +184,7 @@ BROADCASTS = {
     "a-mean": (partial(normalise_by_mean, (1, 28, 28, 40)), (1, 8)),
     "channels-first": (partial(squeeze_and_excite, 24, 70, 17), (24, 1)),
     "several-blocks-a-channel": (partial(squeeze_and_excite, 3, 300, 70), (3, 2)),
-    "channels-last": (partial(squeeze_and_excite, 70, 33, 19, channels_last=True), (3, 3)),
+    "channels-last": (partial(squeeze_and_excite, 70, 33, 19, channels_last=True), (9, 3)),
 }
 
 
@@ -194,8 +206,9 @@ def test_results_of_two_last_axes_are_left_to_dlight() -> None:
     assert list_shared_reductions(mod["main"]) == []
 
 
-def test_dlight_keeps_sums_and_one_thread_keeps_a_short_reduction() -> None:
+def test_dlight_keeps_sums_of_rows_and_short_ones_and_one_thread_keeps_a_short_reduction() -> None:
     assert list_shared_reductions(reduce("ReduceSum", (64, 1000), (1,), before=True, after=True)["main"]) == []
+    assert list_shared_reductions(reduce("ReduceSum", (256, 64), (0,), before=True, after=True)["main"]) == []
     assert list_shared_reductions(reduce("ReduceMax", (64, 30), (1,), before=True, after=False)["main"]) == []
     assert list_shared_reductions(normalise_by_mean((1, 2, 2, 40))["main"]) == []
 

@@ -19,19 +19,24 @@ from tvmbuild.compiler.schedules.gpu.sums import (
 from tvmbuild.compiler.schedules.gpu.tiles import MAX_BLOCKS
 from tvmbuild.compiler.schedules.nest import Nest, require_nest
 
-THREADS, MOST_THREADS = 256, 1024
-"""The number of threads in a block, and the number in one that repeats a long reduction for channels."""
+THREADS, MANY_THREADS, MOST_THREADS = 256, 512, 1024
+"""The number of threads in a block, in one that computes long sums, and in one that repeats a long reduction for
+channels."""
 STEPS = 4
 """The number of steps of the reduction that a thread should have at least; with fewer, combining threads costs more."""
 WARP = 32
-SECTOR = 8
-"""The number of neighbouring float32 outputs that fill 32 bytes, the least that a card reads."""
+SECTOR, FLOAT_BITS = 32, 32
+"""The number of neighbouring bytes that a card reads at least, and the bits of a float32."""
 BUSY = 256
 """The number of blocks that keep a card busy: blocks are made of fewer outputs if fewer blocks would be left."""
 BROADCAST = 4
 """The number of elements for each result from which on the results are computed again in each block."""
-ELEMENTS = 16
-"""The largest number of elements of the output that a thread writes."""
+ELEMENTS, FEW_ELEMENTS = 16, 4
+"""The largest number of elements of the output that a thread writes, and of those that depend on a short reduction for
+channels: a thread has little to repeat."""
+LONG_SUM = 256
+"""The number of steps from which on a block's threads share sums whose outputs are neighbours, as means over pixels in
+NHWC have. DLight gives such a sum 16 threads."""
 LONGEST = 1 << 14
 """The largest number of steps of a reduction that several blocks repeat."""
 
@@ -128,12 +133,14 @@ def _give_lanes_results(
     loops = [axis.loop for axis in ending.axes]
     before, same, channels = loops[: others[0]], loops[others[0] : others[-1] + 1], loops[others[-1] + 1 :]
     count = math.prod(axis.extent for axis in ending.axes[others[-1] + 1 :])
-    width = min(SECTOR, 1 << (count - 1).bit_length()) if threads > THREADS else WARP  # few steps for each thread
+    is_short = _count(nest, reduces=True) < MOST_THREADS
+    bits = ending.store.bits if is_short and ending.store is not None else FLOAT_BITS
+    width, elements = min(8 * SECTOR // bits, 1 << (count - 1).bit_length()), FEW_ELEMENTS if is_short else ELEMENTS
     above = threads // width
-    _limit_blocks(math.prod(ending.axes[axis].extent for axis in others) // (ELEMENTS * above) + 1)
+    _limit_blocks(math.prod(ending.axes[axis].extent for axis in others) // (elements * above) + 1)
     picture = sch.fuse(*before) if before else sch.add_unit_loop(loops[0])
     tile, lane = sch.split(sch.fuse(*channels), [None, width])
-    part, each, row = sch.split(sch.fuse(*same), [None, ELEMENTS, above])
+    part, each, row = sch.split(sch.fuse(*same), [None, elements, above])
     sch.reorder(picture, tile, part, each, row, lane)
     outer = sch.fuse(picture, tile)
     for loop, tag in ((outer, "blockIdx.x"), (part, "blockIdx.y"), (row, "threadIdx.y"), (lane, "threadIdx.x")):
@@ -149,31 +156,32 @@ def _give_lanes_results(
 
 
 def share_steps(function: tirx.PrimFunc) -> s_tir.Schedule:
-    """Return the schedule in which the threads of a block share the steps of a reduction that is not a sum.
+    """Return the schedule in which the threads of a block share the steps of a reduction.
 
-    Raises ScheduleRefused for sums, which DLight schedules, and for reductions of few steps.
+    Raises ScheduleRefused for reductions of few steps, and for the sums that DLight schedules well.
     """
     sch = s_tir.Schedule(function, error_render_level="none")
     block, last = _find_blocks(sch)
     nest = require_nest(sch, block)
-    if _is_sum(sch, block):
-        raise ScheduleRefused("it is a sum")
-    if _count(nest, reduces=True) <= SHORT:
-        raise ScheduleRefused("one thread computes each output as fast")
-    if last is None and _count(nest, reduces=False) == 1:
+    is_sum = _is_sum(sch, block)
+    if _count(nest, reduces=True) <= (LONG_SUM if is_sum else SHORT):
+        raise ScheduleRefused("few threads compute each output as fast")
+    if last is None and _count(nest, reduces=False) == 1 and not is_sum:
         return _reduce_to_scalar(sch, block)
     isolated = isolate_sum(function, take_outputs)
     if isolated is None:
         raise ScheduleRefused("what follows the reduction takes a part of it, or goes through it in another order")
-    return _share(isolated)
+    if is_sum and isolated.run > 1:
+        raise ScheduleRefused("its steps are neighbours in memory, as in the sums for which DLight has a rule")
+    return _share(isolated, MANY_THREADS if is_sum else THREADS)
 
 
-def _share(reduction: Isolated) -> s_tir.Schedule:
+def _share(reduction: Isolated, threads: int) -> s_tir.Schedule:
     sch, (outputs, depth) = reduction.sch.copy(), reduction.extents
     is_row = reduction.run > 1  # neighbours in memory are steps, not outputs
-    width = 1 if is_row else WARP if outputs >= BUSY * WARP else SECTOR
-    share = min(THREADS // width, max(WARP, 1 << ((depth - 1) // STEPS).bit_length()))
-    width = min(THREADS // share, outputs) if is_row else width
+    width = 1 if is_row else WARP if outputs >= BUSY * WARP else 8 * SECTOR // FLOAT_BITS
+    share = min(threads // width, max(WARP, 1 << ((depth - 1) // STEPS).bit_length()))
+    width = min(threads // share, outputs) if is_row else width
     across, along = ("threadIdx.y", "threadIdx.x") if is_row else ("threadIdx.x", "threadIdx.y")
     outer, one = sch.split(sch.get_loops(reduction.last)[0], [None, width])
     sch.bind(outer, "blockIdx.x")
