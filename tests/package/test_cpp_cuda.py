@@ -63,6 +63,7 @@ def test_a_driver_of_cuda_11_4_needs_no_newer_function(tmp_path: Path) -> None:
             "the package's kernels need a driver of CUDA 12.0 or later (here); this machine's",
         ),
         ({}, {"devices": "Thor:110"}, "the package's kernels are for sm_90 (here); this card, Thor, is sm_110"),
+        ({"arch": "sm_86"}, {"devices": "O:87"}, "the package's kernels are for sm_86 (here); this card, O, is sm_87"),
         ({"ptx": True}, {"devices": "Thor:110"}, ""),
         ({}, {"fail": "cuStreamSynchronize:700"}, "CUDA: NVIDIA H100 shim was lost when it should finish its work"),
     ],

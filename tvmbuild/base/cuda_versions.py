@@ -36,6 +36,8 @@ _LAST = {72: OLDEST}
 """Compute capability → the last CUDA of its boards' drivers: JetPack 5 is Xavier's last."""
 _TOO_OLD = {53, 62}
 """The compute capabilities of Nano, TX1 and TX2, whose last JetPack is 4."""
+TEGRA = _TOO_OLD | {72, 87, 101, 110}
+"""The compute capabilities of Jetsons. NVIDIA promises that machine code for one runs there only."""
 JETPACK_4 = "JetPack 4, with glibc 2.27, runs no package: TVM's libraries need 2.28, tvmbuild CUDA 11.4"
 _DROPPED = 75
 """The first compute capability that CUDA 13 compiles for."""

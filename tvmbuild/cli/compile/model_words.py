@@ -150,7 +150,8 @@ def _as_name(stem: str) -> str:
 
 def _yaml_map(text: str) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(text if text.lstrip().startswith("{") else f"{{{text}}}")
+        is_whole = text.lstrip().startswith("{") or "\n" in text.strip()
+        data = yaml.safe_load(text if is_whole else f"{{{text}}}")
     except yaml.YAMLError:
         data = None
     if not isinstance(data, dict):

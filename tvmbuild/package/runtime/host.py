@@ -151,15 +151,16 @@ def runs_on_card(arch: str, version: str) -> bool:
     """Return whether machine code for ``arch`` (`sm_86`) runs on a card of the compute capability ``version`` (`8.9`).
 
     It runs on cards with the same major number and an equal or higher minor number. Code for `sm_90a` runs only on
-    cards of exactly 9.0. If either text has another form, the result is True.
+    cards of exactly 9.0, and code for a Jetson (`sm_87`) or on a Jetson only on its own capability. If either text has
+    another form, the result is True.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
     """
-    wanted = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
-    major, _, minor = version.partition(".")
-    if wanted is None or not minor:
+    wanted, card = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch), re.fullmatch(r"(\d+)\.(\d)", version)
+    if wanted is None or card is None:
         return True  # nothing to compare
-    same = wanted[1] == major and int(wanted[2]) <= int(minor)
-    return same and (wanted[3] != "a" or wanted[2] == minor)
+    if wanted[3] == "a" or cuda_versions.TEGRA & {int(wanted[1] + wanted[2]), int(card[1] + card[2])}:
+        return wanted.group(1, 2) == card.group(1, 2)
+    return wanted[1] == card[1] and int(wanted[2]) <= int(card[2])
 
 
 def load_backend(kind: str) -> None:

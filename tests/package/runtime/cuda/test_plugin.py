@@ -94,6 +94,7 @@ def test_the_planner_sees_a_card_with_the_driver_alone() -> None:
         ),
         ({"driver": "12.2"}, {"driver": "12010"}, "the package's kernels need a driver of CUDA 12.2 or later (here)"),
         ({}, {"devices": "Thor:110"}, "the package's kernels are for sm_90 (here); this card, Thor, is sm_110"),
+        ({"arch": "sm_86"}, {"devices": "O:87"}, "the package's kernels are for sm_86 (here); this card, O, is sm_87"),
         ({"ptx": True}, {"devices": "Thor:110", "driver": "13000"}, None),
         ({"ptx": True}, {"devices": "A:86"}, "the package's kernels are for sm_90 (here); this card, A, is sm_86"),
     ],

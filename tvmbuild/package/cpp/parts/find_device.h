@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <mutex>
 #include <regex>
+#include <set>
 #include <string>
 
 #include "own_runtime.h"
@@ -98,16 +99,23 @@ inline DLDevice find_device(const std::string &kind) {
   return device;
 }
 
+// The compute capabilities of Jetsons, without their points.
+inline bool is_jetson(const std::string &number) {
+  static const std::set<std::string> numbers{"53", "62", "72", "87", "101", "110"};
+  return numbers.count(number) != 0;
+}
+
 // Whether machine code for `arch` (sm_86) runs on a card of a compute capability (8.9). It needs the same major number
-// and no lower minor number; sm_90a runs only on its own.
+// and no lower minor number; sm_90a runs only on its own, and so does code for a Jetson (sm_87) or on one.
 inline bool runs_on_card(const std::string &arch, const std::string &version) {
   static const std::regex pattern("sm_([0-9]+)([0-9])([af]?)");
   std::smatch wanted;
   size_t dot = version.find('.');
   if (!std::regex_match(arch, wanted, pattern) || dot == std::string::npos) return true;  // nothing to compare
-  std::string minor = version.substr(dot + 1);
-  bool same = wanted[1] == version.substr(0, dot) && std::stoi(wanted[2]) <= std::atoi(minor.c_str());
-  return same && (wanted[3] != "a" || wanted[2] == minor);
+  std::string major = version.substr(0, dot), minor = version.substr(dot + 1);
+  std::string code = wanted[1].str() + wanted[2].str(), card = major + minor;
+  if (wanted[3] == "a" || is_jetson(code) || is_jetson(card)) return code == card;
+  return wanted[1] == major && std::stoi(wanted[2]) <= std::atoi(minor.c_str());
 }
 
 // Refuse a driver that is older than the package's code needs. TVM's own runtime tells no version.
