@@ -77,7 +77,16 @@ def test_one_file_in_one_package_out(folder: DoitProject, tmp_path: Path) -> Non
 
 def test_the_options_are_those_of_both_files(folder: DoitProject, tmp_path: Path) -> None:
     (folder.root / "labels.txt").write_text("zero\n")
-    words = ("--shape", "Input3=1,1,28,28", "--labels", "labels.txt", "--preprocess", "color: gray\nresize: crop\n", "--tune", "0.5")
+    words = (
+        "--shape",
+        "Input3=1,1,28,28",
+        "--labels",
+        "labels.txt",
+        "--preprocess",
+        "color: gray\nresize: crop\n",
+        "--tune",
+        "0.5",
+    )
     result = ("--postprocess", "classes: {most: 3}")
     assert compile_here(folder, *V3, *words, *result, "--precision", "fp32").code == 0
     project = load_project(cached(tmp_path)[0])
