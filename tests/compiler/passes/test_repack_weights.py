@@ -1,0 +1,94 @@
+"""Weights are repacked as by TVM's FoldConstant, which compiles each function by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from onnx_graphs import node
+from tvm import relax
+from tvm.script import ir as I  # noqa: N812 - as TVM's scripts are written
+from tvm.script import relax as R  # noqa: N812
+from tvm.script import tirx as T  # noqa: N812
+
+from tvmbuild.compiler.apply import SCHEDULED
+from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.pass_manager import Lowering, run_phase
+from tvmbuild.compiler.passes.repack_weights import repack_weights
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
+
+pytestmark = pytest.mark.compiler
+SaveModel = Callable[..., Path]
+
+
+def fold_by_tvm(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    folded = relax.transform.CanonicalizeBindings()(relax.transform.FoldConstant()(mod))
+    return relax.transform.DeadCodeElimination()(folded)
+
+
+def test_the_module_is_that_of_fold_constant(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    random = np.random.RandomState(0)
+    shapes = {"v": (32, 3, 3, 3), "w": (32, 1, 3, 3), "u": (64, 32, 1, 1), "m": (64, 48)}
+    weights = {name: random.uniform(-1, 1, shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [
+        node("Conv", "x", "v", out="a", pads=[1, 1, 1, 1]),
+        node("Conv", "a", "w", out="b", pads=[1, 1, 1, 1], group=32),
+        node("Conv", "b", "u", out="c"),
+        node("GlobalAveragePool", "c", out="d"),
+        node("Flatten", "d", out="e"),
+        node("MatMul", "e", "m"),
+    ]
+    lowered = lower(import_onnx(save_model(nodes, weights, (1, 3, 20, 20))), cpu)
+    with cpu:
+        scheduled = run_tir_passes(run_phase(SCHEDULED, lowered.mod, Lowering(cpu)), cpu)
+        repacked = repack_weights(scheduled)
+        assert len(operator_calls(repacked, "relax.call_tir")) < len(operator_calls(scheduled, "relax.call_tir"))
+        tvm.ir.assert_structural_equal(repacked, fold_by_tvm(scheduled))
+        assert repack_weights(repacked) is repacked
+
+
+@I.ir_module
+class Chain:
+    @T.prim_func(private=True, s_tir=True)
+    def split(x: T.Buffer((4, 2), "float16"), a: T.Buffer((4,), "float16"), b: T.Buffer((4,), "float16")):  # type: ignore[no-untyped-def,valid-type]  # noqa: ANN201, N805
+        for i in range(4):
+            with T.sblock("a"):
+                at = T.axis.spatial(4, i)
+                a[at] = x[at, 0]
+        for i in range(4):
+            with T.sblock("b"):
+                at = T.axis.spatial(4, i)
+                b[at] = x[at, 1]
+
+    @T.prim_func(private=True, s_tir=True)
+    def add(x: T.Buffer((4,), "float16"), y: T.Buffer((4,), "float16"), z: T.Buffer((4,), "float16")):  # type: ignore[no-untyped-def,valid-type]  # noqa: ANN201, N805
+        for i in range(4):
+            with T.sblock("z"):
+                at = T.axis.spatial(4, i)
+                z[at] = x[at] + y[at]
+
+    @R.function
+    def main(x: R.Tensor((4,), "float16")):  # type: ignore[no-untyped-def,valid-type]  # noqa: ANN201, N805
+        cls = Chain
+        with R.dataflow():
+            parts = R.call_tir(
+                cls.split,
+                (R.const(np.arange(8, dtype="float16").reshape(4, 2), "float16"),),
+                out_ty=[R.Tensor((4,), "float16"), R.Tensor((4,), "float16")],
+            )
+            total = R.call_tir(cls.add, (parts[0], parts[1]), out_ty=R.Tensor((4,), "float16"))
+            y = R.call_tir(cls.add, (x, total), out_ty=R.Tensor((4,), "float16"))
+            R.output(y)
+        return y
+
+
+def test_several_outputs_and_what_reads_them_are_known_too() -> None:
+    repacked = repack_weights(Chain)
+    (call,) = operator_calls(repacked, "relax.call_tir")
+    np.testing.assert_array_equal(call.args[1].fields[1].value.numpy(), np.float16([1, 5, 9, 13]))
+    assert {variable.name_hint for variable in repacked.functions} == {"add", "main"}
