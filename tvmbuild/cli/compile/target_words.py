@@ -35,7 +35,7 @@ CARD: Mapping[str, AttributeValue] = {
     "thread_warp_size": 32,
     "registers_per_block": 65536,
 }
-"""The attributes of every NVIDIA GPU since Maxwell; see docs/how-to/cuda.md."""
+"""The attributes of every NVIDIA GPU whose `arch` is accepted; see docs/how-to/cuda.md."""
 HOSTS = {
     "sm_72": "carmel",
     "sm_87": "cortex-a78ae",
