@@ -50,7 +50,7 @@ def test_the_headline_is_that_of_the_measurements(project_root: Path) -> None:
     }
     rest = counted.judged - counted.faster - counted.slower
     assert (
-        f"of {counted.packages} packages, most of them untuned, {counted.faster} are measurably faster than "
+        f"of {counted.packages} packages, most untuned, {counted.faster} are measurably faster than "
         f"ONNX Runtime, {counted.slower} slower and {rest} equal "
         f"({counted.packages - counted.judged} have no interval); "
         f"the median takes {100 * (1 - counted.median):.0f} % less time"
