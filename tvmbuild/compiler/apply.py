@@ -12,7 +12,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.ir.calls import called_functions, display_name
 from tvmbuild.compiler.ir.prim_funcs import is_scheduled, list_blocks
 from tvmbuild.compiler.pass_manager import Lowering, Phase, from_tvm, of_module, of_target, on_cpu, on_gpu, run_phase
-from tvmbuild.compiler.passes.repack_weights import repack_weights
+from tvmbuild.compiler.passes.fold_constants import repack_weights
 from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
 from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
@@ -88,7 +88,8 @@ SCHEDULED = Phase(
 REPACKED = Phase(
     "weights repacked",
     (
-        of_module("RepackWeights", repack_weights),
+        of_module("RepackWeights", repack_weights, on_cpu),
+        from_tvm(relax.transform.FoldConstant),
         # Repacked weights come back as tuples of constants; make them arguments again.
         from_tvm(relax.transform.CanonicalizeBindings),
         from_tvm(relax.transform.DeadCodeElimination),

@@ -21,7 +21,7 @@ from tvmbuild.compiler.apply import SCHEDULED
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.pass_manager import Lowering, run_phase
-from tvmbuild.compiler.passes.repack_weights import repack_weights
+from tvmbuild.compiler.passes.fold_constants import repack_weights
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
 
@@ -56,9 +56,11 @@ def test_the_module_is_that_of_fold_constant(save_model: SaveModel, cpu: tvm.tar
 
 
 @I.ir_module
-class Chain:
+class Halves:
     @T.prim_func(private=True, s_tir=True)
-    def split(x: T.Buffer((4, 2), "float16"), a: T.Buffer((4,), "float16"), b: T.Buffer((4,), "float16")):  # noqa: ANN201, N805
+    def halves_weight_prepack(
+        x: T.Buffer((4, 2), "float16"), a: T.Buffer((4,), "float16"), b: T.Buffer((4,), "float16")
+    ):  # noqa: ANN201, N805
         for i in range(4):
             with T.sblock("a"):
                 at = T.axis.spatial(4, i)
@@ -77,21 +79,22 @@ class Chain:
 
     @R.function
     def main(x: R.Tensor((4,), "float16")):  # noqa: ANN201, N805
-        cls = Chain
+        cls = Halves
         with R.dataflow():
-            parts = R.call_tir(
-                cls.split,
+            halves = R.call_tir(
+                cls.halves_weight_prepack,
                 (R.const(np.arange(8, dtype="float16").reshape(4, 2), "float16"),),
                 out_ty=[R.Tensor((4,), "float16"), R.Tensor((4,), "float16")],
             )
-            total = R.call_tir(cls.add, (parts[0], parts[1]), out_ty=R.Tensor((4,), "float16"))
-            y = R.call_tir(cls.add, (x, total), out_ty=R.Tensor((4,), "float16"))
+            first = R.call_tir(cls.add, (x, halves[0]), out_ty=R.Tensor((4,), "float16"))
+            y = R.call_tir(cls.add, (first, halves[1]), out_ty=R.Tensor((4,), "float16"))
             R.output(y)
         return y
 
 
-def test_several_outputs_and_what_reads_them_are_known_too() -> None:
-    repacked = repack_weights(Chain)
-    (call,) = operator_calls(repacked, "relax.call_tir")
-    np.testing.assert_array_equal(call.args[1].fields[1].value.numpy(), np.array([1, 5, 9, 13], "float16"))
+def test_a_function_may_repack_several_weights() -> None:
+    repacked = repack_weights(Halves)
+    calls = operator_calls(repacked, "relax.call_tir")
+    for call, want in zip(calls, ([0, 2, 4, 6], [1, 3, 5, 7]), strict=True):
+        np.testing.assert_array_equal(call.args[1].fields[1].value.numpy(), np.array(want, "float16"))
     assert {variable.name_hint for variable in repacked.functions} == {"add", "main"}

@@ -12,6 +12,8 @@ PACKED_CALLS = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked"})
 """The TensorIR operators that call a packed function of TVM by its name."""
 _REPACKED = re.compile(r"(.+)_prepacked\d*")
 """The name that SplitLayoutRewritePreproc gives to a function whose weights were repacked."""
+_REPACKING = re.compile(r".+_prepack\d*")
+"""The name that SplitLayoutRewritePreproc gives to a function that repacks weights."""
 _RUN = re.compile(r"(?<![^_])([a-z][a-z_]*?)(?:_\1){7,}(?![^_])")
 """A pattern that matches an operator's name repeated eight times or more in a row."""
 
@@ -52,6 +54,11 @@ def name_before_repacking(function: str) -> str:
     """Return the name of the function whose weights the function takes in another layout, or else its own name."""
     repacked = _REPACKED.fullmatch(function)
     return repacked[1] if repacked else function
+
+
+def repacks_weights(function: str) -> bool:
+    """Return whether the function of this name repacks weights for another function."""
+    return _REPACKING.fullmatch(function) is not None
 
 
 def display_name(function: str) -> str:

@@ -10,10 +10,11 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.codegen.prepare import prepare_compiler
+from tvmbuild.compiler.ir.calls import is_call, operator_calls, repacks_weights
 from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.modules import keep_if_same
-from tvmbuild.compiler.ir.rewrite import DROP_ALIASES, rewrite_main
+from tvmbuild.compiler.ir.rewrite import DROP_ALIASES, TIDY, rewrite_calls, rewrite_main
 
 _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
@@ -34,6 +35,38 @@ def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     mover = _Mover(mod)
     moved = rewrite_main(mod, mover, DROP_ALIASES)
     return keep_if_same(mod, relax.transform.FoldConstant()(moved)) if mover.is_left else moved
+
+
+def repack_weights(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Replace the calls that repack constant weights by the repacked weights.
+
+    TVM's FoldConstant generates and links a module for each function, in 100 ms (mobilenet_v2: 5.5 of 15 s on a Zen 3);
+    here all functions are in one module.
+    """
+    calls = [call for call in operator_calls(mod, "relax.call_tir") if _repacks(call)]
+    if not calls:
+        return mod
+    names = {call.args[0].name_hint: mod[call.args[0]] for call in calls}
+    named = {tvm.ir.GlobalVar(name): each.with_attr("global_symbol", name) for name, each in names.items()}
+    prepare_compiler()  # the code runs here
+    library = tvm.tirx.build(tvm.ir.IRModule(named), target="llvm")
+    return rewrite_calls(mod, lambda _, call: _repack(call, library) if _repacks(call) else None, TIDY)
+
+
+def _repacks(call: relax.Call) -> bool:
+    return (
+        is_call(call, "relax.call_tir")
+        and repacks_weights(call.args[0].name_hint)
+        and all(isinstance(each, tvm.ir.GenericConst) for each in call.args[1].fields)
+    )
+
+
+def _repack(call: relax.Call, library: Any) -> relax.Expr:
+    types = call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty]
+    outputs = [tvm.runtime.empty([int(size) for size in each.shape.values], str(each.dtype)) for each in types]
+    library[call.args[0].name_hint](*(each.value for each in call.args[1].fields), *outputs)
+    values = [relax.const(each, str(each.dtype)) for each in outputs]
+    return relax.Tuple(values) if isinstance(call.ty, relax.TupleType) else values[0]
 
 
 @mutator

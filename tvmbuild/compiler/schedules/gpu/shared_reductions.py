@@ -25,8 +25,8 @@ channels."""
 STEPS = 4
 """The number of steps of the reduction that a thread should have at least; with fewer, combining threads costs more."""
 WARP = 32
-SECTOR, FLOAT_BITS = 32, 32
-"""The number of neighbouring bytes that a card reads at least, and the bits of a float32."""
+SECTOR, FLOAT32 = 256, 32
+"""The number of neighbouring bits that a card reads at least, and those of a float32."""
 BUSY = 256
 """The number of blocks that keep a card busy: blocks are made of fewer outputs if fewer blocks would be left."""
 BROADCAST = 4
@@ -134,8 +134,8 @@ def _give_lanes_results(
     before, same, channels = loops[: others[0]], loops[others[0] : others[-1] + 1], loops[others[-1] + 1 :]
     count = math.prod(axis.extent for axis in ending.axes[others[-1] + 1 :])
     is_short = _count(nest, reduces=True) < MOST_THREADS
-    bits = ending.store.bits if is_short and ending.store is not None else FLOAT_BITS
-    width, elements = min(8 * SECTOR // bits, 1 << (count - 1).bit_length()), FEW_ELEMENTS if is_short else ELEMENTS
+    bits = ending.store.bits if is_short and ending.store is not None else FLOAT32
+    width, elements = min(SECTOR // bits, 1 << (count - 1).bit_length()), FEW_ELEMENTS if is_short else ELEMENTS
     above = threads // width
     _limit_blocks(math.prod(ending.axes[axis].extent for axis in others) // (elements * above) + 1)
     picture = sch.fuse(*before) if before else sch.add_unit_loop(loops[0])
@@ -179,7 +179,7 @@ def share_steps(function: tirx.PrimFunc) -> s_tir.Schedule:
 def _share(reduction: Isolated, threads: int) -> s_tir.Schedule:
     sch, (outputs, depth) = reduction.sch.copy(), reduction.extents
     is_row = reduction.run > 1  # neighbours in memory are steps, not outputs
-    width = 1 if is_row else WARP if outputs >= BUSY * WARP else 8 * SECTOR // FLOAT_BITS
+    width = 1 if is_row else WARP if outputs >= BUSY * WARP else SECTOR // FLOAT32
     share = min(threads // width, max(WARP, 1 << ((depth - 1) // STEPS).bit_length()))
     width = min(threads // share, outputs) if is_row else width
     across, along = ("threadIdx.y", "threadIdx.x") if is_row else ("threadIdx.x", "threadIdx.y")
