@@ -30,6 +30,11 @@ SHAKES: Mapping[str, tuple[float, ...]] = {
 
 A long sum in float32 loses some 1e-6. Sums of the 16-bit types are in float32, and each result is rounded once.
 """
+MORE_SHAKES = 6
+"""The number of further runs with the larger change where an output moves beyond the default tolerance.
+
+The largest of two random movements is near 0 for one element in some hundreds, and outputs have a million elements.
+"""
 DECISIONS = 2
 """The number of pairs of runs with changed scores: two scores that are almost equal change places in one of a pair."""
 MARGIN = 4.0
@@ -65,6 +70,15 @@ class _Movements:
             with np.errstate(invalid="ignore"):
                 distance = np.abs(widen(values[name]) - widen(place))
             self.found[name] = np.maximum(np.where(np.isfinite(distance), distance, 0.0), self.found.get(name, 0.0))
+
+    def find_large(self, tolerance: Tolerance) -> dict[str, np.ndarray]:
+        """Return the movements, as float32, of the places for which the tolerance is too narrow somewhere."""
+        return {
+            name: moved.astype(np.float32)
+            for name, moved in self.found.items()
+            if is_length_moved(moved, self.places[name])
+            or (ROUNDINGS * moved > find_limits(self.places[name], tolerance).allowed).any()
+        }
 
 
 @dataclass
@@ -104,11 +118,19 @@ def measure_rounding(
     ends, scores = _Movements(outputs), _Movements({score: base[score] for score in watched.scores})
     ends.add(base)
     scores.add(base)
-    for relative in SHAKES[precision]:
+    tolerance = Tolerance().at_least(precision)
+
+    def shake(relative: float) -> None:
         shaken = changes.try_run({**shake_inputs(inputs, relative, random), **still})
         if shaken is not None:
             ends.add(shaken)
             scores.add(shaken)
+
+    for relative in SHAKES[precision]:
+        shake(relative)
+    if ends.find_large(tolerance):
+        for _ in range(MORE_SHAKES):
+            shake(SHAKES[precision][-1])
     for _ in range(DECISIONS if watched.scores else 0):
         drawn = {
             name_change(score): _draw_change(scores.found[score], random).astype(dtype)
@@ -120,14 +142,7 @@ def measure_rounding(
                 ends.add(moved)
     open_names = _list_open(watched.model, outputs) if changes.failures else []
     ends.found |= {name: np.array(np.inf) for name in open_names}
-    tolerance = Tolerance().at_least(precision)
-    found = {
-        name: moved.astype(np.float32)
-        for name, moved in ends.found.items()
-        if is_length_moved(moved, outputs[name])
-        or (ROUNDINGS * moved > find_limits(outputs[name], tolerance).allowed).any()
-    }
-    return Rounding(found, _note_failures(changes, open_names))
+    return Rounding(ends.find_large(tolerance), _note_failures(changes, open_names))
 
 
 def _list_open(model: bytes, outputs: Arrays) -> list[str]:

@@ -43,7 +43,7 @@ class Stage:
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="simplify",
-        version=10,
+        version=11,
         scope="model",
         inputs=("source", "export"),
         outputs=FrozenMap(

@@ -58,9 +58,11 @@ def test_the_module_is_that_of_fold_constant(save_model: SaveModel, cpu: tvm.tar
 @I.ir_module
 class Halves:
     @T.prim_func(private=True, s_tir=True)
-    def halves_weight_prepack(
-        x: T.Buffer((4, 2), "float16"), a: T.Buffer((4,), "float16"), b: T.Buffer((4,), "float16")
-    ):  # noqa: ANN201, N805
+    def halves_weight_prepack(  # noqa: ANN201
+        x: T.Buffer((4, 2), "float16"),  # noqa: N805
+        a: T.Buffer((4,), "float16"),
+        b: T.Buffer((4,), "float16"),
+    ):
         for i in range(4):
             with T.sblock("a"):
                 at = T.axis.spatial(4, i)
