@@ -15,6 +15,7 @@ from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
 from tvmbuild.compiler.schedules.cpu.rules import schedule_function
+from tvmbuild.package.runtime.tensors import empty_array
 
 pytestmark = pytest.mark.compiler
 ROWS, LEFT, RIGHT = 7, 64, 40
@@ -84,6 +85,27 @@ def test_numbers_of_64_bits_stay_what_they_are() -> None:
     out = tvm.runtime.tensor(np.zeros((ROWS, LEFT + RIGHT), np.int64))
     library["main"](tvm.runtime.tensor(left), tvm.runtime.tensor(right), out)
     np.testing.assert_array_equal(out.numpy(), np.concatenate([left, right], axis=1))
+
+
+def test_a_branch_that_ends_at_another_place_in_each_row_writes_nothing_beyond_the_output() -> None:
+    """The heads of an attention over two joined inputs: the first part of each 48 channels, of which 4 heads are left.
+
+    TVM's partition of such a loop wrote beyond its end, over the memory behind the tensor.
+    """
+    rows, heads, size = 14, 8, 16
+    half = heads * size * 3 // 2
+    left, right = (te.placeholder(wide(rows, half), "float32", name) for name in ("left", "right"))
+    joined = topi.reshape(topi.concatenate([left, right], axis=1), wide(rows, heads, 3 * size))
+    parts = topi.split(joined, 3, axis=2)
+    library, _ = build(te.create_prim_func([left, right, *parts]))
+    x = np.random.default_rng(0).random((2, rows, half), np.float32)
+    memory = empty_array((3, 2, rows, heads, size), "float32")
+    memory.fill(-1)
+    outputs = [tvm_ffi.from_dlpack(each[0]) for each in memory]
+    library["main"](*map(tvm.runtime.tensor, x), *outputs)
+    want = np.concatenate(list(x), axis=1).reshape(rows, heads, 3, size)
+    np.testing.assert_array_equal(memory[:, 0], want.transpose(2, 0, 1, 3))
+    np.testing.assert_array_equal(memory[:, 1], -1)
 
 
 def test_functions_without_such_loops_stay_as_they_are() -> None:

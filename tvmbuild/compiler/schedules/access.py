@@ -115,6 +115,14 @@ def uses(expr: Any, var: Any) -> bool:
     return bool(found)
 
 
+def list_comparisons(condition: Any) -> list[Any]:
+    """Return the comparisons that a condition is made of."""
+    found: list[Any] = []
+    kinds = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+    tvm_ffi.structural_walk(condition, [(kind, found.append) for kind in kinds], order="post")
+    return found
+
+
 def list_moduli(expr: Any, var: Any) -> list[int]:
     """Return the constant divisors of all remainders in the expression that depend on the variable."""
     return _list_divisors(expr, var, tirx.FloorMod)

@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import s_tir, tirx
+from tvm import s_tir, sym, tirx
 
 from tvmbuild.compiler.machine.machine import CHUNKS_PER_THREAD, PARALLEL_WORK, Machine
-from tvmbuild.compiler.schedules.access import Access, collect, find_bound, list_divisors, list_moduli, uses
+from tvmbuild.compiler.schedules.access import (
+    Access,
+    collect,
+    find_bound,
+    list_comparisons,
+    list_divisors,
+    list_moduli,
+    uses,
+)
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 
 MAX_TOGETHER = 8
@@ -53,6 +61,7 @@ class Nest:
     loads: tuple[Access, ...]
     """The loads, except those of the block's own output."""
     conditions: tuple[Any, ...]
+    """The conditions of branches, simplified, and only those that may be true and false."""
     calls: int
     """The number of calls of functions, for example exp."""
     is_copy: bool = False
@@ -125,6 +134,12 @@ class Nest:
         known = [bound for bound in bounds if bound is not None]
         return math.gcd(axis.extent, *known) if known and len(known) == len(bounds) else 1
 
+    def has_constant_branches(self, axis: Axis) -> bool:
+        """Return whether each branch begins and ends at the same places of the axis wherever the other axes are."""
+        others = [each.var for each in self.axes if each is not axis]
+        along = [each for condition in self.conditions for each in list_comparisons(condition) if uses(each, axis.var)]
+        return not any(collect(each).loads or uses(each, other) for each in along for other in others)
+
 
 def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:
     """Return the block's loops and accesses, or raise ScheduleRefused if no rule knows their form."""
@@ -156,7 +171,19 @@ def view_nest(sch: s_tir.Schedule, block: Any) -> Nest | None:
         return None
     loads = tuple(load for load in found.loads if not load.buffer.same_as(store.buffer))
     is_copy = isinstance(stmt.body.value, tvm.ir.TensorLoad)
-    return Nest(block, tuple(axes), store, loads, found.conditions, found.calls, is_copy)
+    return Nest(block, tuple(axes), store, loads, _simplify(found.conditions, axes), found.calls, is_copy)
+
+
+def _simplify(conditions: Sequence[Any], axes: Sequence[Axis]) -> tuple[Any, ...]:
+    """Return the conditions without what the ranges of the axes decide."""
+    if not conditions:
+        return ()
+    analyzer = sym.Analyzer()
+    for axis in axes:
+        dtype = str(axis.var.ty.dtype)
+        analyzer.bind(axis.var, tvm.ir.Range(tirx.IntImm(dtype, 0), tirx.IntImm(dtype, axis.extent)))
+    simple = (analyzer.simplify(each) for each in conditions)
+    return tuple(each for each in simple if not isinstance(each, tirx.IntImm))
 
 
 def _has_one_value(var: tirx.IterVar) -> bool:
