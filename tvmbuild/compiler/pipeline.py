@@ -71,7 +71,6 @@ from tvmbuild.compiler.passes.join_residuals import join_residuals
 from tvmbuild.compiler.passes.one_hot_to_take import one_hot_to_take
 from tvmbuild.compiler.passes.pad_conv_channels import pad_conv_channels
 from tvmbuild.compiler.passes.pad_matmul_columns import pad_matmul_columns
-from tvmbuild.compiler.passes.parallel_scatter import parallel_scatter
 from tvmbuild.compiler.passes.patch_conv_transpose_to_conv import patch_conv_transpose_to_conv
 from tvmbuild.compiler.passes.precision import sum_products_in_float32
 from tvmbuild.compiler.passes.prefix_sums.lower_prefix_sums import lower_prefix_sums
@@ -86,6 +85,7 @@ from tvmbuild.compiler.passes.widen_conv1d import widen_conv1d
 from tvmbuild.compiler.passes.winograd.apply_winograd import ConvolutionCall, apply_winograd, read_convolutions
 from tvmbuild.compiler.passes.winograd.attach_epilogues import attach_epilogues
 from tvmbuild.compiler.passes.winograd.choices import CHOICES
+from tvmbuild.compiler.passes.write_scatters import write_scatters
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
 _NHWC = {
@@ -116,6 +116,10 @@ def _fuse_attention(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule
     if is_gpu(lowering.target):
         return fuse_attention(mod, partial(write_gpu_attention, target=lowering.target))
     return fuse_attention(mod, partial(write_attention, machine=describe_machine(lowering.target)))
+
+
+def _write_scatters(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
+    return write_scatters(mod, None if is_gpu(lowering.target) else describe_machine(lowering.target))
 
 
 def _check_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -172,7 +176,12 @@ OPERATORS = Phase(
             after={"DecomposeAndFold": "it looks for constants"},
         ),
         of_module("ScatterToSelect", scatter_to_select, after={"DecomposeAndFold": "it looks for constant indices"}),
-        of_module("ParallelScatter", parallel_scatter, on_gpu, after={"ScatterToSelect": "it writes one row better"}),
+        Pass(
+            "WriteScatters",
+            _write_scatters,
+            written_in=write_scatters,
+            after={"ScatterToSelect": "it writes one row better"},
+        ),
         of_module("FindSoftmax", find_softmax),
         Pass(
             "FuseAttention",

@@ -1,24 +1,28 @@
-"""The kernel that writes updates into a copy of a tensor on a GPU: a thread for each update.
+"""The kernels that write updates into a copy of a tensor: on a GPU a thread for each update, on a CPU rows in vectors.
 
 TVM's functions give a thread to each column and let it go through all updates: where they are rows of 64 elements, 64
 threads work; where they are single elements, one does. On an H200, 12,000 rows of 64 elements into 50,000 rows take
-26 µs, and 2,120 µs by TVM's function; 8,400 single elements take 15 µs and 549 µs.
+26 µs, and 2,120 µs by TVM's function; 8,400 single elements take 15 µs and 549 µs. On a CPU they start the pool's
+threads for each row, and trust indices: one outside the data writes over other memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import tirx
+from tvm import DataType, tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import begin_kernel
-from tvmbuild.compiler.kernels.loops import each_thread
+from tvmbuild.compiler.kernels.loops import each_chunk, each_thread, each_vector
+from tvmbuild.compiler.kernels.vectors import store, take
+from tvmbuild.compiler.machine.machine import PARALLEL_WORK, Machine
 
 NAME = "scatter"
 """The name of the function."""
@@ -38,26 +42,46 @@ class Scatter:
     dtype: str
     index_dtype: str
     axis: int | None = None
+    reduction: str = "update"
+
+    @property
+    def width(self) -> int:
+        """The number of neighbouring elements that an index of a ScatterND chooses."""
+        return math.prod(self.data[self.indices[-1] :])
 
     def find_place(self, indices: Any, update: Any) -> tuple[Any, Any]:
         """Return (where an update goes in the flat data, whether this is inside)."""
         if self.axis is None:
-            return self._find_row(indices, update)
+            row, column = T.Bind(update // self.width), T.Bind(update % self.width)
+            place, inside = self.find_row(indices, row)
+            return place + column, inside
         steps = _strides(self.data)
         places = _coordinates(update, self.updates)
         index, size = T.Bind(indices[update].astype("int64")), self.data[self.axis]
         places[self.axis], inside = _check(tirx.Select(index < int64(0), index + size, index), size)
         return sum((place * step for place, step in zip(places, steps, strict=True)), int64(0)), inside
 
-    def _find_row(self, indices: Any, update: Any) -> tuple[Any, Any]:
-        depth = self.indices[-1]
-        width, steps = math.prod(self.data[depth:]), _strides(self.data)
-        row, column = T.Bind(update // width), T.Bind(update % width)
-        place, inside = column, tirx.const(True, "bool")
+    def find_row(self, indices: Any, row: Any) -> tuple[Any, Any]:
+        """Return (where a row of a ScatterND's updates begins in the flat data, whether this is inside)."""
+        depth, steps = self.indices[-1], _strides(self.data)
+        place, inside = int64(0), tirx.const(True, "bool")
         for axis in range(depth):
             index, fits = _check(indices[row * depth + axis], self.data[axis])
             place, inside = place + index * steps[axis], tirx.And(inside, fits)
         return place, inside
+
+    def combine(self, old: Any, new: Any) -> Any:
+        """Return what an update makes of an element."""
+        return _REDUCTIONS[self.reduction](old, new)
+
+
+_REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "update": lambda _, new: new,
+    "add": operator.add,
+    "mul": operator.mul,
+    "min": tirx.min,
+    "max": tirx.max,
+}
 
 
 def write_scatter(form: Scatter) -> tirx.PrimFunc:
@@ -71,6 +95,81 @@ def write_scatter(form: Scatter) -> tirx.PrimFunc:
             with T.If(inside), T.Then():
                 T.buffer_store(result, updates[update], [place])
     return mark_scheduled(builder.get())
+
+
+def write_scatter_on_cpu(form: Scatter, machine: Machine) -> tirx.PrimFunc:
+    """Return the same function for a CPU, with any reduction; updates of the same element follow their order."""
+    inputs = [(form.data, form.dtype), (form.indices, form.index_dtype), (form.updates, form.dtype)]
+    with begin_kernel(NAME, inputs, [(form.data, form.dtype)]) as (builder, buffers):
+        kernel = _OnCpu(form, machine, *buffers)
+        kernel.write_rows() if form.axis is None else kernel.write_elements()
+    return mark_scheduled(builder.get())
+
+
+@dataclass(frozen=True)
+class _OnCpu:
+    form: Scatter
+    machine: Machine
+    data: Any
+    indices: Any
+    updates: Any
+    result: Any
+
+    @property
+    def lanes(self) -> int:
+        return self.machine.lanes(DataType(self.form.dtype).bits)
+
+    def write_rows(self) -> None:
+        """Write the body of a ScatterND. Threads share the columns."""
+        width = self.form.width
+        work = math.prod(self.form.data) + math.prod(self.form.updates)
+        threads = self.machine.threads if work >= PARALLEL_WORK else 1
+        parts = max(each for each in range(1, threads + 1) if width % each == 0)
+        if parts == 1:
+            self._write_columns(int64(0), width)
+            return
+        with T.parallel(int64(parts)) as part:
+            self._write_columns(T.Bind(part * (width // parts)), width // parts)
+
+    def _write_columns(self, first: Any, count: int) -> None:
+        width, size = self.form.width, math.prod(self.form.data)
+        if count == width:
+            each_vector((0, size), self.lanes, self._copy)
+        else:
+            with T.serial(int64(size // width)) as cell:
+                each_vector((0, count), self.lanes, lambda at, step: self._copy(cell * width + first + at, step))
+        with T.serial(int64(math.prod(self.form.indices[:-1]))) as row:
+            place, inside = self.form.find_row(self.indices, row)
+            with T.If(inside), T.Then():
+                each_vector(
+                    (0, count),
+                    self.lanes,
+                    lambda at, step: self._update(place + first + at, row * width + first + at, step),
+                )
+
+    def write_elements(self) -> None:
+        """Write the body of a ScatterElements. Threads share the places before the axis."""
+        count = math.prod(self.form.data)
+        groups = math.prod(self.form.updates[: self.form.axis])
+        group = math.prod(self.form.updates) // groups
+        in_parallel = groups > 1 and count + groups * group >= PARALLEL_WORK
+        if in_parallel:
+            with each_chunk(count, min(count, self.lanes)) as at:
+                self._copy(at, min(count, self.lanes))
+        else:
+            each_vector((0, count), self.lanes, self._copy)
+        with (T.parallel if in_parallel else T.serial)(int64(groups)) as outer, T.serial(int64(group)) as inner:
+            at = T.Bind(outer * group + inner)
+            place, inside = self.form.find_place(self.indices, at)
+            with T.If(inside), T.Then():
+                self._update(place, at, 1)
+
+    def _copy(self, at: Any, step: int) -> None:
+        store(self.result, take(self.data, at, step), at, step)
+
+    def _update(self, place: Any, at: Any, step: int) -> None:
+        old, new = take(self.result, place, step), take(self.updates, at, step)
+        store(self.result, self.form.combine(old, new), place, step)
 
 
 def _check(index: Any, size: int) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Updates that replace elements, written by many threads on lavapipe, compared with ONNX Runtime."""
+"""Scatters on this CPU, and those that replace elements by many threads on lavapipe, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
@@ -18,14 +19,20 @@ from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.kernels.scatter import NAME
+from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.pipeline import lower
 
-pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]
+pytestmark = pytest.mark.compiler
 Arrays = dict[str, np.ndarray]
+TARGETS = pytest.mark.parametrize("target", ["cpu", pytest.param("gpu", marks=pytest.mark.vulkan)])
 
 
-def check(operator: str, arrays: Arrays, *, constant: bool, **attributes: Any) -> None:
-    """Compare an operator on data, indices and updates with ONNX Runtime, and check that many threads write."""
+def find_target(name: str) -> tvm.target.Target:
+    return lavapipe() if name == "gpu" else host_target(threads=2)
+
+
+def check(operator: str, arrays: Arrays, target: str, *, constant: bool, **attributes: Any) -> None:
+    """Compare an operator on data, indices and updates with ONNX Runtime, and check that our kernel computes it."""
     values = {
         name: helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
         for name, each in arrays.items()
@@ -35,14 +42,15 @@ def check(operator: str, arrays: Arrays, *, constant: bool, **attributes: Any) -
     output = helper.make_tensor_value_info("y", values["data"].type.tensor_type.elem_type, None)
     node = helper.make_node(operator, list(arrays), ["y"], **attributes)
     graph = helper.make_graph([node], "net", inputs, [output], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     feed = {value.name: arrays[value.name] for value in inputs}
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    lowered = lower(import_model(model, "net", for_gpu=True), lavapipe())
+    lowered = lower(import_model(model, "net", for_gpu=target == "gpu"), find_target(target))
     names: list[str] = []
     map_prim_funcs(lowered.mod, lambda _function, name: names.append(name))
     assert any(NAME in name for name in names) or arrays["indices"].shape == (1, 1)  # ScatterToSelect takes one row
-    np.testing.assert_array_equal(build_here(lowered, lavapipe())(feed)["y"], session.run(None, feed)[0])
+    got = build_here(lowered, find_target(target))(feed)["y"]
+    np.testing.assert_array_equal(got, session.run(None, feed)[0])
 
 
 @st.composite
@@ -80,40 +88,67 @@ def draw_elements(draw: st.DrawFn) -> tuple[Arrays, dict[str, Any]]:
     }, {"axis": axis - draw(st.sampled_from([0, len(shape)]))}
 
 
-def _check_many(operator: str, drawn: st.SearchStrategy[tuple[Arrays, dict[str, Any]]], examples: int) -> None:
-    @given(drawn, st.booleans())
+def _check_many(operator: str, drawn: st.SearchStrategy[tuple[Arrays, dict[str, Any]]], target: str) -> None:
+    @given(drawn, st.booleans(), st.sampled_from(["none", "add", "mul", "min", "max"] if target == "cpu" else ["none"]))
     @settings(
         deadline=None,
-        max_examples=examples,
+        max_examples=12,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )
-    def run(case: tuple[Arrays, dict[str, Any]], constant: bool) -> None:
-        check(operator, case[0], constant=constant, **case[1])
+    def run(case: tuple[Arrays, dict[str, Any]], constant: bool, reduction: str) -> None:
+        check(operator, case[0], target, constant=constant, reduction=reduction, **case[1])
 
     run()
 
 
-def test_rows() -> None:
-    _check_many("ScatterND", draw_rows(), 12)
+@TARGETS
+def test_rows(target: str) -> None:
+    _check_many("ScatterND", draw_rows(), target)
 
 
-def test_elements() -> None:
-    _check_many("ScatterElements", draw_elements(), 12)
+@TARGETS
+def test_elements(target: str) -> None:
+    _check_many("ScatterElements", draw_elements(), target)
 
 
-def test_more_updates_than_a_block_has_threads() -> None:
+@TARGETS
+def test_more_updates_than_a_block_has_threads(target: str) -> None:
     random = np.random.default_rng(0)
     arrays: Arrays = {
         "data": random.normal(size=(900, 7)).astype(np.float32),
         "indices": random.permutation(900)[:700, None].astype(np.int64),
         "updates": random.normal(size=(700, 7)).astype(np.float32),
     }
-    check("ScatterND", arrays, constant=False)
+    check("ScatterND", arrays, target, constant=False)
 
 
-def test_an_index_outside_writes_nothing() -> None:
+@pytest.mark.parametrize("width", [64, 70, 1])
+@pytest.mark.parametrize("reduction", ["add", "max"])
+def test_rows_that_are_added_up_by_several_threads(width: int, reduction: str) -> None:
+    """Graph networks add up messages: many rows have the same index, and float32 sums depend on the order."""
+    random = np.random.default_rng(0)
+    arrays: Arrays = {
+        "data": random.normal(size=(300, width)).astype(np.float32),
+        "indices": random.integers(0, 300, (40000 // width, 1)),
+        "updates": random.normal(size=(40000 // width, width)).astype(np.float32),
+    }
+    check("ScatterND", arrays, "cpu", constant=False, reduction=reduction)
+
+
+def test_elements_of_many_places_before_the_axis() -> None:
+    random = np.random.default_rng(0)
+    arrays: Arrays = {
+        "data": random.normal(size=(500, 40)).astype(np.float32),
+        "indices": random.integers(0, 40, (400, 60)),
+        "updates": random.normal(size=(400, 60)).astype(np.float32),
+    }
+    check("ScatterElements", arrays, "cpu", constant=False, axis=1, reduction="add")
+
+
+@TARGETS
+def test_an_index_outside_writes_nothing(target: str) -> None:
     """ONNX Runtime refuses it; a kernel must not write outside its memory."""
     values = {name: ("data", "indices", "updates").index(name) for name in ("data", "indices", "updates")}
     kinds = [onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.FLOAT]
@@ -122,7 +157,7 @@ def test_an_index_outside_writes_nothing() -> None:
     output = helper.make_tensor_value_info("y", kinds[0], None)
     graph = helper.make_graph([helper.make_node("ScatterND", list(values), ["y"])], "net", inputs, [output])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    lowered = lower(import_model(model, "net", for_gpu=True), lavapipe())
+    lowered = lower(import_model(model, "net", for_gpu=target == "gpu"), find_target(target))
     feed = {"data": np.zeros((4, 2), np.float32), "indices": np.array([[4], [-5], [1 << 40]])}
-    got = build_here(lowered, lavapipe())({**feed, "updates": np.ones((3, 2), np.float32)})["y"]
+    got = build_here(lowered, find_target(target))({**feed, "updates": np.ones((3, 2), np.float32)})["y"]
     np.testing.assert_array_equal(got, feed["data"])
