@@ -1,4 +1,4 @@
-"""Det, Col2Im and Compress: the nodes that replace them compute the same."""
+"""Det, Col2Im, Compress and masked assignments: the nodes that replace them compute the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from quantized_nodes import run_onnx
 
@@ -94,3 +94,64 @@ def test_known_conditions(axis: int | None) -> None:
     attributes = {} if axis is None else {"axis": axis}
     model = make_model("Compress", data, [np.array([True, False, True])], **attributes)
     check(model, data, run_onnx(model, {"x": data})[0])
+
+
+@st.composite
+def masked_assignments(draw: st.DrawFn) -> tuple[onnx.ModelProto, np.ndarray, np.ndarray]:
+    """Draw `x[mask] = value` and its kin as PyTorch's exporter writes them: (model, data, mask)."""
+    shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    masked = draw(st.integers(1, len(shape)))
+    row = shape[masked:]
+    value = draw(st.sampled_from([[], [1], [1] * len(row), row, [1, *row], [1] * (len(row) + 1)]))
+    reduction = draw(st.sampled_from(["none", "add", "mul", "min", "max"]))
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    constants = {
+        "value": random.normal(size=value).astype(np.float32),
+        "all": np.array([-1], np.int64),
+        "row": np.array(row, np.int64),
+    }
+    nodes = [
+        helper.make_node("NonZero", ["mask"], ["found"]),
+        helper.make_node("Transpose", ["found"], ["at"], perm=[1, 0]),
+        helper.make_node("Cast", ["mask"], ["ones"], to=TensorProto.INT64),
+        helper.make_node("Reshape", ["ones", "all"], ["flat"]),
+        helper.make_node("ReduceSum", ["flat"], ["count"], keepdims=1),
+        helper.make_node("Concat", ["count", "row"], ["size"], axis=0),
+        helper.make_node("Expand", ["value", "size"], ["values"]),
+        helper.make_node("ScatterND", ["x", "at", "values"], ["y"], reduction=reduction),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, shape),
+        helper.make_tensor_value_info("mask", TensorProto.BOOL, shape[:masked]),
+    ]
+    weights = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "net", inputs, [helper.make_empty_tensor_value_info("y")], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    return model, random.normal(size=shape).astype(np.float32), random.random(shape[:masked]) < 0.5
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(masked_assignments())
+def test_a_value_is_assigned_where_a_mask_is_true(case: tuple[onnx.ModelProto, np.ndarray, np.ndarray]) -> None:
+    model, data, mask = case
+    expanded = expand_operators(model)
+    assert "ScatterND" not in {node.op_type for node in expanded.graph.node}
+    feed = {"x": data, "mask": mask}
+    np.testing.assert_array_equal(run_onnx(expanded, feed)[0], run_onnx(model, feed)[0])
+
+
+def test_values_whose_number_cannot_be_followed_are_named() -> None:
+    """A random value for each place: the message names the operator that makes them, not the one that reads them."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["found"]),
+        helper.make_node("Transpose", ["found"], ["at"], perm=[1, 0]),
+        helper.make_node("Cast", ["x"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("ReduceSum", ["whole"], ["count"], keepdims=1),
+        helper.make_node("Expand", ["v", "count"], ["values"], name="many"),
+        helper.make_node("ScatterND", ["x", "at", "values"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [5])
+    v = helper.make_tensor_value_info("v", TensorProto.FLOAT, [5])
+    graph = helper.make_graph(nodes, "net", [x, v], [helper.make_empty_tensor_value_info("y")])
+    with pytest.raises(TvmbuildError, match=r"Expand \(node 'many'\)"):
+        import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), "net")

@@ -37,6 +37,8 @@ class Layer:
     has_bias: bool = True
     has_state: bool = True
     reads_states: bool = True
+    lengths: tuple[int, ...] = ()
+    """The length of each sequence, an input; empty if all are as long as the data."""
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def make_model(self) -> onnx.ModelProto:
@@ -59,7 +61,7 @@ class Layer:
         if batch_first:
             whole[:2], data[:2] = whole[1::-1], data[1::-1]
         outputs = ["y", "y_h", "y_c"][: 1 if not self.reads_states else 3 if self.kind == "LSTM" else 2]
-        names = ["x", "w", "r", "b" if self.has_bias else "", "", *states]
+        names = ["x", "w", "r", "b" if self.has_bias else "", "lengths" if self.lengths else "", *states]
         node = helper.make_node(
             self.kind, names, outputs, hidden_size=self.hidden, direction=self.direction, **self.attributes
         )
@@ -67,7 +69,10 @@ class Layer:
         graph = helper.make_graph(
             [node, relu],
             "net",
-            [_info(name, whole if name in states else data) for name in ["x", *states]],
+            [
+                *(_info(name, whole if name in states else data) for name in ["x", *states]),
+                *([helper.make_tensor_value_info("lengths", TensorProto.INT32, [self.batch])] if self.lengths else []),
+            ],
             [_info(name, None) for name in [*outputs, "z"]],
             [numpy_helper.from_array(value, name) for name, value in weights.items() if name != "b" or self.has_bias],
         )
@@ -85,6 +90,8 @@ def check(layer: Layer, target: tvm.target.Target, *, is_kernel: bool = True) ->
     assert (layer.kind.lower() in functions) == is_kernel
     random = np.random.default_rng(1)
     data = {info.name: random.uniform(-1, 1, info.shape).astype(np.float32) for info in imported.inputs}
+    if layer.lengths:
+        data["lengths"] = np.array(layer.lengths, np.int32)
     got = build_here(lower(imported, target), target)(data)
     known = expand_operators(model) if "layout" in layer.attributes else model  # ONNX Runtime knows no layout
     session = onnxruntime.InferenceSession(known.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -105,6 +112,12 @@ def test_one_output_is_no_tuple(cpu: tvm.target.Target) -> None:
 @pytest.mark.parametrize("before", [0, 1])
 def test_a_gru_in_both_forms(before: int, cpu: tvm.target.Target) -> None:
     check(Layer("GRU", hidden=33, direction="reverse", attributes={"linear_before_reset": before}), cpu)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_of_their_own_lengths(kind: Kind, cpu: tvm.target.Target) -> None:
+    """PyTorch's packed sequences: each direction begins or ends where its sequence does, and zeros follow."""
+    check(Layer(kind, steps=7, batch=4, hidden=33, direction="bidirectional", lengths=(7, 4, 1, 3)), cpu)
 
 
 UNROLLED: dict[str, Layer] = {
@@ -134,16 +147,19 @@ def draw_layers(draw: st.DrawFn) -> Layer:
         attributes["activations"] = ["Relu"] * (2 if direction == "bidirectional" else 1)
     if draw(st.integers(0, 3)) == 0:
         attributes["layout"] = 1
+    steps, batch = draw(st.integers(2, 7)), draw(st.integers(1, 4))
+    lengths = draw(st.lists(st.integers(1, steps), min_size=batch, max_size=batch) | st.just([]))
     return Layer(
         kind,
-        draw(st.integers(2, 7)),
-        draw(st.integers(1, 4)),
+        steps,
+        batch,
         draw(st.integers(1, 9)),
         draw(st.integers(1, 100)),
         direction,
         draw(st.booleans()),
         draw(st.booleans()),
         draw(st.booleans()),
+        tuple(lengths),
         attributes,
     )
 

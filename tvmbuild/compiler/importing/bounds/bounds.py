@@ -56,7 +56,8 @@ class _Walk:
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model, self.tracker = model, Tracker(model)
         self.tracker.walk, self.tracker.whole = self.take_new, self.write_whole
-        self.lost: set[str] = set()
+        self.lost: dict[str, NodeError] = {}
+        """The outputs of nodes that could not be taken over, with the error of the first such node before them."""
 
     def run(self) -> Bounded:
         graph = self.model.graph
@@ -71,8 +72,11 @@ class _Walk:
     def take(self, node: onnx.NodeProto) -> None:
         """Take a node over: as it is, or by a rule if it reads values that were rewritten."""
         tracker = self.tracker
-        if not self.lost.isdisjoint(list_read(node)):
-            self._lose(node)
+        cause = next((self.lost[name] for name in list_read(node) if name in self.lost), None)
+        if cause is not None:
+            self._lose(node, cause)
+            if any(name in tracker.names for name in list_read(node)):
+                tracker.refused.setdefault(cause.node.output[0], cause)  # the node reads a value that was rewritten
             return
         if not self._is_touched(node):
             tracker.nodes.append(node)
@@ -83,16 +87,17 @@ class _Walk:
         try:
             self._write(copy)
         except (NodeError, LookupError) as error:
-            self._lose(node)
-            if node.op_type in MEASURED and tracker.names.keys().isdisjoint(node.input):
-                return  # an input of the model decides, for which the importer has advice
             if isinstance(error, LookupError):
                 error = cannot_follow(node, "the length of its result depends on data")
-            tracker.refused[node.output[0]] = error if error.node.output[0] else NodeError(node, error.why)
+            error = error if error.node.output[0] else NodeError(node, error.why)
+            self._lose(node, error)
+            if node.op_type in MEASURED and tracker.names.keys().isdisjoint(node.input):
+                return  # an input of the model decides, for which the importer has advice
+            tracker.refused[node.output[0]] = error
 
-    def _lose(self, node: onnx.NodeProto) -> None:
+    def _lose(self, node: onnx.NodeProto, cause: NodeError) -> None:
         self.tracker.nodes.append(node)
-        self.lost.update(filter(None, node.output))
+        self.lost |= dict.fromkeys(filter(None, node.output), cause)
 
     def _is_touched(self, node: onnx.NodeProto) -> bool:
         names = self.tracker.names
@@ -142,7 +147,7 @@ class _Walk:
 
     def take_new(self, node: onnx.NodeProto) -> None:
         """Write a node of a branch or of an expansion, whose results have no types yet."""
-        if not self.lost.isdisjoint(list_read(node)):
+        if any(name in self.lost for name in list_read(node)):
             raise cannot_follow(node, "it reads values whose length depends on data")
         copy = onnx.NodeProto()
         copy.CopyFrom(node)

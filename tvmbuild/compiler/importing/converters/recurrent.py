@@ -16,13 +16,13 @@ from tvmbuild.compiler.kernels.recurrence.form import Kind, Recurrence
 from tvmbuild.compiler.kernels.recurrence.kernel import write_recurrence
 from tvmbuild.errors import TvmbuildError
 
-_BIASES, _STATE = 3, 5
+_BIASES, _LENGTHS, _STATE = 3, 4, 5
 
 
 def convert_recurrence(call: NodeCall) -> relax.Expr:
     """Convert an LSTM, GRU or RNN that `recurrent_kernels` left whole; return its outputs.
 
-    Raises TvmbuildError if its weights or its sequence lengths are not constants.
+    Raises TvmbuildError if its weights are not constants, or its form is not the kernel's.
     """
     first, second = call.values(1), call.values(2)
     if first is None or second is None:
@@ -31,7 +31,9 @@ def convert_recurrence(call: NodeCall) -> relax.Expr:
     sizes = int(second.shape[0]), int(attributes.get("hidden_size", second.shape[-1]))
     form = describe_recurrence(cast("Kind", call.operator), attributes, call.shape, sizes)
     if form is None:
-        raise TvmbuildError("its sequence lengths are not constants")
+        raise TvmbuildError("its form is not that of the kernel")
+    lengths = call.inputs[_LENGTHS] if len(call.inputs) > _LENGTHS else None
+    form = replace(form, has_lengths=lengths is not None)
     batch_first = bool(attributes.get("layout", 0))
     data = call.emit(relax.op.permute_dims, call.data, [1, 0, 2]) if batch_first else call.data
     if attributes.get(QUANTIZED):
@@ -40,6 +42,7 @@ def convert_recurrence(call: NodeCall) -> relax.Expr:
     else:
         arguments = _multiply(call, form, data, (first, second))
     arguments += [_initial(call, form, _STATE + index, batch_first) for index in range(form.states)]
+    arguments += [] if lengths is None else [lengths]
     whole = (form.directions, form.batch, form.hidden)
     types = [relax.TensorType(shape, "float32") for shape in ((form.steps, *whole), *[whole] * form.states)]
     variable = call.builder.add_func(write_recurrence(form), form.kind.lower())

@@ -1,4 +1,4 @@
-"""Expansion of Det, Col2Im and Compress to moves, products and sums of elements at known places."""
+"""Expansion of Det, Col2Im, Compress and masked ScatterND to operators on elements at known places."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
 from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
@@ -104,3 +105,36 @@ def compress(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     kept = composer.integers(*np.flatnonzero(chosen).tolist())
     composer.name(composer.add("Gather", data, kept, axis=axis), node.output[0])
     return composer.nodes
+
+
+def assign_where(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Expand a ScatterND of one value to all places where a mask is true, PyTorch's `x[mask] = value`, to a Where.
+
+    The places are NonZero of the mask, and the value is repeated for each of them. Return None for other nodes.
+    """
+    composer = NodeComposer(node, scope)
+    reduction = composer.attributes.get("reduction", "none")
+    turned, repeated = scope.maker(node.input[1], "Transpose"), scope.maker(node.input[2], "Expand")
+    found = scope.maker(turned.input[0], "NonZero") if turned is not None else None
+    if turned is None or repeated is None or found is None or reduction not in _REPEATABLE:
+        return None
+    data, mask, value = (scope.shape(name) for name in (node.input[0], found.input[0], repeated.input[0]))
+    if data is None or mask is None or value is None or not mask or mask != data[: len(mask)]:
+        return None
+    rows = len(value) - (len(data) - len(mask))  # the axes of the value beside those of a row of the data
+    if any(size != 1 for size in value[: max(rows, 0)]):
+        return None  # each place has a value of its own
+    chosen = composer.reshape(composer.add("Cast", found.input[0], to=TensorProto.BOOL), *_widen(mask, len(data)))
+    one = composer.reshape(repeated.input[0], *value[max(rows, 0) :])
+    operator = _REPEATABLE[reduction]
+    new = composer.add(operator, node.input[0], one) if operator else one
+    composer.name(composer.add("Where", chosen, new, node.input[0]), node.output[0])
+    return composer.nodes
+
+
+_REPEATABLE = {"none": "", "add": "Add", "mul": "Mul", "min": "Min", "max": "Max"}
+"""The reduction of a ScatterND → the operator that computes it for all elements."""
+
+
+def _widen(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    return (*shape, *[1] * (rank - len(shape)))

@@ -14,7 +14,7 @@ from tvmbuild.compiler.importing.expand.constants import can_fold, drop_unused, 
 from tvmbuild.compiler.importing.expand.control_flow import unroll_if, unroll_loop, unroll_scan
 from tvmbuild.compiler.importing.expand.deformable import deformable_convolution
 from tvmbuild.compiler.importing.expand.einsum import einsum
-from tvmbuild.compiler.importing.expand.elements import columns_to_image, compress, determinant
+from tvmbuild.compiler.importing.expand.elements import assign_where, columns_to_image, compress, determinant
 from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_time_fourier_transform
 from tvmbuild.compiler.importing.expand.functions import by_function, normalization, space_to_depth
 from tvmbuild.compiler.importing.expand.microsoft.norms import simplified_layer_normalization
@@ -72,6 +72,7 @@ _OWN: Mapping[str, Rule] = {
     "ReverseSequence": reverse_sequence,
     "STFT": short_time_fourier_transform,
     "Scan": unroll_scan,
+    "ScatterND": assign_where,
     "SimplifiedLayerNormalization": simplified_layer_normalization,
     "SpaceToDepth": space_to_depth,
     "TensorScatter": tensor_scatter,

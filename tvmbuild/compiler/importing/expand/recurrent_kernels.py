@@ -85,7 +85,7 @@ def keep_quantized(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     if data is None or weights is None or not _knows_inputs(given, [*given[1:4], *given[8:12]], scope):
         return None
     form = describe_recurrence("LSTM", attributes, data, (weights[0], weights[1]))
-    if form is None or form.batch > 1 or attributes.get("layout", 0):
+    if form is None or given[4] or form.batch > 1 or attributes.get("layout", 0):
         return None
     composer = Composer(scope, node.name or node.op_type)
     gates = [_project(composer, form, given, number) for number in range(form.directions)]
@@ -101,8 +101,8 @@ RULES: Mapping[str, Rule] = {**dict.fromkeys(GATES, keep_recurrence), "DynamicQu
 
 
 def _knows_inputs(given: Sequence[str], weights: Sequence[str], scope: Scope) -> bool:
-    """Return whether the kernel supports the node's inputs: float32, no lengths, no peepholes, constant weights."""
-    if given[4] or given[7] or scope.element_type(given[0]) != TensorProto.FLOAT:
+    """Return whether the kernel supports the node's inputs: float32, no peepholes, constant weights."""
+    if given[7] or scope.element_type(given[0]) != TensorProto.FLOAT:
         return False
     return all(scope.is_constant(name) for name in weights if name)
 

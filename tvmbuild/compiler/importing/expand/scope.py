@@ -36,6 +36,15 @@ class Scope:
         read = {name for node in self.model.graph.node for name in list_read(node)}
         return frozenset(read | {value.name for value in self.model.graph.output})
 
+    @cached_property
+    def _makers(self) -> dict[str, onnx.NodeProto]:
+        return {name: node for node in self.model.graph.node for name in node.output}
+
+    def maker(self, name: str, operator: str) -> onnx.NodeProto | None:
+        """Return the node that computes a value, if it is one of this operator, else None."""
+        node = self._makers.get(name)
+        return node if node is not None and node.op_type == operator else None
+
     def constant(self, name: str) -> np.ndarray | None:
         """Return the array of a value, or None if the value is not constant."""
         tensor = self._tensors.get(name)

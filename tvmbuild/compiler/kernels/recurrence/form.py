@@ -45,6 +45,8 @@ class Recurrence:
     weights: Literal["float32", "int8", "int16"] = "float32"
     """The dtype of the weights. Integers come from the dynamic quantisation of ONNX Runtime, minus their zero point:
     every step rounds the state to 8 bits by its own range. Only an LSTM with one sequence may have integers."""
+    has_lengths: bool = False
+    """True if the last input has the length of each sequence, int32 [batch]: later outputs are zeros."""
 
     @classmethod
     def of_function(cls, function: Any) -> Recurrence | None:

@@ -60,8 +60,9 @@ def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.
             store(cell, number(0, LANES), vector * LANES, LANES)
         for target, source in zip((state, cell), initial, strict=False):
             _copy(form, (target, int64(0)), (source, own))
-        with T.serial(int64(form.steps)) as step:
-            time = T.Bind(_find_time(form, step, direction))
+        steps = _find_steps(form, initial[-1], row) if form.has_lengths else int64(form.steps)
+        with T.serial(steps) as step:
+            time = T.Bind(_find_time(form, step, (direction, steps)))
             old, new = T.Bind(step % 2 * form.padded), T.Bind((step + 1) % 2 * form.padded)
             first = T.Bind(((time * form.batch + row) * form.directions + direction) * form.width)
             rounded = _round(thread, old) if form.is_quantized else None
@@ -73,7 +74,11 @@ def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.
                 (outputs[0], T.Bind(((time * form.directions + direction) * form.batch + row) * form.hidden)),
                 (state, new),
             )
-        _copy(form, (outputs[1], own), (state, int64(form.steps % 2 * form.padded)))
+        if form.has_lengths:
+            with T.serial(form.steps - steps) as rest, T.serial(int64(form.hidden)) as unit:
+                place = ((steps + rest) * form.directions + direction) * form.batch + row
+                T.buffer_store(outputs[0], number(0), [place * form.hidden + unit])
+        _copy(form, (outputs[1], own), (state, T.Bind(steps % 2 * form.padded)))
         if form.kind == "LSTM":
             _copy(form, (outputs[2], own), (cell, int64(0)))
     return builder.get()
@@ -91,6 +96,7 @@ def _begin_function(form: Recurrence, dots: DotProducts | None) -> Iterator[tupl
     if dots is not None:
         of_weights, beside = dots.shapes
     given = [(form.steps, form.batch, form.directions * form.width), of_weights, beside, *[state] * form.states]
+    lengths = [((form.batch,), "int32")] if form.has_lengths else []
     types = ["float32", form.weights if dots is None else "int8", *["float32"] * (1 + form.states)]
     made = [(form.steps, *state), *[state] * form.states]
     work = 2 * form.steps * form.batch * form.directions * form.gates * form.hidden**2
@@ -100,7 +106,7 @@ def _begin_function(form: Recurrence, dots: DotProducts | None) -> Iterator[tupl
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, "estimated_flops": work} | described)
         arguments = [
             T.arg(f"data{i}", T.buffer(wide(*each), dtype, layout=None))
-            for i, (each, dtype) in enumerate(zip(given, types, strict=True))
+            for i, (each, dtype) in enumerate([*zip(given, types, strict=True), *lengths])
         ]
         results = [T.arg(f"out{i}", T.buffer(wide(*each), layout=None)) for i, each in enumerate(made)]
         with T.sblock("root"):
@@ -111,9 +117,16 @@ def _begin_function(form: Recurrence, dots: DotProducts | None) -> Iterator[tupl
             yield builder, inputs, outputs
 
 
-def _find_time(form: Recurrence, step: Any, direction: Any) -> Any:
-    """Return the position in the sequence that a step processes."""
-    last = form.steps - 1
+def _find_steps(form: Recurrence, lengths: Any, row: Any) -> Any:
+    """Return the number of steps of a sequence, which has at most as many as the data."""
+    length = T.Bind(lengths[row].astype("int64"))
+    return T.Bind(tirx.Max(tirx.Min(length, int64(form.steps)), int64(0)))
+
+
+def _find_time(form: Recurrence, step: Any, sequence: tuple[Any, Any]) -> Any:
+    """Return the position in the sequence, (direction, number of steps), that a step processes."""
+    direction, steps = sequence
+    last = steps - 1
     if form.directions == 1:
         return last - step if form.backward[0] else step
     return step + direction * (last - 2 * step)
