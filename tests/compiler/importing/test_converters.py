@@ -69,6 +69,16 @@ def test_other_replaced_converters(save_model: SaveModel, cpu: tvm.target.Target
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_division_by_zero(save_model: SaveModel, cpu: tvm.target.Target, zero: float, shape: tuple[int, ...]) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Div", ["r", "zero"], ["y"])]
+    got, want = run_both(save_model(nodes, {"zero": np.full(shape, zero, "float32")}), cpu)
+    np.testing.assert_array_equal(got, want)
+    assert np.isinf(got).any()
+    assert np.isnan(got).any()
+
+
 @pytest.mark.parametrize(("index", "axis"), [(1, 1), (-1, 2), ([2], 3), (0, 0), ([0, 2], 1)])
 def test_gather(save_model: SaveModel, cpu: tvm.target.Target, index: int | list[int], axis: int) -> None:
     nodes = [helper.make_node("Gather", ["x", "i"], ["g"], axis=axis), helper.make_node("Neg", ["g"], ["y"])]

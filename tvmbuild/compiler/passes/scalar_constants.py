@@ -6,6 +6,7 @@ has no layout.
 
 A division by a scalar becomes a multiplication: the division of a vector takes as long as 30 additions. A division
 stays if a later operator rounds its result: 41 / 41 is 1, but 41 · (1 / 41) is less than 1, and its floor is 0.
+A division by 0 is the same as the multiplication by infinity, and TVM 0.27 refuses to compile it.
 """
 
 from __future__ import annotations
@@ -54,17 +55,19 @@ class _ScalarConstants(PyExprMutator):  # type: ignore[misc]
             left = constant(left.value.numpy().reshape(()))
         elif _is_one_element(right) and _rank(left) >= _rank(right):
             right = constant(right.value.numpy().reshape(()))
-        elif self._is_exact and _is_division_by_scalar(call):
+        elif self._is_exact and _is_division_by_scalar(call) and not _is_by_zero(call):
             missed("what it divides is rounded further on, where a last bit decides")
             return call
         elif not _is_division_by_scalar(call):
             return call
         scaled = relax.Call(call.op, [left, right], call.attrs, call.ty_args)
-        return _multiply(scaled) if not self._is_exact and _is_division_by_scalar(scaled) else scaled
+        if _is_division_by_scalar(scaled) and (not self._is_exact or _is_by_zero(scaled)):
+            return _multiply(scaled)
+        return scaled
 
 
 def _is_division_by_scalar(call: relax.Call) -> bool:
-    """Return whether the call divides floats by a constant scalar that has a reciprocal."""
+    """Return whether the call divides floats by a constant scalar that has a reciprocal; that of 0 is infinity."""
     if call.op.name != "relax.divide":
         return False
     by = call.args[1]
@@ -72,12 +75,17 @@ def _is_division_by_scalar(call: relax.Call) -> bool:
         return False
     value = by.value.numpy()
     with np.errstate(divide="ignore", over="ignore"):
-        return bool(np.isfinite(1 / value) and abs(1 / value) >= np.finfo(value.dtype).tiny)
+        return bool(value == 0 or (np.isfinite(1 / value) and abs(1 / value) >= np.finfo(value.dtype).tiny))
+
+
+def _is_by_zero(division: relax.Call) -> bool:
+    return bool(division.args[1].value.numpy() == 0)
 
 
 def _multiply(division: relax.Call) -> relax.Expr:
     value = division.args[1].value.numpy()
-    return relax.op.multiply(division.args[0], constant((1 / value).astype(value.dtype)))
+    with np.errstate(divide="ignore"):
+        return relax.op.multiply(division.args[0], constant((1 / value).astype(value.dtype)))
 
 
 def _is_one_element(expr: relax.Expr) -> bool:

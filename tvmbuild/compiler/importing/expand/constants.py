@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of, list_needed, list_read
 from tvmbuild.compiler.importing.expand.tensor_sequences import OPERATORS
+from tvmbuild.compiler.importing.refusals import ONNX
 from tvmbuild.compiler.importing.spellings import find_rank
 
 MAX_ELEMENTS = 1 << 22
@@ -23,6 +24,8 @@ _UNKNOWN = OPERATORS | frozenset(
 INTEGERS = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32})
 """The types of integer constants that stay integers for the importer and later passes."""
 _OF_SHAPES = frozenset({"Shape", "Size"})
+_OF_SMALL_TYPES = 21
+"""The first opset whose DequantizeLinear and QuantizeLinear know types of 4 bits; else their definitions are alike."""
 _CHANGED = {"Hardmax": 13, "LogSoftmax": 13, "Softmax": 13}
 """The first opset whose definition of an operator onnx's reference evaluator has, by the operator's name."""
 
@@ -91,8 +94,10 @@ def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
     values = [helper.make_value_info(name, onnx.TypeProto()) for name in arrays]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
     graph = helper.make_graph([node], "node", values, outputs)
-    imports = list(scope.model.opset_import)
-    model = helper.make_model(graph, opset_imports=imports)
+    model = helper.make_model(graph, opset_imports=scope.model.opset_import)
+    if node.op_type in {"DequantizeLinear", "QuantizeLinear"}:
+        for entry in model.opset_import:
+            entry.version = max(entry.version, _OF_SMALL_TYPES) if entry.domain in ONNX else entry.version
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
