@@ -49,7 +49,7 @@ void call_on_stream(Session &session) {
 
 // End the calls in the callback of the first one: the others are done, or cancelled, before the end returns.
 void end_in_callback(Session &session) {
-  const int calls = session.info().kind == "cuda" ? 3 : 2;  // as many as start or wait at once
+  const int calls = session.info().kind == "llvm" ? 2 : 3;  // as many as start or wait at once
   std::atomic<int> done{0}, added{0}, seen{-1};
   for (int call = 0; call < calls; call++) {
     session.call_async(make_inputs(session, call), [&, call](const auto &, const auto &) {

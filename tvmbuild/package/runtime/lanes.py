@@ -1,4 +1,4 @@
-"""Lanes: the copies of a call on a CUDA card, beside the kernels of other calls."""
+"""Lanes: the copies of a call on a GPU, beside the kernels of other calls."""
 
 from __future__ import annotations
 
@@ -13,15 +13,23 @@ from tvmbuild.package.runtime.call_queue import CallQueue, Finish, Start
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.foreign_stream import KERNELS
 from tvmbuild.package.runtime.library import call, has_function
-from tvmbuild.package.runtime.shared_memory import CUDA, page_locked_tensor, shares_memory, view_array
+from tvmbuild.package.runtime.shared_memory import (
+    CUDA,
+    VULKAN,
+    host_tensor,
+    page_locked_tensor,
+    shares_memory,
+    view_array,
+)
 from tvmbuild.package.runtime.tensors import allocate_like, place, to_arrays
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 LANES = 3
-"""The calls of a session on a card at the same time: inputs go up, kernels run, outputs come down."""
-_OWN_RUNTIME = "tvmbuild_cuda.devices"
+"""The calls of a session on a GPU at the same time: inputs go up, kernels run, outputs come down."""
+_RUNTIMES = {CUDA: "tvmbuild_cuda", VULKAN: "tvmbuild_vulkan"}
+"""The prefix of the functions of tvmbuild's own runtime, by DLPack's number of the device type."""
 
 
 class Lane:
@@ -33,20 +41,23 @@ class Lane:
     def __init__(self, device: Any) -> None:
         self._device = device
         self._shares_memory = shares_memory(device)
+        self._has_page_locked = device.dlpack_device_type() == CUDA
+        own = _RUNTIMES[device.dlpack_device_type()]
         self._stream = call("runtime.Device_StreamCreate", device)
         self._copy_in, self._copy_out, self._sync, self._set, self._wait, self._free = map(
             tvm_ffi.get_global_func,
             (
-                "tvmbuild_cuda.copy_in",
-                "tvmbuild_cuda.copy_out",
+                f"{own}.copy_in",
+                f"{own}.copy_out",
                 "runtime.Device_StreamSyncFromTo",
                 "runtime.Device_SetStream",
                 "runtime.Device_StreamSync",
                 "runtime.Device_StreamFree",
             ),
         )
-        for short in (self._copy_out, self._sync, self._set):
-            short.release_gil = False  # giving it up takes longer
+        if self._has_page_locked:
+            for short in (self._copy_out, self._sync, self._set):
+                short.release_gil = False  # giving it up takes longer
         self._kept: dict[object, dict[str, Any]] = {}
         self._staged: dict[object, tuple[list[Any], list[np.ndarray]]] = {}
 
@@ -56,7 +67,7 @@ class Lane:
             self._free(self._device, self._stream)
 
     def place(self, function: object, values: Mapping[str, Any]) -> tuple[list[Any], object]:
-        """Copy a function's inputs to the card. Returns them as tensors, and what must stay until the call is done.
+        """Copy a function's inputs to the GPU. Returns them as tensors, and what must stay until the call is done.
 
         The kernels that this thread launches next wait for the copies.
         """
@@ -78,16 +89,21 @@ class Lane:
         if self._shares_memory:
             self._sync(self._device, KERNELS, self._stream)
             return lambda: self._take_shared(outputs)
-        if function not in self._staged:
-            tensors = [page_locked_tensor(each) for each in outputs]
-            self._staged[function] = tensors, [view_array(each) for each in tensors]
-        staged, arrays = self._staged[function]
+        if not self._has_page_locked:
+            tensors = [host_tensor(each) for each in outputs]
+            staged, arrays = tensors, [view_array(each) for each in tensors]
+        elif function in self._staged:
+            staged, arrays = self._staged[function]
+        else:
+            staged = [page_locked_tensor(each) for each in outputs]
+            arrays = [view_array(each) for each in staged]
+            self._staged[function] = staged, arrays
         self._copy_out(self._stream, *(each for pair in zip(outputs, staged, strict=True) for each in pair))
 
         def finish() -> list[np.ndarray]:
             self._wait(self._device, self._stream)
             outputs.clear()
-            return [each.copy() for each in arrays]
+            return [each.copy() for each in arrays] if self._has_page_locked else arrays
 
         return finish
 
@@ -100,17 +116,18 @@ class Lane:
 
 
 class BackgroundCalls:
-    """The calls of a session that do not wait. On a CUDA card their copies overlap kernels, in lanes."""
+    """The calls of a session that do not wait. On a GPU their copies overlap kernels, in lanes."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
         self._lanes: list[Lane] = []  # idle ones
         self._closed = False
-        self._has_lanes = device.dlpack_device_type() == CUDA and has_function(_OWN_RUNTIME)
+        own = _RUNTIMES.get(device.dlpack_device_type())
+        self._has_lanes = own is not None and has_function(f"{own}.copy_out")
         self._queue = CallQueue(LANES if self._has_lanes else 1)
 
     def submit(self, start: Callable[[Lane | None], Finish], *, newest: bool) -> Future[Any]:
-        """Return the future of a call, which ``start`` begins in a lane; on other devices than CUDA cards, in none."""
+        """Return the future of a call, which ``start`` begins in a lane, on a GPU with tvmbuild's runtime."""
         return self._queue.submit(self._begin(start), newest=newest)
 
     def close(self) -> None:

@@ -14,12 +14,12 @@ from tvmbuild.base.tvm_ffi_import import adopt_torch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.package.runtime.library import call, has_function
-from tvmbuild.package.runtime.shared_memory import page_locked_array, share_on_device, share_on_host, shares_memory
+from tvmbuild.package.runtime.shared_memory import VULKAN, page_locked_array, share_on_device, share_on_host, shares_memory
 
 ALIGNMENT = 64
 """The alignment that a tensor's memory needs, in bytes, because compiled code reads whole vectors."""
-_CPU, _VULKAN = 1, 7
-"""DLPack's numbers of device types."""
+_CPU = 1
+"""DLPack's number of the device type."""
 
 
 def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
@@ -149,7 +149,7 @@ def to_arrays(tensors: Sequence[Any]) -> list[np.ndarray]:
     if shares_memory(tensors[0].device):
         return _take_shared(tensors)
     together = "tvmbuild_vulkan.copy_to_host"
-    if len(tensors) < 2 or kind != _VULKAN or not has_function(together):
+    if len(tensors) < 2 or kind != VULKAN or not has_function(together):
         return [to_array(each) for each in tensors]
     arrays = [np.empty(tuple(each.shape), str(each.dtype)) for each in tensors]
     places = [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]

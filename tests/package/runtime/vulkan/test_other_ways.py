@@ -13,10 +13,10 @@ pytestmark = pytest.mark.vulkan
 
 @pytest.mark.parametrize("without", ["unified_memory", "push_descriptors", "unified_memory,push_descriptors"])
 def test_what_another_device_lacks(without: str) -> None:
-    run_tests("memory", "launch", "threads", TVMBUILD_VULKAN_WITHOUT=without)
+    run_tests("lanes", "memory", "launch", "threads", TVMBUILD_VULKAN_WITHOUT=without)
 
 
 @NEEDS_LAYER
 @pytest.mark.parametrize("without", ["", "unified_memory,push_descriptors"])
 def test_no_call_is_wrong(without: str) -> None:
-    run_checked_tests("memory", "launch", "threads", "profile", TVMBUILD_VULKAN_WITHOUT=without)
+    run_checked_tests("lanes", "memory", "launch", "threads", "profile", TVMBUILD_VULKAN_WITHOUT=without)

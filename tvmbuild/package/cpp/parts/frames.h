@@ -86,6 +86,10 @@ class FrameRunner {
     if (lane != nullptr) lane->follow_kernels();
     if (function.outputs.empty()) make_room(function, number, started_);
     running_ = number;
+    is_fetching_ = lane != nullptr && copy_together_.type() == kTVMFFIFunction;
+    if (!is_fetching_) return;
+    find_outputs(function, started_);
+    lane->copy_out({copies_.begin(), copies_.end()});
   }
 
   // Wait for the results of the frame.
@@ -94,7 +98,12 @@ class FrameRunner {
     DeviceUse use(device_);
     {
       Lane::Copies copies(lane);
-      collect(function, started_);
+      if (is_fetching_) {
+        wait_for(device_, function.name);
+        for (Output &output : function.outputs) output.found = Value();
+      } else {
+        collect(function, started_);
+      }
     }
     started_ = Value();
     function.called = true;
@@ -270,21 +279,23 @@ class FrameRunner {
     invoke(copy_in_, arguments, 2, info_.model);
   }
 
+  // Find the arrays of a result, and list them with the memory that they are copied to.
+  void find_outputs(Function &function, const Value &result) {
+    copies_.clear();
+    for (size_t i = 0; i < function.outputs.size(); i++) {
+      Output &output = function.outputs[i];
+      output.found = find_array(result, i, function.name);
+      check(output, function.name);
+      copies_.push_back(output.found.view());
+      copies_.push_back(argument_of(output.tensor.data()));
+    }
+  }
+
   // Copy the arrays of a result to the host. This waits for the device.
   void collect(Function &function, const Value &result) {
     const std::string &name = function.name;
-    for (size_t i = 0; i < function.outputs.size(); i++) {
-      function.outputs[i].found = find_array(result, i, name);
-      check(function.outputs[i], name);
-    }
-    if (copy_together_.type() == kTVMFFIFunction) {
-      copies_.clear();
-      for (const Output &output : function.outputs) {
-        copies_.push_back(output.found.view());
-        copies_.push_back(argument_of(output.tensor.data()));
-      }
-      invoke(copy_together_, copies_.data(), copies_.size(), name);
-    }
+    find_outputs(function, result);
+    if (copy_together_.type() == kTVMFFIFunction) invoke(copy_together_, copies_.data(), copies_.size(), name);
     for (Output &output : function.outputs) {
       const DLTensor *found = TVMFFITensorGetDLTensorPtr(output.found.object());
       if (!on_gpu()) {
@@ -314,8 +325,9 @@ class FrameRunner {
   bool thresholds_ready_ = false;
   std::vector<Argument> others_;  // the inputs beside the picture
   std::vector<TVMFFIAny> copies_;
-  Value started_;       // what the function returned for the frame that was started
-  size_t running_ = 0;  // its number
+  Value started_;             // what the function returned for the frame that was started
+  size_t running_ = 0;        // its number
+  bool is_fetching_ = false;  // whether its outputs are on their way to the host
 };
 
 }  // namespace tvmbuild::detail

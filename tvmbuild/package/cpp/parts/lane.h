@@ -1,8 +1,9 @@
-// Lanes: the copies of a call on a CUDA card, beside the kernels of other calls: runtime/lanes.py's twin. A part of
+// Lanes: the copies of a call on a GPU, beside the kernels of other calls: runtime/lanes.py's twin. A part of
 // tvmbuild.cpp.
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,11 +11,17 @@
 
 namespace tvmbuild::detail {
 
-// The calls of a session on a card at the same time: inputs go up, kernels run, outputs come down.
+// The calls of a session on a GPU at the same time: inputs go up, kernels run, outputs come down.
 constexpr size_t LANES = 3;
 
+// The name of a function of tvmbuild's own runtime for a kind of GPU.
+inline std::string name_own(DLDevice device, const char *function) {
+  return std::string(device.device_type == kDLVulkan ? "tvmbuild_vulkan." : "tvmbuild_cuda.") + function;
+}
+
 inline bool has_lanes(DLDevice device) {
-  return device.device_type == kDLCUDA && look_up("tvmbuild_cuda.devices").type() == kTVMFFIFunction;
+  bool is_known = device.device_type == kDLCUDA || device.device_type == kDLVulkan;
+  return is_known && look_up(name_own(device, "copy_out")).type() == kTVMFFIFunction;
 }
 
 // A stream for the copies of one call at a time. The kernels of all calls stay on one stream, because they share the
@@ -25,8 +32,8 @@ class Lane {
       : device_(device),
         set_(find_global("runtime.Device_SetStream")),
         sync_(find_global("runtime.Device_StreamSyncFromTo")),
-        copy_in_(find_global("tvmbuild_cuda.copy_in")),
-        copy_out_(find_global("tvmbuild_cuda.copy_out")),
+        copy_in_(find_global(name_own(device, "copy_in"))),
+        copy_out_(find_global(name_own(device, "copy_out"))),
         free_(find_global("runtime.Device_StreamFree")) {
     stream_ = invoke(find_global("runtime.Device_StreamCreate"), {argument_of(device)}, "the card").view().v_int64;
   }
@@ -38,13 +45,14 @@ class Lane {
   Lane(const Lane &) = delete;
   Lane &operator=(const Lane &) = delete;
 
-  // Copy tensors of the host, each to the tensor of the card after it, and let the kernels that follow wait for it.
+  // Copy tensors of the host, each to the tensor of the device after it, and let the kernels that follow wait for it.
   void copy_in(std::vector<TVMFFIAny> pairs) const {
     if (pairs.empty()) return;
     pairs.insert(pairs.begin(), argument_of(stream_));
     invoke(copy_in_, std::move(pairs), "the inputs cannot be copied");
   }
-  // Copy tensors of the card, each to the page-locked one after it, when the kernels are done. Do not wait.
+  // Copy tensors of the device, each to the host's memory after it, when the kernels are done. Do not wait. On a CUDA
+  // card this memory is page-locked.
   void copy_out(std::vector<TVMFFIAny> pairs) const {
     pairs.insert(pairs.begin(), argument_of(stream_));
     invoke(copy_out_, std::move(pairs), "the outputs cannot be copied");

@@ -66,7 +66,7 @@ struct Session::Impl {
   std::vector<Value> copies;  // the device memory of inputs that are bound in the host's memory
   std::vector<bool> copied;   // whether each bound input has such a copy
   Value result;
-  std::vector<Value> staged;            // in a lane: the page-locked memory to which the outputs are copied
+  std::vector<Value> staged;            // in a lane: the host's memory to which the outputs are copied
   std::vector<MemoryRange> read;        // the inputs' memory in the call that made the result
   std::unique_ptr<FrameRunner> frames;  // null before the first frame
 
@@ -111,13 +111,14 @@ struct Session::Impl {
     return copy;
   }
 
-  // Copy the outputs of the call to page-locked memory when its kernels are done, without a wait.
+  // Copy the outputs of the call to the host when its kernels are done, without a wait.
   void stage() {
+    const DLDevice host{device.device_type == kDLCUDA ? kDLCUDAHost : kDLCPU, 0};
     std::vector<TVMFFIAny> pairs;
     std::vector<Value> outputs;
     for (size_t i = 0; i < info.outputs.size(); i++) {
       outputs.push_back(output(i));
-      if (staged.size() == i) staged.push_back(allocate(info.outputs[i], DLDevice{kDLCUDAHost, device.device_id}));
+      if (staged.size() == i) staged.push_back(allocate(info.outputs[i], host));
       pairs.insert(pairs.end(), {outputs[i].view(), staged[i].view()});
     }
     lane->copy_out(std::move(pairs));

@@ -40,12 +40,6 @@ void wait_for_kernels(Device &device) {
 
 }  // namespace
 
-size_t count_bytes(const DLTensor &tensor) {
-  size_t size = (static_cast<size_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;
-  for (int32_t axis = 0; axis < tensor.ndim; axis++) size *= static_cast<size_t>(tensor.shape[axis]);
-  return size;
-}
-
 bool read_memory(Device &device, size_t &available, size_t &total) {
   return check(device, device.cu->MemGetInfo(&available, &total), "tell its free memory");
 }

@@ -21,8 +21,6 @@ bool copy_to_host(Device &device, CUdeviceptr from, void *to, size_t size);
 bool copy_within(Device &device, CUdeviceptr from, CUdeviceptr to, size_t size);
 bool copy_between(Device &source, CUdeviceptr from, Device &target, CUdeviceptr to, size_t size);
 
-size_t count_bytes(const DLTensor &tensor);
-
 bool read_memory(Device &device, size_t &available, size_t &total);
 
 }  // namespace tvmbuild

@@ -2,6 +2,7 @@
 
 #include "failure.h"
 #include "ffi.h"
+#include "lane_copies.h"
 #include "memory.h"
 
 namespace tvmbuild {

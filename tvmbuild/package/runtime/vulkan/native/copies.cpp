@@ -94,6 +94,49 @@ bool download_together(Device &device, const List<HostCopy> &copies, const List<
   return true;
 }
 
+// Begin to copy through staging memory or, where the CPU reads the device's memory, note what is to be copied.
+bool begin_downloads(Device &device, int queue, const List<HostCopy> &copies, const List<Binding> &sources) {
+  WorkQueue &mine = device.work_queues[queue];
+  size_t staged = 0;
+  for (size_t index = 0; index < copies.size(); index++)
+    if (sources[index].memory->mapped == nullptr) staged += round_up(copies[index].size);
+  Binding room = {};
+  if (staged > 0 && !reserve_staging(device, queue, staged, room)) return false;
+  room.is_written = true;
+  for (size_t index = 0; index < copies.size(); index++) {
+    const Binding &source = sources[index];
+    const HostCopy &copy = copies[index];
+    if (source.memory->mapped != nullptr) {
+      if (!flush_others(device, queue, source) || !check_fresh(device, source)) return false;
+      if (source.memory->last_use > mine.delivered_after) mine.delivered_after = source.memory->last_use;
+      mine.deliveries.add({host_address(source), copy.to, copy.size});
+    } else {
+      if (!add_copy(device, queue, source, room, copy.size)) return false;
+      mine.deliveries.add({host_address(room), copy.to, copy.size});
+      room.offset += round_up(copy.size);
+    }
+  }
+  if (!flush_queue(device, queue)) return false;
+  if (mine.last > mine.delivered_after) mine.delivered_after = mine.last;
+  return true;
+}
+
+// Wait for the copies that were begun, and deliver their bytes. Others may use the device meanwhile.
+bool finish_downloads(Device &device, WorkQueue &mine) {
+  List<Delivery> deliveries;
+  deliveries.assign(mine.deliveries);
+  mine.deliveries.clear();
+  size_t used = mine.staging_used;
+  if (!wait_for(device, mine.delivered_after)) return false;
+  {
+    Unlock unlock(device.lock);
+    for (const Delivery &each : deliveries) memcpy(each.to, each.from, each.size);
+  }
+  if (mine.staging_used == used && mine.operations.count() == 0) mine.staging_used = 0;
+  save_pipelines_now_and_then(device);
+  return true;
+}
+
 bool download_each(Device &device, const List<HostCopy> &copies) {
   for (const HostCopy &copy : copies)
     if (!copy_to_host(device, copy.from, copy.to, copy.size)) return false;
@@ -182,6 +225,29 @@ bool copy_all_to_host(Device &device, const List<HostCopy> &copies) {
   return download_each(device, copies);
 }
 
+bool begin_copies_to_host(Device &device, WorkQueue *stream, const List<HostCopy> &copies) {
+  List<Binding> sources;
+  size_t all = 0;
+  {
+    Lock lock(device.lock);
+    int queue = static_cast<int>(stream - device.work_queues);
+    if (!check_alive(device) || !end_inference(device, current_queue(device))) return false;
+    for (const HostCopy &copy : copies) {
+      Binding source;
+      if (!find_range(device, copy.from, copy.size, false, source)) return false;
+      all += round_up(copy.size);
+      sources.add(source);
+    }
+    bool is_shared = queue == MAX_WORK_QUEUES - 1;  // with another lane, whose bytes must not be delivered here
+    if (all <= MAX_STAGING && !is_shared) {
+      bool is_begun = begin_downloads(device, queue, copies, sources);
+      if (!is_begun) stream->deliveries.clear();
+      return is_begun;
+    }
+  }
+  return download_each(device, copies);
+}
+
 bool copy_within(Device &device, uint64_t from, uint64_t to, size_t size) {
   if (size == 0 || from == to) return true;
   Lock lock(device.lock);
@@ -210,6 +276,7 @@ bool synchronize(Device &device, WorkQueue *stream) {
   Lock lock(device.lock);
   if (!check_alive(device)) return false;
   int queue = stream != nullptr ? static_cast<int>(stream - device.work_queues) : current_queue(device);
+  if (device.work_queues[queue].deliveries.size() > 0) return finish_downloads(device, device.work_queues[queue]);
   if (!wait_for_queue(device, queue)) return false;
   save_pipelines_now_and_then(device);
   return true;

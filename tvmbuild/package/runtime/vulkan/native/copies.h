@@ -19,6 +19,10 @@ struct HostCopy {
 
 // The same for several places: one submission and one wait for all of them, as far as staging memory has room.
 bool copy_all_to_host(Device &device, const List<HostCopy> &copies);
+
+// Begin to copy to the host, on a stream and after what this thread has launched. `synchronize` of the stream ends it.
+bool begin_copies_to_host(Device &device, WorkQueue *stream, const List<HostCopy> &copies);
+
 bool copy_within(Device &device, uint64_t from, uint64_t to, size_t size);
 bool copy_between(Device &source, uint64_t from, Device &target, uint64_t to, size_t size);
 

@@ -2,6 +2,8 @@
 #include "copies.h"
 #include "failure.h"
 #include "ffi.h"
+#include "lane.h"
+#include "lane_copies.h"
 #include "pipeline_cache.h"
 #include "profile.h"
 #include "registration.h"
@@ -25,8 +27,7 @@ int copy_tensors(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *r
       return fail("Vulkan: only tensors of one device are copied together"), raise_failure();
     if (used == nullptr) return raise_failure();
     device = used;
-    size_t size = (tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
-    for (int32_t axis = 0; axis < tensor->ndim; axis++) size *= static_cast<size_t>(tensor->shape[axis]);
+    size_t size = count_bytes(*tensor);
     uint64_t address = reinterpret_cast<uint64_t>(tensor->data) + tensor->byte_offset;
     if (size > 0) copies.add({address, arguments[index + 1].v_ptr, size});
   }
@@ -67,6 +68,8 @@ int end_profile(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *re
 TVMBUILD_EXPORT int tvmbuild_vulkan_register() {
   using namespace tvmbuild;
   bool is_done = register_runtime() && register_function("tvmbuild_vulkan.copy_to_host", copy_tensors) &&
+                 register_function("tvmbuild_vulkan.copy_in", copy_in) &&
+                 register_function("tvmbuild_vulkan.copy_out", copy_out) &&
                  register_function("tvmbuild_vulkan.profile_start", begin_profile) &&
                  register_function("tvmbuild_vulkan.profile_count", count_profile) &&
                  register_function("tvmbuild_vulkan.profile_stop", end_profile);

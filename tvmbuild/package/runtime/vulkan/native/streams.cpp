@@ -68,6 +68,7 @@ WorkQueue *create_stream(Device &device) {
 
 void free_stream(Device &device, WorkQueue *stream) {
   flush_queue(device, static_cast<int>(stream - device.work_queues));
+  stream->deliveries.clear();
   if (--stream->users == 0) stream->is_stream = false;
   if (current_stream(device) == stream) set_current_stream(device, nullptr);
 }

@@ -23,15 +23,6 @@ void mark(int queue, const Binding &binding) {
   if (binding.is_written) binding.memory->is_stale = false;
 }
 
-// Submit the work of other queues that must come first.
-bool flush_others(Device &device, int queue, const Binding &binding) {
-  uint64_t others = binding.memory->writers | (binding.is_written ? binding.memory->readers : 0);
-  others &= ~bit(queue);
-  for (int other = 0; others != 0; other++, others >>= 1)
-    if ((others & 1) && !flush_queue(device, other)) return false;
-  return true;
-}
-
 bool count_operation(Device &device, int queue) {
   WorkQueue &mine = device.work_queues[queue];
   if (mine.chunk == 0) mine.chunk = FIRST_CHUNK;
@@ -72,6 +63,14 @@ bool check_fresh(const Device &device, const Binding &binding) {
   if (binding.is_written || !binding.memory->is_stale) return true;
   return fail("Vulkan: %s has not computed what is read here, because of an earlier failure: %s", device.info.name(),
               device.given_up);
+}
+
+bool flush_others(Device &device, int queue, const Binding &binding) {
+  uint64_t others = binding.memory->writers | (binding.is_written ? binding.memory->readers : 0);
+  others &= ~bit(queue);
+  for (int other = 0; others != 0; other++, others >>= 1)
+    if ((others & 1) && !flush_queue(device, other)) return false;
+  return true;
 }
 
 bool add_launch(Device &device, int queue, Kernel *kernel, const uint32_t *groups, const uint64_t *scalars,
@@ -115,12 +114,21 @@ bool flush_queue(Device &device, int queue) {
   return is_done;
 }
 
+bool end_inference(Device &device, int queue) {
+  if (!flush_queue(device, queue)) return false;
+  device.work_queues[queue].chunk = FIRST_CHUNK;
+  return true;
+}
+
 bool wait_for_queue(Device &device, int queue) {
   WorkQueue &mine = device.work_queues[queue];
-  if (!flush_queue(device, queue)) return false;
-  mine.chunk = FIRST_CHUNK;
+  if (!end_inference(device, queue)) return false;
   bool is_shared = queue == MAX_WORK_QUEUES - 1 || mine.is_stream;  // another thread may use its staging memory
-  if (!wait_for(device, mine.last, is_shared ? WhileWaiting::LOCKED : WhileWaiting::UNLOCKED)) return false;
+  WhileWaiting how = is_shared ? WhileWaiting::LOCKED : WhileWaiting::UNLOCKED;
+  uint64_t last = mine.deliveries.size() > 0 && mine.delivered_after > mine.last ? mine.delivered_after : mine.last;
+  if (!wait_for(device, last, how)) return false;
+  for (const Delivery &each : mine.deliveries) memcpy(each.to, each.from, each.size);
+  mine.deliveries.clear();
   mine.staging_used = 0;
   return true;
 }

@@ -10,6 +10,13 @@ namespace tvmbuild {
 
 constexpr int MAX_WORK_QUEUES = 64;  // a bit each in Memory
 
+// Bytes of mapped memory that go to the host's memory when the device has written them.
+struct Delivery {
+  const char *from;
+  void *to;
+  size_t size;
+};
+
 struct WorkQueue {
   Operations operations;
   uint32_t chunk;  // the number of operations in one submission; grows until the next wait
@@ -18,6 +25,8 @@ struct WorkQueue {
   bool is_stream;
   Memory *staging;  // memory for copies between the CPU's memory and the card's
   size_t staging_used;
+  List<Delivery> deliveries;  // of copies to the host that were begun
+  uint64_t delivered_after;   // the submission that writes the last of them
 };
 
 struct Binding {
@@ -42,6 +51,10 @@ bool check_fresh(const Device &device, const Binding &binding);
 
 // Submit a queue's operations. If that fails, they are discarded.
 bool flush_queue(Device &device, int queue);
+// The same at the end of an inference, so that the next one is submitted in the same chunks.
+bool end_inference(Device &device, int queue);
+// Submit the work of other queues that must come before this use of a memory.
+bool flush_others(Device &device, int queue, const Binding &binding);
 // Submit, and wait for all submissions of the queue.
 bool wait_for_queue(Device &device, int queue);
 // Submit every queue's work on this memory, and wait for it.
