@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from quantized_nodes import run_onnx
 
+from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.expand.expand import expand_operators
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.pipeline import lower
 from tvmbuild.errors import TvmbuildError
 
 
@@ -105,20 +108,26 @@ def masked_assignments(draw: st.DrawFn) -> tuple[onnx.ModelProto, np.ndarray, np
     value = draw(st.sampled_from([[], [1], [1] * len(row), row, [1, *row], [1] * (len(row) + 1)]))
     reduction = draw(st.sampled_from(["none", "add", "mul", "min", "max"]))
     random = np.random.default_rng(draw(st.integers(0, 99)))
+    whole = draw(st.booleans()) and len(row) > 0  # rows of the mask are repeated, and the values are flat
     constants = {
         "value": random.normal(size=value).astype(np.float32),
         "all": np.array([-1], np.int64),
         "row": np.array(row, np.int64),
+        "shape": np.array(shape, np.int64),
+        "ones": np.array([*shape[:masked], *[1] * len(row)], np.int64),
     }
     nodes = [
-        helper.make_node("NonZero", ["mask"], ["found"]),
+        helper.make_node("Reshape", ["mask", "ones"], ["thin"]),
+        helper.make_node("Expand", ["thin", "shape"], ["full"]),
+        helper.make_node("NonZero", ["full" if whole else "mask"], ["found"]),
         helper.make_node("Transpose", ["found"], ["at"], perm=[1, 0]),
-        helper.make_node("Cast", ["mask"], ["ones"], to=TensorProto.INT64),
-        helper.make_node("Reshape", ["ones", "all"], ["flat"]),
+        helper.make_node("Cast", ["mask"], ["numbers"], to=TensorProto.INT64),
+        helper.make_node("Reshape", ["numbers", "all"], ["flat"]),
         helper.make_node("ReduceSum", ["flat"], ["count"], keepdims=1),
         helper.make_node("Concat", ["count", "row"], ["size"], axis=0),
         helper.make_node("Expand", ["value", "size"], ["values"]),
-        helper.make_node("ScatterND", ["x", "at", "values"], ["y"], reduction=reduction),
+        helper.make_node("Reshape", ["values", "all"], ["series"]),
+        helper.make_node("ScatterND", ["x", "at", "series" if whole else "values"], ["y"], reduction=reduction),
     ]
     inputs = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, shape),
@@ -138,6 +147,35 @@ def test_a_value_is_assigned_where_a_mask_is_true(case: tuple[onnx.ModelProto, n
     assert "ScatterND" not in {node.op_type for node in expanded.graph.node}
     feed = {"x": data, "mask": mask}
     np.testing.assert_array_equal(run_onnx(expanded, feed)[0], run_onnx(model, feed)[0])
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_elements_of_a_mask_are_changed(cpu: tvm.target.Target, share: float) -> None:
+    """PyTorch's `x[mask] = x[mask] * 2`: its exporter repeats the values as often as the mask has true elements."""
+    nodes = [
+        helper.make_node("NonZero", ["mask"], ["found"]),
+        helper.make_node("Transpose", ["found"], ["at"], perm=[1, 0]),
+        helper.make_node("GatherND", ["x", "at"], ["old"]),
+        helper.make_node("Add", ["old", "old"], ["new"]),
+        helper.make_node("Reshape", ["mask", "all"], ["flat"]),
+        helper.make_node("Cast", ["flat"], ["ones"], to=TensorProto.INT64),
+        helper.make_node("ReduceSum", ["ones"], ["count"], keepdims=1),
+        helper.make_node("Expand", ["new", "count"], ["values"]),
+        helper.make_node("Reshape", ["values", "all"], ["series"]),
+        helper.make_node("ScatterND", ["x", "at", "series"], ["y"]),
+    ]
+    random = np.random.default_rng(0)
+    feed = {"x": random.normal(size=(4, 5)).astype(np.float32), "mask": random.random((4, 5)) < share}
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
+        for name, each in feed.items()
+    ]
+    all_of_it = [numpy_helper.from_array(np.array([-1], np.int64), "all")]
+    graph = helper.make_graph(nodes, "net", inputs, [helper.make_empty_tensor_value_info("y")], all_of_it)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    got = build_here(lower(import_model(model, "net"), cpu), cpu)(feed)["y"]
+    np.testing.assert_array_equal(got, np.where(feed["mask"], 2 * feed["x"], feed["x"]))
 
 
 def test_values_whose_number_cannot_be_followed_are_named() -> None:

@@ -295,8 +295,8 @@ TVMBUILD_API tvmbuild_status tvmbuild_output_shape(tvmbuild_session *session, si
 typedef void (*tvmbuild_done)(void *context, tvmbuild_status status, tvmbuild_tensor *const *outputs, size_t count);
 
 /* Return at once; a thread of the session runs on the inputs, in order, and calls `done`, once, with the outputs in the
- * host's memory. The inputs must not change until then, but their handles may be closed. One call runs; on a CUDA card
- * three do, so that copies overlap kernels. While a further one waits, this waits; if `newest` is not 0, the call that
+ * host's memory. The inputs must not change until then, but their handles may be closed. One call runs; on a GPU three
+ * do, so that copies overlap kernels. While a further one waits, this waits; if `newest` is not 0, the call that
  * waits is cancelled instead, and the new one is the next when the others are done: the newest frame of a camera.
  * Closing the session's last handle cancels the call that waits, and waits for those that run; a session of
  * tvmbuild_at() may be opened again. Other calls on the session do not wait for these. After an error of this function,

@@ -353,7 +353,7 @@ class Session {
   std::vector<Tensor> run(const std::vector<Tensor> &inputs);
 
   // Return at once; a thread of the session runs on the inputs, in order, and calls `done` with the outputs in the
-  // host's memory. The inputs must not change until then. One call runs; on a CUDA card three do, so that copies
+  // host's memory. The inputs must not change until then. One call runs; on a GPU three do, so that copies
   // overlap kernels. While a further one waits, this waits; if `newest`, the call that waits is Cancelled instead, and
   // the new one is the next when the others are done: the newest frame of a camera. The calls have a virtual machine of
   // their own, so all other functions may be used meanwhile, also in `done`. Any thread may call this and wait_async().

@@ -156,7 +156,7 @@ class Session:
     def submit(self, inputs: Mapping[str, Any], *, newest: bool = False) -> Future[dict[str, np.ndarray]]:
         """Return at once with the future of ``run``, which a thread of this session calls, in order.
 
-        The inputs must not change until it is done. One call runs; on a CUDA card three do, and copies overlap kernels.
+        The inputs must not change until it is done. One call runs; on a GPU three do, and copies overlap kernels.
         While a further one waits, this waits; if ``newest``, the waiting call is cancelled instead, and the new one is
         next when the others are done. Raises TvmbuildError if the session is closed, or if a future's callback waits.
         """

@@ -14,7 +14,13 @@ from tvmbuild.base.tvm_ffi_import import adopt_torch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.package.runtime.library import call, has_function
-from tvmbuild.package.runtime.shared_memory import VULKAN, page_locked_array, share_on_device, share_on_host, shares_memory
+from tvmbuild.package.runtime.shared_memory import (
+    VULKAN,
+    page_locked_array,
+    share_on_device,
+    share_on_host,
+    shares_memory,
+)
 
 ALIGNMENT = 64
 """The alignment that a tensor's memory needs, in bytes, because compiled code reads whole vectors."""

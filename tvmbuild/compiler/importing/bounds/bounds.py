@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from tvmbuild.compiler.importing.bounds.lengths import Number
 from tvmbuild.compiler.importing.bounds.names import PRODUCERS
 from tvmbuild.compiler.importing.bounds.numbers import compute_numbers
+from tvmbuild.compiler.importing.bounds.producers import count_true
 from tvmbuild.compiler.importing.bounds.table import MEASURED, RULES
 from tvmbuild.compiler.importing.bounds.tracker import Tracker, cannot_follow
 from tvmbuild.compiler.importing.expand.constants import drop_unused, fold_nodes
@@ -77,6 +78,10 @@ class _Walk:
             self._lose(node, cause)
             if any(name in tracker.names for name in list_read(node)):
                 tracker.refused.setdefault(cause.node.output[0], cause)  # the node reads a value that was rewritten
+            return
+        count = count_true(node, tracker) if node.domain in ONNX else None
+        if count is not None:
+            tracker.names[node.output[0]] = count
             return
         if not self._is_touched(node):
             tracker.nodes.append(node)

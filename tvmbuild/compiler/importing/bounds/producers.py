@@ -41,6 +41,7 @@ def non_zero(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     flags = name if tracker.kind(name) == TensorProto.BOOL else _differs(tracker, name)
     flags = tracker.mask(tracker.give(flags, tracker.lengths(name)), 0)
     positions, count = find_true(tracker, tracker.reshape(flags, [math.prod(shape)]))
+    tracker.true_counts[tracker.said(name)] = count
     rows = []
     for axis, size in enumerate(shape):
         at, step = positions, math.prod(shape[axis + 1 :])
@@ -51,6 +52,36 @@ def non_zero(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     found = [tracker.unsqueeze(row, [0]) for row in rows]
     joined = found[0] if len(found) == 1 else tracker.emit("Concat", *found, axis=0)
     return [tracker.give(joined, {1: count})]
+
+
+def count_true(node: onnx.NodeProto, tracker: Tracker) -> str | None:
+    """Return the name of a ReduceSum's result if it counts the true elements of which there is a NonZero, else None.
+
+    PyTorch's exporter repeats values so often in `x[mask] = …`.
+    """
+    if node.op_type != "ReduceSum" or attribute_of(node, "noop_with_empty_axes", 0):
+        return None
+    rank = len(tracker.scope.shape(node.input[0]) or ())
+    axes = attribute_of(node, "axes", None)
+    if len(node.input) > 1 and node.input[1]:
+        axes = tracker.scope.constant(node.input[1])
+        axes = [] if axes is None else axes.tolist()
+    if rank == 0 or (axes is not None and {axis % rank for axis in axes} != set(range(rank))):
+        return None
+    name = node.input[0]
+    while (maker := tracker.scope.maker(name)) is not None and name not in tracker.true_counts:
+        if maker.op_type not in _KEEPING_COUNTS:
+            return None
+        name = maker.input[0]
+    if name not in tracker.true_counts:
+        return None
+    numbers = np.array([tracker.true_counts[name]], object)
+    numbers = numbers.reshape([1] * rank if attribute_of(node, "keepdims", 1) else ())
+    return tracker.set_numbers(numbers, tracker.scope.element_type(node.output[0]) or TensorProto.INT64)
+
+
+_KEEPING_COUNTS = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""The operators that leave the number of true elements as it is, as booleans or as ones."""
 
 
 def compress(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:

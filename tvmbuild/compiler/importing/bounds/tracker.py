@@ -39,6 +39,8 @@ class Tracker(Writer):
         """The function that writes a node of a branch; the driver sets it."""
         self.whole: Callable[[onnx.NodeProto], list[str]]
         """The function that writes a node of values of fixed shapes, and returns its results; the driver sets it."""
+        self.true_counts: dict[str, Number] = {}
+        """The number of true elements of each tensor of booleans of which there is a NonZero, by its old name."""
         self._lengths: dict[str, dict[int, Number]] = {}
         self._numbers: dict[str, Numbers] = {}
 

@@ -114,18 +114,18 @@ def assign_where(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """
     composer = NodeComposer(node, scope)
     reduction = composer.attributes.get("reduction", "none")
-    turned, repeated = scope.maker(node.input[1], "Transpose"), scope.maker(node.input[2], "Expand")
-    found = scope.maker(turned.input[0], "NonZero") if turned is not None else None
-    if turned is None or repeated is None or found is None or reduction not in _REPEATABLE:
+    mask, value = _find_mask(node, scope), _find_repeated(node, scope)
+    data = scope.shape(node.input[0])
+    if mask is None or value is None or data is None or reduction not in _REPEATABLE:
         return None
-    data, mask, value = (scope.shape(name) for name in (node.input[0], found.input[0], repeated.input[0]))
-    if data is None or mask is None or value is None or not mask or mask != data[: len(mask)]:
+    shape, own = scope.shape(mask), scope.shape(value)
+    if not shape or own is None or shape != data[: len(shape)]:
         return None
-    rows = len(value) - (len(data) - len(mask))  # the axes of the value beside those of a row of the data
-    if any(size != 1 for size in value[: max(rows, 0)]):
+    own = own[next((place for place, size in enumerate(own) if size != 1), len(own)) :]
+    if len(own) > len(data) - _count_varying(mask, scope) or own != data[len(data) - len(own) :]:
         return None  # each place has a value of its own
-    chosen = composer.reshape(composer.add("Cast", found.input[0], to=TensorProto.BOOL), *_widen(mask, len(data)))
-    one = composer.reshape(repeated.input[0], *value[max(rows, 0) :])
+    chosen = composer.reshape(composer.add("Cast", mask, to=TensorProto.BOOL), *shape, *[1] * (len(data) - len(shape)))
+    one = composer.reshape(value, *own)
     operator = _REPEATABLE[reduction]
     new = composer.add(operator, node.input[0], one) if operator else one
     composer.name(composer.add("Where", chosen, new, node.input[0]), node.output[0])
@@ -136,5 +136,24 @@ _REPEATABLE = {"none": "", "add": "Add", "mul": "Mul", "min": "Min", "max": "Max
 """The reduction of a ScatterND → the operator that computes it for all elements."""
 
 
-def _widen(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    return (*shape, *[1] * (rank - len(shape)))
+def _find_mask(node: onnx.NodeProto, scope: Scope) -> str | None:
+    """Return the mask whose true places are the indices of the node, or None for other indices."""
+    turned = scope.maker(node.input[1], "Transpose")
+    found = scope.maker(turned.input[0], "NonZero") if turned is not None else None
+    return None if found is None else str(found.input[0])
+
+
+def _find_repeated(node: onnx.NodeProto, scope: Scope) -> str | None:
+    """Return the value that is repeated for all updates, or None if they are not repeated."""
+    flat = scope.maker(node.input[2], "Reshape")
+    repeated = scope.maker(node.input[2] if flat is None else flat.input[0], "Expand")
+    return None if repeated is None else str(repeated.input[0])
+
+
+def _count_varying(mask: str, scope: Scope) -> int:
+    """Return the number of leading axes of a mask along which it varies: PyTorch expands a mask of rows."""
+    rank, expanded = len(scope.shape(mask) or ()), scope.maker(mask, "Expand")
+    shape = scope.shape(expanded.input[0]) if expanded is not None else None
+    if not shape or len(shape) != rank:
+        return rank
+    return max((place + 1 for place, size in enumerate(shape) if size != 1), default=0)

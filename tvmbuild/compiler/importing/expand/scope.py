@@ -40,10 +40,10 @@ class Scope:
     def _makers(self) -> dict[str, onnx.NodeProto]:
         return {name: node for node in self.model.graph.node for name in node.output}
 
-    def maker(self, name: str, operator: str) -> onnx.NodeProto | None:
-        """Return the node that computes a value, if it is one of this operator, else None."""
+    def maker(self, name: str, operator: str = "") -> onnx.NodeProto | None:
+        """Return the node that computes a value, or None if there is none, or if it is not one of the operator."""
         node = self._makers.get(name)
-        return node if node is not None and node.op_type == operator else None
+        return node if node is not None and operator in {"", node.op_type} else None
 
     def constant(self, name: str) -> np.ndarray | None:
         """Return the array of a value, or None if the value is not constant."""
