@@ -63,7 +63,7 @@ def _read(error: Exception) -> tuple[str, str]:
 
 def summarize(error: Exception) -> str:
     """Return the error's type and the last line of its message, which is the reason; TVM's stack is above that line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).splitlines() if any(map(str.isalnum, line))]
     return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
 
 

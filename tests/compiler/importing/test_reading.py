@@ -176,3 +176,14 @@ def test_dictionaries_of_scores_are_the_scores() -> None:
     model.graph.initializer.append(numpy_helper.from_array(np.array([1, 2]), "s"))
     tidy(model)
     np.testing.assert_array_equal(run(model, ["y"])[0], [[2, 3]])
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_reduction_with_an_empty_list_of_axes_is_of_all_axes(keepdims: int) -> None:
+    node = helper.make_node("ReduceMax", ["x"], ["y"], keepdims=keepdims)
+    node.attribute.append(onnx.AttributeProto(name="axes", type=onnx.AttributeProto.INTS))
+    model = make_model([node], opset=13)
+    want = run(model, ["y"])
+    tidy(model)
+    assert [each.name for each in model.graph.node[0].attribute] == ["keepdims"]
+    np.testing.assert_array_equal(run(model, ["y"])[0], want[0])

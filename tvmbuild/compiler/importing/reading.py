@@ -98,12 +98,22 @@ def _tidy_nodes(nodes: MutableSequence[onnx.NodeProto]) -> None:
         for attribute in node.attribute:
             for graph in subgraphs(attribute):
                 _tidy_graph(graph)
+        if node.op_type.startswith("Reduce"):
+            _drop_empty_axes(node)
         if node.op_type == "Constant" and node.attribute:
             _make_tensor(node)
     in_order = _sort([*nodes])
     if in_order is not None:
         del nodes[:]
         nodes.extend(in_order)
+
+
+def _drop_empty_axes(node: onnx.NodeProto) -> None:
+    """Drop the axes of a reduction of all axes, which TVM cannot read: PyTorch's older exporter writes an empty list."""
+    left = [each for each in node.attribute if each.name != "axes" or each.ints]
+    if len(left) < len(node.attribute):
+        del node.attribute[:]
+        node.attribute.extend(left)
 
 
 def _make_tensor(node: onnx.NodeProto) -> None:
