@@ -27,7 +27,7 @@ from counted_chains import chain, feeds
 from cpp_programs import build_by_cmake, install_programs, run_program
 from damaged_packages import write_damaged
 from detector_nets import make_detector
-from jumping_clock import jump_clock
+from preloaded import preload
 from sized_nets import MODEL, build_project, draw_inputs, make_project
 from small_package import build_package, change_package
 
@@ -186,7 +186,7 @@ def expect_background_calls(program: Path, package: Path, env: dict[str, str] | 
 
 def test_calls_in_the_background(package: Path) -> None:
     expect_background_calls(build_c_program("async"), package)
-    expect_background_calls(build_c_program("async"), package, jump_clock())
+    expect_background_calls(build_c_program("async"), package, preload("jumping_clock"))
 
 
 def expect_frames_in_the_background(program: Path, boxes: Path) -> None:

@@ -292,12 +292,33 @@ def draw_two_stages(drawn: DrawnModel) -> None:
     drawn.outputs = [values, drawn.add("Sub", *logits), taken[1]]
 
 
+def draw_linear_attention(drawn: DrawnModel) -> None:
+    """Draw EfficientViT's attention without a softmax, over joined groups of channels that are split into heads."""
+    heads, size, side = drawn.pick(1, 2, 4), drawn.pick(8, 16), drawn.pick(4, 7, 14)
+    width, area = heads * size, side * side
+    x = drawn.feed(1, width, side, side)
+    joined = drawn.add("Conv", x, drawn.weight(3 * width, width, 1, 1))
+    near = drawn.add("Conv", joined, drawn.weight(3 * width, 1, 5, 5), group=3 * width, pads=[2, 2, 2, 2])
+    near = drawn.add("Conv", near, drawn.weight(3 * width, size, 1, 1), group=3 * heads)
+    both = drawn.add("Concat", joined, near, axis=1)
+    apart = drawn.transpose(drawn.reshape(both, 1, 2 * heads, 3 * size, area), 0, 1, 3, 2)
+    query, key, value = (drawn.slice(apart, 3, part * size, (part + 1) * size) for part in range(3))
+    query, key = drawn.add("Relu", query), drawn.add("Relu", key)
+    value = drawn.add("Pad", value, drawn.constant([0, 0, 0, 0, 0, 0, 0, 1], "int64"), drawn.constant(1.0))
+    sums = drawn.add("MatMul", query, drawn.add("MatMul", drawn.transpose(key, 0, 1, 3, 2), value))
+    scale = drawn.add("Add", drawn.slice(sums, 3, size, size + 1), drawn.constant(1e-3))
+    mixed = drawn.add("Div", drawn.slice(sums, 3, 0, size), scale)
+    picture = drawn.reshape(drawn.transpose(mixed, 0, 1, 3, 2), 1, 2 * width, side, side)
+    drawn.outputs = [drawn.add("Add", x, drawn.add("Conv", picture, drawn.weight(width, 2 * width, 1, 1)))]
+
+
 FAMILIES: dict[str, Callable[[DrawnModel], None]] = {
     "deformable attention": draw_deformable_attention,
     "shifted windows": draw_shifted_windows,
     "rotary attention": draw_rotary_attention,
     "correlation pyramid": draw_correlation_pyramid,
     "pillars": draw_pillars,
+    "linear attention": draw_linear_attention,
     "soft arg max": draw_soft_arg_max,
     "two stages": draw_two_stages,
 }

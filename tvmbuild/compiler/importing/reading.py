@@ -109,7 +109,7 @@ def _tidy_nodes(nodes: MutableSequence[onnx.NodeProto]) -> None:
 
 
 def _drop_empty_axes(node: onnx.NodeProto) -> None:
-    """Drop the axes of a reduction of all axes, which TVM cannot read: PyTorch's older exporter writes an empty list."""
+    """Drop an empty list of axes, which PyTorch's older exporter writes for all axes, and TVM cannot read."""
     left = [each for each in node.attribute if each.name != "axes" or each.ints]
     if len(left) < len(node.attribute):
         del node.attribute[:]
