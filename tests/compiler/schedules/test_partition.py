@@ -88,7 +88,7 @@ def test_numbers_of_64_bits_stay_what_they_are() -> None:
 
 
 def test_a_branch_that_ends_at_another_place_in_each_row_writes_nothing_beyond_the_output() -> None:
-    """The heads of an attention over two joined inputs: the first part of each 48 channels, of which 4 heads are left.
+    """The heads of an attention over two joined inputs: each head takes the first part of its 48 channels.
 
     TVM's partition of such a loop wrote beyond its end, over the memory behind the tensor.
     """

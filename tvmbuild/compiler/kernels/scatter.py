@@ -71,7 +71,7 @@ class Scatter:
         return place, inside
 
     def combine(self, old: Any, new: Any) -> Any:
-        """Return what an update makes of an element."""
+        """Return the new value of an element that an update meets."""
         return _REDUCTIONS[self.reduction](old, new)
 
 

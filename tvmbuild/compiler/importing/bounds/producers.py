@@ -55,7 +55,7 @@ def non_zero(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
 
 
 def count_true(node: onnx.NodeProto, tracker: Tracker) -> str | None:
-    """Return the name of a ReduceSum's result if it counts the true elements of which there is a NonZero, else None.
+    """Return the name of a ReduceSum's result if it counts the true elements that a NonZero lists, else None.
 
     PyTorch's exporter repeats values so often in `x[mask] = …`.
     """

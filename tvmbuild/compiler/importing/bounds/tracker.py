@@ -40,7 +40,7 @@ class Tracker(Writer):
         self.whole: Callable[[onnx.NodeProto], list[str]]
         """The function that writes a node of values of fixed shapes, and returns its results; the driver sets it."""
         self.true_counts: dict[str, Number] = {}
-        """The number of true elements of each tensor of booleans of which there is a NonZero, by its old name."""
+        """The number of true elements of each tensor of booleans that a NonZero reads, by its old name."""
         self._lengths: dict[str, dict[int, Number]] = {}
         self._numbers: dict[str, Numbers] = {}
 
