@@ -314,6 +314,67 @@ def test_an_opset_from_the_future(simplify_step: MakeStep, dense: Make) -> None:
     assert "99" in error.message
 
 
+def test_the_tool_may_write_unknown_sizes_over_an_input(tmp_path: Path, simplify_step: MakeStep) -> None:
+    """PyTorch's older exporter reshapes the values of `x[:, 0] = v` to a computed shape that is their own.
+
+    onnxsim drops the Reshape, and its result's inferred shape, names of dimensions, becomes the input's.
+    """
+    nodes = [
+        helper.make_node("Add", ["rows", "places"], ["both"]),
+        helper.make_node("Shape", ["both"], ["shape"]),
+        helper.make_node("Shape", ["shape"], ["rank"]),
+        helper.make_node(
+            "ConstantOfShape", ["rank"], ["ones"], value=helper.make_tensor("", TensorProto.INT64, [1], [1])
+        ),
+        helper.make_node("Mul", ["ones", "minus"], ["open"]),
+        helper.make_node("Equal", ["shape", "open"], ["is_open"]),
+        helper.make_node("Where", ["is_open", "ones", "shape"], ["size"]),
+        helper.make_node("Expand", ["rows", "size"], ["first"]),
+        helper.make_node("Expand", ["places", "size"], ["second"]),
+        helper.make_node("Unsqueeze", ["first", "minus"], ["first_axis"]),
+        helper.make_node("Unsqueeze", ["second", "minus"], ["second_axis"]),
+        helper.make_node("Concat", ["first_axis", "second_axis"], ["indices"], axis=-1),
+        helper.make_node("Shape", ["data"], ["data_shape"]),
+        helper.make_node("Slice", ["data_shape", "two", "far", "zero"], ["row"]),
+        helper.make_node("Concat", ["shape", "row"], ["wanted"], axis=0),
+        helper.make_node("Reshape", ["values", "wanted"], ["updates"]),
+        helper.make_node("ScatterND", ["data", "indices", "updates"], ["y"]),
+    ]
+    weights = {"rows": np.arange(6)[:, None], "minus": [-1], "two": [2], "far": [2**63 - 1], "zero": [0]}
+    shapes = {
+        "data": (TensorProto.FLOAT, [6, 6]),
+        "places": (TensorProto.INT64, [3]),
+        "values": (TensorProto.FLOAT, [6, 3]),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info(name, *each) for name, each in shapes.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6, 6])],
+        [numpy_helper.from_array(np.asarray(value, np.int64), name) for name, value in weights.items()],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
+    )
+    step = simplify_step(tmp_path / "net.onnx", InputSpec("places", low=0, high=6))
+    simplify.run(step)
+    made = onnx.load(step.outputs["model"])
+    found = {each.name: [dim.dim_value for dim in each.type.tensor_type.shape.dim] for each in made.graph.input}
+    assert found == {name: shape for name, (_, shape) in shapes.items()}
+
+
+def test_random_numbers_that_make_no_sense(tmp_path: Path, simplify_step: MakeStep) -> None:
+    """An input is another one's shape: the hint says how to state it."""
+    make = helper.make_tensor_value_info
+    inputs = [make("x", TensorProto.FLOAT, [5, 7]), make("sizes", TensorProto.INT64, [4])]
+    node = helper.make_node("Reshape", ["x", "sizes"], ["y"])
+    graph = helper.make_graph([node], "net", inputs, [make("y", TensorProto.FLOAT, None)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "net.onnx")
+    error = refused(simplify_step(tmp_path / "net.onnx"))
+    assert "cannot run net's original model" in error.message
+    assert "`{sizes: {value: [2, 8]}}`" in (error.hint or "")
+
+
 def test_an_unknown_operator(simplify_step: MakeStep, dense: Make) -> None:
     model = dense((1, 4))
     model.graph.node[3].op_type = "Frobnicate"

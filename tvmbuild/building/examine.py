@@ -120,6 +120,7 @@ def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:
 def _look(proto: Any, given: tuple[InputSpec, ...], name: str, wish: Wish) -> Examined:
     """Return the facts about a model whose open sizes ``given`` fixes. Raises TvmbuildError if it cannot be built."""
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
+    from tvmbuild.preparing.interface import restore_interface  # noqa: PLC0415
     from tvmbuild.preparing.onnx_graph import set_output_shapes  # noqa: PLC0415
     from tvmbuild.preparing.onnxsim_process import simplify_in_process  # noqa: PLC0415
     from tvmbuild.preparing.original import open_original  # noqa: PLC0415
@@ -130,6 +131,8 @@ def _look(proto: Any, given: tuple[InputSpec, ...], name: str, wish: Wish) -> Ex
     values = run_onnx(proto.SerializeToString(), make_inputs(tensors, given, 0), name)
     set_output_shapes(proto, values)
     simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
+    if simplified is not None:
+        restore_interface(proto, simplified)
     found = _lower(simplified or proto, name, wish, values)
     notes = [*original.notes, *([f"not simplified: {trouble}"] if trouble else [])]
     shown = tuple(f"{each.name} {each.dtype}{list(each.shape)}" for each in tensors)

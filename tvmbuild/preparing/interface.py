@@ -21,3 +21,15 @@ def explain_changed_interface(original: Any, changed: Any, tool: str) -> str | N
     if new - {"", "ai.onnx"}:
         return f"{tool} brought in operators of {', '.join(sorted(new))}"
     return None
+
+
+def restore_interface(original: Any, changed: Any) -> None:
+    """Write the types of the original's inputs and outputs into those of a changed model, by name, in place.
+
+    onnxsim may write dimensions with names over an input whose Reshape it drops.
+    """
+    for got, want in ((changed.graph.input, original.graph.input), (changed.graph.output, original.graph.output)):
+        types = {value.name: value.type for value in want}
+        for value in got:
+            if value.name in types:
+                value.type.CopyFrom(types[value.name])

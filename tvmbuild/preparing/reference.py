@@ -154,7 +154,7 @@ class OnnxRun:
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the outputs for the inputs (name → array). Raises TvmbuildError with ONNX Runtime's own reason."""
-        with _explained(self._what):
+        with _explained(self._what, _ON_INPUTS):
             values = self._session.run(self._names, dict(inputs))
         outputs = dict(zip(self._names, values, strict=True))
         for name, value in outputs.items():
@@ -175,7 +175,7 @@ def open_onnx(model: bytes, what: str, *, optimized: bool = False) -> OnnxRun:
     if optimized:
         with suppress(*ORT_ERRORS):  # a model that fails for another reason fails below, too
             return OnnxRun(_open_session(data, optimized=True, exact=True), what)
-    with _explained(what):
+    with _explained(what, _ON_CPU):
         return OnnxRun(_open_session(data, optimized=optimized), what)
 
 
@@ -191,15 +191,22 @@ def _open_session(model: bytes, *, optimized: bool, exact: bool = False) -> onnx
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
+_ON_CPU = "the model must run under ONNX Runtime on the CPU: check its opset, operators and input shapes"
+_ON_INPUTS = (
+    "it loads the model, which fails with these inputs. Random ones may make no sense: a detector finds nothing, or a "
+    "number is a shape. State `inputs:` in models.yaml, as `{image: {range: [0, 1]}}` or `{sizes: {value: [2, 8]}}`"
+)
+
+
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
+def _explained(what: str, hint: str) -> Iterator[None]:
     try:
         yield
     except ORT_ERRORS as error:
         reason = " ".join(str(error).split())
         raise TvmbuildError(
             f"ONNX Runtime {onnxruntime.__version__} cannot run {what}: {reason}",
-            "the model must run under ONNX Runtime on the CPU: check its opset, operators and input shapes",
+            hint,
         ) from error
 
 

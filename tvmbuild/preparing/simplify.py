@@ -15,7 +15,7 @@ from tvmbuild.compiler.importing.reading import name_nodes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.preparing.compare import Comparison
-from tvmbuild.preparing.interface import explain_changed_interface
+from tvmbuild.preparing.interface import explain_changed_interface, restore_interface
 from tvmbuild.preparing.model_file import read_model
 from tvmbuild.preparing.onnx_graph import set_output_shapes
 from tvmbuild.preparing.onnxsim_process import simplify_in_process
@@ -139,6 +139,7 @@ def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions)
     trouble = explain_changed_interface(proto, simplified, "onnxsim")
     if trouble is not None:
         return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
+    restore_interface(proto, simplified)
     report_progress("comparing the simplified model with the original")
     data = simplified.SerializeToString(deterministic=True)
     tolerance = _tolerance(options)

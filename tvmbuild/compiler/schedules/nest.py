@@ -135,10 +135,18 @@ class Nest:
         return math.gcd(axis.extent, *known) if known and len(known) == len(bounds) else 1
 
     def has_constant_branches(self, axis: Axis) -> bool:
-        """Return whether each branch begins and ends at the same places of the axis wherever the other axes are."""
+        """Return whether each branch begins and ends at the same places of the axis wherever the other axes are.
+
+        Branches that elements along the axis decide, for example their signs, begin and end nowhere.
+        """
         others = [each.var for each in self.axes if each is not axis]
-        along = [each for condition in self.conditions for each in list_comparisons(condition) if uses(each, axis.var)]
-        return not any(collect(each).loads or uses(each, other) for each in along for other in others)
+        for comparison in (each for condition in self.conditions for each in list_comparisons(condition)):
+            loads = collect(comparison).loads
+            if not uses(comparison, axis.var) or any(uses(index, axis.var) for load in loads for index in load.indices):
+                continue
+            if loads or any(uses(comparison, other) for other in others):
+                return False
+        return True
 
 
 def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:
