@@ -13,7 +13,7 @@ from tvm.ir.instrument import pass_instrument
 
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.machine.target import host_target
-from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
+from tvmbuild.compiler.schedules.cpu.partition import prepare_partition
 from tvmbuild.compiler.schedules.cpu.rules import schedule_function
 from tvmbuild.package.runtime.tensors import empty_array
 
@@ -49,7 +49,7 @@ def build(function: tirx.PrimFunc) -> tuple[tvm.runtime.Module, list[tirx.PrimFu
 
     with target:
         scheduled = schedule_function(function, describe_machine(target)).with_attr("global_symbol", "main")
-        mod = narrow_partitioned(tvm.ir.IRModule({"main": scheduled}))
+        mod = prepare_partition(tvm.ir.IRModule({"main": scheduled}))
         with tvm.transform.PassContext(instruments=[_Look()]):
             return tvm.compile(mod, target), seen
 
@@ -108,7 +108,29 @@ def test_a_branch_that_ends_at_another_place_in_each_row_writes_nothing_beyond_t
     np.testing.assert_array_equal(memory[:, 1], -1)
 
 
+def test_a_branch_that_elements_decide_beside_one_that_another_axis_moves() -> None:
+    """The loop is marked for the first branch, and must not be split for the second one."""
+    rows, columns = 8, 20
+    left, right = (te.placeholder(wide(rows, columns), "float32", name) for name in ("left", "right"))
+    joined = te.compute(
+        wide(rows, columns),
+        lambda i, j: (
+            tirx.if_then_else(left[i, j] < 0.5, left[i, j], right[i, j])
+            + tirx.if_then_else(i * 48 + j >= 192, right[i, j], left[i, j])
+        ),
+    )
+    library, _ = build(te.create_prim_func([left, right, joined]))
+    x = np.random.default_rng(0).random((2, rows, columns), np.float32)
+    memory = empty_array((2, rows, columns), "float32")
+    memory.fill(-1)
+    library["main"](*map(tvm.runtime.tensor, x), tvm_ffi.from_dlpack(memory[0]))
+    row, column = np.indices((rows, columns))
+    want = np.where(x[0] < 0.5, x[0], x[1]) + np.where(row * 48 + column >= 192, x[1], x[0])
+    np.testing.assert_array_equal(memory[0], want)
+    np.testing.assert_array_equal(memory[1], -1)
+
+
 def test_functions_without_such_loops_stay_as_they_are() -> None:
     data = te.placeholder(wide(8, 8), "float32")
     mod = tvm.ir.IRModule({"main": te.create_prim_func([data, topi.nn.relu(data)])})
-    assert narrow_partitioned(mod)["main"].same_as(mod["main"])
+    assert prepare_partition(mod)["main"].same_as(mod["main"])

@@ -115,11 +115,14 @@ def uses(expr: Any, var: Any) -> bool:
     return bool(found)
 
 
+COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+"""TVM's classes of comparisons."""
+
+
 def list_comparisons(condition: Any) -> list[Any]:
     """Return the comparisons that a condition is made of."""
     found: list[Any] = []
-    kinds = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
-    tvm_ffi.structural_walk(condition, [(kind, found.append) for kind in kinds], order="post")
+    tvm_ffi.structural_walk(condition, [(kind, found.append) for kind in COMPARISONS], order="post")
     return found
 
 

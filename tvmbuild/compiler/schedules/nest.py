@@ -134,19 +134,14 @@ class Nest:
         known = [bound for bound in bounds if bound is not None]
         return math.gcd(axis.extent, *known) if known and len(known) == len(bounds) else 1
 
-    def has_constant_branches(self, axis: Axis) -> bool:
-        """Return whether each branch begins and ends at the same places of the axis wherever the other axes are.
+    def has_fixed_branches(self, axis: Axis) -> bool:
+        """Return whether a branch ends at the same place of the axis wherever the other axes are, or at none.
 
-        Branches that elements along the axis decide, for example their signs, begin and end nowhere.
+        A branch that elements along the axis decide, for example their signs, ends at none.
         """
         others = [each.var for each in self.axes if each is not axis]
-        for comparison in (each for condition in self.conditions for each in list_comparisons(condition)):
-            loads = collect(comparison).loads
-            if not uses(comparison, axis.var) or any(uses(index, axis.var) for load in loads for index in load.indices):
-                continue
-            if loads or any(uses(comparison, other) for other in others):
-                return False
-        return True
+        along = [each for condition in self.conditions for each in list_comparisons(condition) if uses(each, axis.var)]
+        return any(collect(each).loads or not any(uses(each, other) for other in others) for each in along)
 
 
 def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:

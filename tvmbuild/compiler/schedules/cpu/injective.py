@@ -119,9 +119,8 @@ def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> Non
         elif together > 1:
             # Several inputs in turn, or shuffled channels: each branch has its place in the loop.
             sch.unroll(sch.split(last.loop, [None, together])[1])
-        elif nest.has_constant_branches(last):
-            # Concatenations and paddings: one loop for each branch, without branches. Where a branch ends at places
-            # that depend on another axis, TVM 0.27 makes loops that run beyond the end of this one.
+        elif nest.has_fixed_branches(last):
+            # Concatenations and paddings: one loop for each branch, without branches.
             sch.annotate(last.loop, PARTITIONED, 1)
     elif crossed is not None:
         outer = _tile_transpose(sch, nest, crossed)

@@ -3,28 +3,64 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import tvm
-from tvm import tirx
+import tvm_ffi
+from tvm import s_tir, sym, tirx
 
 from tvmbuild.compiler.ir.modules import map_prim_funcs
-from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
+from tvmbuild.compiler.ir.prim_funcs import change_block, list_blocks, list_nodes
+from tvmbuild.compiler.schedules.access import COMPARISONS, collect, uses
 
 PARTITIONED = "pragma_loop_partition_hint"
 """TVM's annotation of a loop with branches that it splits into one loop for each branch."""
 _MOST = (1 << 31) - 1
 
 
-def narrow_partitioned(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Use 32-bit indices in functions whose loops TVM splits by branches: TVM 0.27 does not split 64-bit loops."""
+def prepare_partition(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Prepare the functions whose loops TVM splits by branches.
+
+    Their indices become 32-bit, because TVM 0.27 does not split 64-bit loops. Branches that end at places that depend
+    on another loop are hidden from it: for these it makes loops that run beyond the end, over other memory.
+    """
     narrow = tirx.transform.ForceNarrowIndexToInt32()
 
     def change(function: tirx.PrimFunc, name: str) -> tirx.PrimFunc | None:
-        if not _is_partitioned(function) or not _fits(function):
+        if not _is_partitioned(function):
             return None
-        return narrow(tvm.ir.IRModule({name: function}))[name]
+        narrowed = narrow(tvm.ir.IRModule({name: function}))[name] if _fits(function) else function
+        return narrowed.with_body(tvm_ffi.structural_map(narrowed.body, (s_tir.SBlock, _hide_in_block)))
 
     return map_prim_funcs(mod, change)
+
+
+def _hide_in_block(block: s_tir.SBlock) -> s_tir.SBlock:
+    """Return a block whose comparisons either have a bound that is a constant, or one that TVM cannot find."""
+    analyzer = sym.Analyzer()
+    for each in block.iter_vars:
+        analyzer.bind(each.var, each.dom)
+    variables = [each.var for each in block.iter_vars]
+
+    def hide(comparison: Any) -> Any:
+        if not str(comparison.a.ty.dtype).startswith("int"):
+            return comparison
+        simple = analyzer.simplify(comparison)
+        used = [each for each in variables if uses(simple, each)]
+        if not isinstance(simple, COMPARISONS) or (len(used) < 2 and not collect(simple).loads):
+            return simple
+        return type(simple)(_hide(simple.a), _hide(simple.b))
+
+    if not block.iter_vars:
+        return block
+    body = tvm_ffi.structural_map(block.body, [(kind, hide) for kind in COMPARISONS])
+    return change_block(block, body=body)
+
+
+def _hide(value: Any) -> Any:
+    """Return the same number in a form without instructions, which TVM does not solve for a variable."""
+    dtype = str(value.ty.dtype)
+    return value if isinstance(value, tirx.IntImm) else tirx.reinterpret(dtype, tirx.reinterpret(f"u{dtype}", value))
 
 
 def _is_partitioned(function: tirx.PrimFunc) -> bool:

@@ -8,7 +8,7 @@ from tvmbuild.compiler.pass_manager import Lowering, Phase, of_module, of_target
 from tvmbuild.compiler.schedules.cpu.halves import add_up_halves
 from tvmbuild.compiler.schedules.cpu.nested_functions import separate_nested_functions
 from tvmbuild.compiler.schedules.cpu.overlap import keep_operands, overlap_tiles
-from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
+from tvmbuild.compiler.schedules.cpu.partition import prepare_partition
 from tvmbuild.compiler.schedules.cpu.phases import trim_windows
 from tvmbuild.compiler.schedules.cpu.prefetch import prefetch_panels
 from tvmbuild.compiler.schedules.cpu.round_to_int import round_to_integers
@@ -26,7 +26,7 @@ TIR_PASSES = Phase(
         of_module("TrimWindows", trim_windows, on_cpu),
         of_module(
             "NarrowPartitionedLoops",
-            narrow_partitioned,
+            prepare_partition,
             on_cpu,
             after={
                 "ExpandRows": "it writes 64-bit indices",
