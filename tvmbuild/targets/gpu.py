@@ -14,7 +14,7 @@ class Gpu(TargetKind):
 
     on_gpu = True
     needs_records = False
-    rules = 11
+    rules = 10
 
     def find_device_class(self) -> str:
         """Return the name of this machine's first GPU, as `describe_gpu` does."""

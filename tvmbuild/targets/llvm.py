@@ -22,7 +22,7 @@ class Llvm(TargetKind):
     name = "llvm"
     on_gpu = False
     always_builds = True
-    rules = 9
+    rules = 8
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
         """Return the fault of the precision on the CPU and the expected value, or None if the CPU supports it."""

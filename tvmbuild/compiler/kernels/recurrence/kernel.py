@@ -60,8 +60,8 @@ def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.
             store(cell, number(0, LANES), vector * LANES, LANES)
         for target, source in zip((state, cell), initial, strict=False):
             _copy(form, (target, int64(0)), (source, own))
-        steps = _find_steps(form, initial[-1], row) if form.has_lengths else int64(form.steps)
-        with T.serial(steps) as step:
+        steps = _find_steps(form, initial[-1], row) if form.has_lengths else form.steps
+        with T.serial(steps if form.has_lengths else int64(steps)) as step:
             time = T.Bind(_find_time(form, step, (direction, steps)))
             old, new = T.Bind(step % 2 * form.padded), T.Bind((step + 1) % 2 * form.padded)
             first = T.Bind(((time * form.batch + row) * form.directions + direction) * form.width)
@@ -78,7 +78,8 @@ def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.
             with T.serial(form.steps - steps) as rest, T.serial(int64(form.hidden)) as unit:
                 place = ((steps + rest) * form.directions + direction) * form.batch + row
                 T.buffer_store(outputs[0], number(0), [place * form.hidden + unit])
-        _copy(form, (outputs[1], own), (state, T.Bind(steps % 2 * form.padded)))
+        last = steps % 2 * form.padded
+        _copy(form, (outputs[1], own), (state, T.Bind(last) if form.has_lengths else int64(last)))
         if form.kind == "LSTM":
             _copy(form, (outputs[2], own), (cell, int64(0)))
     return builder.get()
