@@ -31,7 +31,13 @@ def test_the_guard_ends_a_process_that_writes_beyond_a_tensor(beyond: int) -> No
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "tests", ["test_drawn_families.py::test_one", "test_drawn_graphs.py", "schedules/test_partition.py"]
+    "tests",
+    [
+        "test_drawn_families.py::test_one",
+        "test_drawn_graphs.py",
+        "schedules/test_partition.py",
+        "kernels/test_recurrence.py",
+    ],
 )
 def test_nothing_is_read_or_written_beyond_tensors(tests: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", "-p", "no:cacheprovider", "-m", "not nightly"]

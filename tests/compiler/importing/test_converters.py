@@ -73,7 +73,11 @@ def test_other_replaced_converters(save_model: SaveModel, cpu: tvm.target.Target
 @pytest.mark.parametrize("shape", [(), (1,)])
 def test_division_by_zero(save_model: SaveModel, cpu: tvm.target.Target, zero: float, shape: tuple[int, ...]) -> None:
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Div", ["r", "zero"], ["y"])]
-    got, want = run_both(save_model(nodes, {"zero": np.full(shape, zero, "float32")}), cpu)
+    weights = {"zero": np.full(shape, zero, "float32"), "w": np.eye(8, dtype="float32")}
+    product = [helper.make_node("MatMul", ["x", "w"], ["r"]), nodes[1]]
+    got, want = run_both(save_model(product, weights), cpu)
+    np.testing.assert_array_equal(got, want)
+    got, want = run_both(save_model(nodes, {"zero": weights["zero"]}), cpu)
     np.testing.assert_array_equal(got, want)
     assert np.isinf(got).any()
     assert np.isnan(got).any()

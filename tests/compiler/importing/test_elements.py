@@ -108,7 +108,9 @@ def masked_assignments(draw: st.DrawFn) -> tuple[onnx.ModelProto, np.ndarray, np
     value = draw(st.sampled_from([[], [1], [1] * len(row), row, [1, *row], [1] * (len(row) + 1)]))
     reduction = draw(st.sampled_from(["none", "add", "mul", "min", "max"]))
     random = np.random.default_rng(draw(st.integers(0, 99)))
-    whole = draw(st.booleans()) and len(row) > 0  # rows of the mask are repeated, and the values are flat
+    whole = (
+        draw(st.booleans()) and len(row) > 0 and 1 not in row
+    )  # rows of the mask are repeated, and the values are flat
     constants = {
         "value": random.normal(size=value).astype(np.float32),
         "all": np.array([-1], np.int64),
@@ -176,6 +178,20 @@ def test_elements_of_a_mask_are_changed(cpu: tvm.target.Target, share: float) ->
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     got = build_here(lower(import_model(model, "net"), cpu), cpu)(feed)["y"]
     np.testing.assert_array_equal(got, np.where(feed["mask"], 2 * feed["x"], feed["x"]))
+
+
+@pytest.mark.compiler
+def test_a_sum_of_numbers_is_not_their_number(cpu: tvm.target.Target) -> None:
+    """NonZero lists the numbers beside it that are not 0."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["found"]),
+        helper.make_node("ReduceSum", ["x"], ["y"], keepdims=1),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.INT64, [4])
+    ends = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("y", "found")]
+    model = helper.make_model(helper.make_graph(nodes, "net", [x], ends), opset_imports=[helper.make_opsetid("", 18)])
+    got = build_here(lower(import_model(model, "net"), cpu), cpu)({"x": np.array([2, 3, 0, 5])})
+    np.testing.assert_array_equal(got["y"], [10])
 
 
 def test_values_whose_number_cannot_be_followed_are_named() -> None:

@@ -137,14 +137,31 @@ def test_rows_that_are_added_up_by_several_threads(width: int, reduction: str) -
     check("ScatterND", arrays, "cpu", constant=False, reduction=reduction)
 
 
-def test_elements_of_many_places_before_the_axis() -> None:
+@pytest.mark.parametrize(
+    ("data", "updates", "axis"),
+    [((500, 40), (400, 60), 1), ((40, 512), (90, 512), 0), ((1, 30, 256), (1, 150, 200), 1), ((40000,), (9000,), 0)],
+)
+def test_elements_before_and_after_the_axis(data: tuple[int, ...], updates: tuple[int, ...], axis: int) -> None:
     random = np.random.default_rng(0)
     arrays: Arrays = {
-        "data": random.normal(size=(500, 40)).astype(np.float32),
-        "indices": random.integers(0, 40, (400, 60)),
-        "updates": random.normal(size=(400, 60)).astype(np.float32),
+        "data": random.normal(size=data).astype(np.float32),
+        "indices": random.integers(0, data[axis], updates),
+        "updates": random.normal(size=updates).astype(np.float32),
     }
-    check("ScatterElements", arrays, "cpu", constant=False, axis=1, reduction="add")
+    check("ScatterElements", arrays, "cpu", constant=False, axis=axis, reduction="add")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float16", "float64", "int64", "uint8"])
+@pytest.mark.parametrize("operator", ["ScatterND", "ScatterElements"])
+def test_elements_of_every_size(operator: str, dtype: str) -> None:
+    random = np.random.default_rng(0)
+    places = random.permutation(60)[:30, None]
+    arrays: Arrays = {
+        "data": random.integers(0, 2, (60, 130)).astype(dtype),
+        "indices": places if operator == "ScatterND" else np.repeat(places, 130, axis=1),
+        "updates": random.integers(0, 2, (30, 130)).astype(dtype),
+    }
+    check(operator, arrays, "cpu", constant=False)
 
 
 @TARGETS

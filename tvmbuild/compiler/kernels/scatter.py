@@ -117,19 +117,28 @@ class _OnCpu:
 
     @property
     def lanes(self) -> int:
-        return self.machine.lanes(DataType(self.form.dtype).bits)
+        """Return the number of elements of a vector; TVM has no vectors of booleans."""
+        return 1 if self.form.dtype == "bool" else self.machine.lanes(DataType(self.form.dtype).bits)
+
+    @property
+    def is_large(self) -> bool:
+        """Return whether threads share the work."""
+        return math.prod(self.form.data) + math.prod(self.form.updates) >= PARALLEL_WORK
+
+    def _count_parts(self, width: int) -> int:
+        """Return the number of parts of neighbouring elements, whole vectors each, that threads share."""
+        threads = self.machine.threads if self.is_large else 1
+        parts = [each for each in range(1, threads + 1) if width % each == 0 and width // each % self.lanes == 0]
+        return max(parts, default=1)
 
     def write_rows(self) -> None:
         """Write the body of a ScatterND. Threads share the columns."""
-        width = self.form.width
-        work = math.prod(self.form.data) + math.prod(self.form.updates)
-        threads = self.machine.threads if work >= PARALLEL_WORK else 1
-        parts = max(each for each in range(1, threads + 1) if width % each == 0)
+        parts = self._count_parts(self.form.width)
         if parts == 1:
-            self._write_columns(int64(0), width)
+            self._write_columns(int64(0), self.form.width)
             return
         with T.parallel(int64(parts)) as part:
-            self._write_columns(T.Bind(part * (width // parts)), width // parts)
+            self._write_columns(T.Bind(part * (self.form.width // parts)), self.form.width // parts)
 
     def _write_columns(self, first: Any, count: int) -> None:
         width, size = self.form.width, math.prod(self.form.data)
@@ -148,18 +157,21 @@ class _OnCpu:
                 )
 
     def write_elements(self) -> None:
-        """Write the body of a ScatterElements. Threads share the places before the axis."""
-        count = math.prod(self.form.data)
-        groups = math.prod(self.form.updates[: self.form.axis])
-        group = math.prod(self.form.updates) // groups
-        in_parallel = groups > 1 and count + groups * group >= PARALLEL_WORK
-        if in_parallel:
-            with each_chunk(count, min(count, self.lanes)) as at:
-                self._copy(at, min(count, self.lanes))
+        """Write the body of a ScatterElements. Threads share the places before the axis and after it."""
+        axis, count = self.form.axis or 0, math.prod(self.form.data)
+        before, along, after = (
+            math.prod(self.form.updates[part]) for part in (slice(axis), slice(axis, axis + 1), slice(axis + 1, None))
+        )
+        parts = self._count_parts(after) if before < self.machine.threads else 1
+        part = after // parts
+        if self.is_large and count >= self.lanes:
+            with each_chunk(count, self.lanes) as at:
+                self._copy(at, self.lanes)
         else:
             each_vector((0, count), self.lanes, self._copy)
-        with (T.parallel if in_parallel else T.serial)(int64(groups)) as outer, T.serial(int64(group)) as inner:
-            at = T.Bind(outer * group + inner)
+        share = T.parallel if self.is_large and before * parts > 1 else T.serial
+        with share(int64(before * parts)) as number, T.serial(int64(along)) as step, T.serial(int64(part)) as inner:
+            at = T.Bind((number // parts * along + step) * after + number % parts * part + inner)
             place, inside = self.form.find_place(self.indices, at)
             with T.If(inside), T.Then():
                 self._update(place, at, 1)

@@ -141,7 +141,7 @@ class Nest:
         """
         others = [each.var for each in self.axes if each is not axis]
         along = [each for condition in self.conditions for each in list_comparisons(condition) if uses(each, axis.var)]
-        return any(collect(each).loads or not any(uses(each, other) for other in others) for each in along)
+        return not along or any(collect(each).loads or not any(uses(each, other) for other in others) for each in along)
 
 
 def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:

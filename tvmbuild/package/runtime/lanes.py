@@ -16,7 +16,6 @@ from tvmbuild.package.runtime.library import call, has_function
 from tvmbuild.package.runtime.shared_memory import (
     CUDA,
     VULKAN,
-    host_tensor,
     page_locked_tensor,
     shares_memory,
     view_array,
@@ -30,6 +29,7 @@ LANES = 3
 """The calls of a session on a GPU at the same time: inputs go up, kernels run, outputs come down."""
 _RUNTIMES = {CUDA: "tvmbuild_cuda", VULKAN: "tvmbuild_vulkan"}
 """The prefix of the functions of tvmbuild's own runtime, by DLPack's number of the device type."""
+_HOST = tvm_ffi.device("cpu", 0)
 
 
 class Lane:
@@ -90,7 +90,7 @@ class Lane:
             self._sync(self._device, KERNELS, self._stream)
             return lambda: self._take_shared(outputs)
         if not self._has_page_locked:
-            tensors = [host_tensor(each) for each in outputs]
+            tensors = [allocate_like(each, _HOST) for each in outputs]
             staged, arrays = tensors, [view_array(each) for each in tensors]
         elif function in self._staged:
             staged, arrays = self._staged[function]

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvmbuild.package.runtime.library import call, has_function
 
 CUDA, VULKAN = 2, 7
-_CPU, _CUDA_HOST = 1, 3
+_CUDA_HOST = 3
 """DLPack's numbers of device types; the last is page-locked memory."""
 _SHARES = "tvmbuild_cuda.shares_memory"
 _SHARE = "tvmbuild_cuda.share"
@@ -36,21 +36,16 @@ def page_locked_array(shape: Sequence[int], dtype: str) -> np.ndarray:
 
     CUDA copies from it at the full speed of the bus, and an integrated card reads it in place.
     """
-    return view_array(_allocate(tvm_ffi.Shape(tuple(shape)), tvm_ffi.dtype(dtype), _CUDA_HOST))
+    return view_array(_allocate(tvm_ffi.Shape(tuple(shape)), tvm_ffi.dtype(dtype)))
 
 
 def page_locked_tensor(like: Any) -> Any:
     """Return an uninitialised tensor in page-locked memory, with the shape and dtype of another."""
-    return _allocate(tvm_ffi.Shape(tuple(like.shape)), like.dtype, _CUDA_HOST)
+    return _allocate(tvm_ffi.Shape(tuple(like.shape)), like.dtype)
 
 
-def host_tensor(like: Any) -> Any:
-    """Return an uninitialised tensor in the CPU's memory, with the shape and dtype of another."""
-    return _allocate(tvm_ffi.Shape(tuple(like.shape)), like.dtype, _CPU)
-
-
-def _allocate(shape: Any, dtype: Any, kind: int) -> Any:
-    return call("runtime.TVMTensorAllocWithScope", shape, dtype, tvm_ffi.Device(kind, 0), None)
+def _allocate(shape: Any, dtype: Any) -> Any:
+    return call("runtime.TVMTensorAllocWithScope", shape, dtype, tvm_ffi.Device(_CUDA_HOST, 0), None)
 
 
 def call_with_own_memory(function: Any, arguments: Sequence[Any], device: Any) -> None:

@@ -14,9 +14,14 @@ from vulkan_blob import GROUP
 from vulkan_tensors import ScaleAndAdd, address, download, empty, upload, vulkan_device
 
 from tvmbuild.package.runtime.library import call
-from tvmbuild.package.runtime.shared_memory import host_tensor, view_array
+from tvmbuild.package.runtime.shared_memory import view_array
+from tvmbuild.package.runtime.tensors import allocate_like
 
 pytestmark = pytest.mark.vulkan
+
+
+def host_tensor(like: Any) -> Any:
+    return allocate_like(like, tvm_ffi.device("cpu", 0))
 
 
 class Lane:
@@ -100,6 +105,11 @@ def test_outputs_are_delivered_whatever_comes_next_on_the_stream() -> None:
     call("runtime.Device_StreamSync", vulkan_device(), stream)
     assert set(view_array(here)) == {1}
     assert set(there) == {3}
+    call("tvmbuild_vulkan.copy_out", stream, first, here)
+    for number in range(4, 8):  # the stream is waited for while copies in are on it
+        call("tvmbuild_vulkan.copy_in", stream, tvm_ffi.from_dlpack(np.full(GROUP, number, np.float32)), second)
+        call("runtime.Device_StreamSync", vulkan_device(), stream)
+        assert set(download(second)) == {number}
     call("runtime.Device_StreamFree", vulkan_device(), stream)
     assert set(download(first)) == {1}
 
@@ -131,4 +141,5 @@ def test_arguments_that_make_no_sense() -> None:
         refuse("copy_in", *wrong)
     refuse("copy_in", stream, address(there), there)
     refuse("copy_out", stream, here, there)
+    refuse("copy_out", 0, there, here)
     call("runtime.Device_StreamFree", vulkan_device(), stream)

@@ -41,7 +41,8 @@ def non_zero(node: onnx.NodeProto, tracker: Tracker) -> Sequence[str]:
     flags = name if tracker.kind(name) == TensorProto.BOOL else _differs(tracker, name)
     flags = tracker.mask(tracker.give(flags, tracker.lengths(name)), 0)
     positions, count = find_true(tracker, tracker.reshape(flags, [math.prod(shape)]))
-    tracker.true_counts[tracker.said(name)] = count
+    if tracker.kind(name) == TensorProto.BOOL:
+        tracker.true_counts[tracker.said(name)] = count
     rows = []
     for axis, size in enumerate(shape):
         at, step = positions, math.prod(shape[axis + 1 :])

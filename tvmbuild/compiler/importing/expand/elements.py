@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto
 
 from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
-from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 from tvmbuild.compiler.importing.refusals import refuse
 
 _MAX_ROWS = 4
@@ -114,7 +114,7 @@ def assign_where(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """
     composer = NodeComposer(node, scope)
     reduction = composer.attributes.get("reduction", "none")
-    mask, value = _find_mask(node, scope), _find_repeated(node, scope)
+    mask, (value, is_flat) = _find_mask(node, scope), _find_repeated(node, scope)
     data = scope.shape(node.input[0])
     if mask is None or value is None or data is None or reduction not in _REPEATABLE:
         return None
@@ -122,9 +122,13 @@ def assign_where(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     if not shape or own is None or shape != data[: len(shape)]:
         return None
     own = own[next((place for place, size in enumerate(own) if size != 1), len(own)) :]
-    if len(own) > len(data) - _count_varying(mask, scope) or own != data[len(data) - len(own) :]:
+    if (
+        (is_flat and 1 in own)
+        or len(own) > len(data) - _count_varying(mask, scope)
+        or own != data[len(data) - len(own) :]
+    ):
         return None  # each place has a value of its own
-    chosen = composer.reshape(composer.add("Cast", mask, to=TensorProto.BOOL), *shape, *[1] * (len(data) - len(shape)))
+    chosen = composer.reshape(mask, *shape, *[1] * (len(data) - len(shape)))
     one = composer.reshape(value, *own)
     operator = _REPEATABLE[reduction]
     new = composer.add(operator, node.input[0], one) if operator else one
@@ -140,14 +144,16 @@ def _find_mask(node: onnx.NodeProto, scope: Scope) -> str | None:
     """Return the mask whose true places are the indices of the node, or None for other indices."""
     turned = scope.maker(node.input[1], "Transpose")
     found = scope.maker(turned.input[0], "NonZero") if turned is not None else None
-    return None if found is None else str(found.input[0])
+    if turned is None or found is None or attributes_of(turned).get("perm", [1, 0]) != [1, 0]:
+        return None
+    return str(found.input[0]) if scope.element_type(found.input[0]) == TensorProto.BOOL else None
 
 
-def _find_repeated(node: onnx.NodeProto, scope: Scope) -> str | None:
-    """Return the value that is repeated for all updates, or None if they are not repeated."""
+def _find_repeated(node: onnx.NodeProto, scope: Scope) -> tuple[str | None, bool]:
+    """Return (the value that is repeated for all updates, or None, whether the updates are a Reshape of these)."""
     flat = scope.maker(node.input[2], "Reshape")
     repeated = scope.maker(node.input[2] if flat is None else flat.input[0], "Expand")
-    return None if repeated is None else str(repeated.input[0])
+    return None if repeated is None else str(repeated.input[0]), flat is not None
 
 
 def _count_varying(mask: str, scope: Scope) -> int:

@@ -58,7 +58,7 @@ def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.
         with T.serial(int64(form.padded // LANES)) as vector:
             store(state, number(0, LANES), vector * LANES, LANES)
             store(cell, number(0, LANES), vector * LANES, LANES)
-        for target, source in zip((state, cell), initial, strict=False):
+        for target, source in zip((state, cell), initial[: form.states], strict=False):
             _copy(form, (target, int64(0)), (source, own))
         steps = _find_steps(form, initial[-1], row) if form.has_lengths else form.steps
         with T.serial(steps if form.has_lengths else int64(steps)) as step:

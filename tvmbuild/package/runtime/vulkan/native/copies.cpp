@@ -121,18 +121,21 @@ bool begin_downloads(Device &device, int queue, const List<HostCopy> &copies, co
   return true;
 }
 
-// Wait for the copies that were begun, and deliver their bytes. Others may use the device meanwhile.
-bool finish_downloads(Device &device, WorkQueue &mine) {
+// Wait for all work of a queue, and deliver the bytes of copies that were begun. Others may use the device meanwhile.
+bool finish_downloads(Device &device, int queue) {
+  WorkQueue &mine = device.work_queues[queue];
+  if (!end_inference(device, queue)) return false;
   List<Delivery> deliveries;
   deliveries.assign(mine.deliveries);
   mine.deliveries.clear();
   size_t used = mine.staging_used;
-  if (!wait_for(device, mine.delivered_after)) return false;
+  uint64_t last = mine.last;
+  if (!wait_for(device, mine.delivered_after > last ? mine.delivered_after : last)) return false;
   {
     Unlock unlock(device.lock);
     for (const Delivery &each : deliveries) memcpy(each.to, each.from, each.size);
   }
-  if (mine.staging_used == used && mine.operations.count() == 0) mine.staging_used = 0;
+  if (mine.staging_used == used && mine.last == last && mine.operations.count() == 0) mine.staging_used = 0;
   save_pipelines_now_and_then(device);
   return true;
 }
@@ -240,8 +243,9 @@ bool begin_copies_to_host(Device &device, WorkQueue *stream, const List<HostCopy
     }
     bool is_shared = queue == MAX_WORK_QUEUES - 1;  // with another lane, whose bytes must not be delivered here
     if (all <= MAX_STAGING && !is_shared) {
+      size_t before = stream->deliveries.size();
       bool is_begun = begin_downloads(device, queue, copies, sources);
-      if (!is_begun) stream->deliveries.clear();
+      if (!is_begun && stream->deliveries.size() > before) stream->deliveries.shrink(before);
       return is_begun;
     }
   }
@@ -276,7 +280,7 @@ bool synchronize(Device &device, WorkQueue *stream) {
   Lock lock(device.lock);
   if (!check_alive(device)) return false;
   int queue = stream != nullptr ? static_cast<int>(stream - device.work_queues) : current_queue(device);
-  if (device.work_queues[queue].deliveries.size() > 0) return finish_downloads(device, device.work_queues[queue]);
+  if (device.work_queues[queue].deliveries.size() > 0) return finish_downloads(device, queue);
   if (!wait_for_queue(device, queue)) return false;
   save_pipelines_now_and_then(device);
   return true;

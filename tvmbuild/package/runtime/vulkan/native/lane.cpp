@@ -33,6 +33,7 @@ bool copy_all_in(Device &device, WorkQueue *stream, const List<LaneCopy> &copies
 }
 
 bool copy_all_out(Device &device, WorkQueue *stream, const List<LaneCopy> &copies) {
+  if (stream == nullptr) return fail("Vulkan: outputs are copied on a stream of their own");
   List<HostCopy> all;
   for (const LaneCopy &each : copies)
     if (each.size > 0) all.add({reinterpret_cast<uint64_t>(each.from), each.to, each.size});

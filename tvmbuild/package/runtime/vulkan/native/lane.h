@@ -10,7 +10,7 @@ int copy_in(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result
 
 // tvmbuild_vulkan.copy_out(stream, from, to, …): after the kernels that this thread has launched, copy tensors of the
 // device to the host's memory (tensors or addresses). This does not wait: the bytes are there when the stream is
-// synchronized.
+// synchronized. Calls whose inputs and outputs exceed 16 MiB of staging memory wait for each other.
 int copy_out(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result);
 
 }  // namespace tvmbuild
