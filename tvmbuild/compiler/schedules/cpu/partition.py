@@ -58,9 +58,11 @@ def _hide_in_block(block: s_tir.SBlock) -> s_tir.SBlock:
 
 
 def _hide(value: Any) -> Any:
-    """Return the same number in a form without instructions, which TVM does not solve for a variable."""
-    dtype = str(value.ty.dtype)
-    return value if isinstance(value, tirx.IntImm) else tirx.reinterpret(dtype, tirx.reinterpret(f"u{dtype}", value))
+    """Return the same number in a form that TVM does not solve for a variable, and that LLVM makes simple again."""
+    if isinstance(value, tirx.IntImm):
+        return value
+    one = tirx.IntImm(str(value.ty.dtype), 1)
+    return tirx.bitwise_xor(tirx.bitwise_xor(value, one), one)
 
 
 def _is_partitioned(function: tirx.PrimFunc) -> bool:
