@@ -51,7 +51,8 @@ def test_the_headline_is_that_of_the_measurements(project_root: Path) -> None:
     rest = counted.judged - counted.faster - counted.slower
     assert (
         f"{counted.faster} of {counted.packages} packages are measurably faster than ONNX Runtime, "
-        f"{counted.slower} slower, {counted.packages - counted.faster - counted.slower} neither; the median takes {100 * (1 - counted.median):.0f} % less time"
+        f"{counted.slower} slower, {counted.packages - counted.faster - counted.slower} neither; "
+        f"the median takes {100 * (1 - counted.median):.0f} % less time"
     ) in pages["README.md"]
     told = (counted.packages, counted.faster, counted.slower, f"{counted.median:.2f}")
     line = re.search(r"(\d+) 个 package 中有 (\d+) 个\D+(\d+) 个\D+(\d\.\d+)", pages["README.zh.md"])
