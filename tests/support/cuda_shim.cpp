@@ -1,5 +1,5 @@
 // A libcuda.so.1 without a card: memory is the CPU's, copies are done, and kernels are only written down. Work on
-// several streams that uses the same memory must be ordered by events or waits (cuda_shim_order.h).
+// several streams that uses the same memory must be ordered by events or waits (shim_order.h).
 //
 //   SHIM_LOG      a file with a line for each launch, capture, loading, copy, wait, allocation and mistake,
 //                 and one at the end
@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_shim_order.h"
 #include "cuda_types.h"
+#include "shim_order.h"
 
 using namespace tvmbuild;
 
@@ -166,6 +166,27 @@ CUresult planned(const char *name) {
     note("mistake: %s without a context", name); \
     return static_cast<CUresult>(201);           \
   }
+
+// The number of arguments of a kernel in machine code: its section .nv.info.NAME has an entry for each. 0 without one.
+int count_arguments(const char *elf, const char *kernel) {
+  auto number = [&](uint64_t at, int size) {
+    uint64_t value = 0;
+    memcpy(&value, elf + at, static_cast<size_t>(size));
+    return value;
+  };
+  uint64_t sections = number(40, 8), count = number(60, 2), names = number(62, 2);
+  if (sections == 0) return 0;
+  uint64_t texts = number(sections + 64 * names + 24, 8);
+  int found = 0;
+  for (uint64_t index = 0; index < count; index++) {
+    uint64_t section = sections + 64 * index, place = number(section + 24, 8), size = number(section + 32, 8);
+    const char *name = elf + texts + number(section, 4);
+    if (strncmp(name, ".nv.info.", 9) != 0 || strcmp(name + 9, kernel) != 0) continue;
+    for (uint64_t at = place; at + 4 <= place + size; at += 4)
+      if (number(at, 4) == 0x000c1704) found++;  // an argument, in 12 bytes
+  }
+  return found;
+}
 
 shim::Order order;  // under the lock
 
@@ -665,7 +686,7 @@ SHIM cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name
   *function = new CUfunc_st();
   (*function)->module = module;
   module->functions++;
-  if (module->elf != nullptr) (*function)->arguments = shim::count_arguments(module->elf, name);
+  if (module->elf != nullptr) (*function)->arguments = count_arguments(module->elf, name);
   snprintf((*function)->name, sizeof((*function)->name), "%s", name);
   return CUDA_SUCCESS;
 }

@@ -33,7 +33,7 @@ def run_tests(*names: str, **environment: str) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[:2000] + done.stderr[-500:]
     assert re.search(r"\d+ passed", done.stdout)
     assert "skipped" not in done.stdout
     return done.stdout + done.stderr

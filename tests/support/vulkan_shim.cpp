@@ -4,14 +4,18 @@
 //   SHIM_DEVICES  "RTX 4090:discrete,Iris Xe:integrated": one real device, lavapipe where it is there, once for each;
 //                 a discrete one has memory that the CPU does not reach
 //   SHIM_HIDE     extensions, features and functions that are not there, with commas between
-//   SHIM_SET      "maxStorageBufferRange=134217728,…": the numbers below; heap is a card's memory in bytes
+//   SHIM_SET      "maxStorageBufferRange=134217728,…": the numbers below; heap is a card's memory in bytes, copy_queues
+//                 the number of its queues that only copy (2)
+//   SHIM_LOG      a file for the number of the queue of each submission to a card with queues that only copy
 //   SHIM_FAIL     "vkQueueSubmit:-4@3,vkCreateDevice:-3,vkGetFenceStatus:1@2-9#1": what a call returns; the third
 //                 one of a device, every one, the second to ninth of device 1 alone. After -4 the device stays lost.
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim_order.h"
 #include "vulkan_functions.h"
 
 using namespace tvmbuild;
@@ -43,6 +47,8 @@ void set(const char *name, T &value) {
   if (const char *text = find_word("SHIM_SET", name, '=')) value = static_cast<T>(strtoull(text, nullptr, 10));
 }
 
+constexpr uint32_t MAX_COPY_QUEUES = 2;
+
 struct Shown {
   VkInstance instance;  // null: the place is free
   VkPhysicalDevice real;
@@ -52,6 +58,8 @@ struct Shown {
   bool is_changed;
   VkDevice device;
   VkQueue queue;
+  char copy_queues[MAX_COPY_QUEUES];  // their addresses are the queues' handles
+  bool has_copy_queues;               // in use
   bool is_lost;
   VkDeviceSize used;
   bool is_card() const { return is_changed && type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU; }
@@ -66,9 +74,17 @@ struct Allocation {
   uint32_t type;
 } allocations[4096];
 
+// The number of a queue that only copies, from 1; 0 for any other handle.
+int copy_queue_of(const Shown &device, const void *handle) {
+  for (uint32_t index = 0; index < MAX_COPY_QUEUES; index++)
+    if (&device.copy_queues[index] == handle) return static_cast<int>(index) + 1;
+  return 0;
+}
+
 Shown &of(const void *handle) {
   for (Shown &each : shown)
-    if (handle != nullptr && (each.device == handle || each.queue == handle)) return each;
+    if (handle != nullptr && (each.device == handle || each.queue == handle || copy_queue_of(each, handle) > 0))
+      return each;
   return shown[0];
 }
 Shown &shown_by(VkPhysicalDevice handle) { return *reinterpret_cast<Shown *>(handle); }
@@ -132,12 +148,6 @@ struct Hooks {
 };
 
 template <>
-void Hooks::GetDeviceQueue::change(VkDevice device, uint32_t family, uint32_t index, VkQueue *queue) {
-  next(device, family, index, queue);
-  of(device).queue = *queue;
-}
-
-template <>
 void Hooks::GetBufferMemoryRequirements::change(VkDevice device, VkBuffer buffer, VkMemoryRequirements *needs) {
   next(device, buffer, needs);
   if (of(device).is_card()) needs->memoryTypeBits = 15;
@@ -194,6 +204,8 @@ VkResult Hooks::GetQueryPoolResults::change(VkDevice device, VkQueryPool pool, u
 
 void wait_idle(VkDevice device) { Hooks::DeviceWaitIdle::next(device); }
 
+#include "vulkan_shim_queues.h"
+//
 #include "vulkan_shim_instance.h"
 
 }  // namespace

@@ -52,7 +52,12 @@ void get_memory_properties(VkPhysicalDevice handle, VkPhysicalDeviceMemoryProper
 }
 
 void get_queue_families(VkPhysicalDevice handle, uint32_t *count, VkQueueFamilyProperties *families) {
+  uint32_t room = *count, copy_queues = count_copy_queues(shown_by(handle));
   real.GetPhysicalDeviceQueueFamilyProperties(shown_by(handle).real, count, families);
+  if (copy_queues > 0 && (families == nullptr || room > *count)) {
+    if (families != nullptr) families[*count] = {VK_QUEUE_TRANSFER_BIT, copy_queues, 0, {1, 1, 1}};
+    ++*count;
+  }
   for (uint32_t index = 0; families != nullptr && index < *count; index++)
     set("timestampValidBits", families[index].timestampValidBits);
 }
@@ -86,6 +91,8 @@ void visit_features(VkPhysicalDeviceFeatures &core, void *chain, Visit visit) {
       auto *small = reinterpret_cast<VkPhysicalDeviceShaderFloat16Int8Features *>(at);
       SHIM_FEATURE(*small, shaderFloat16), SHIM_FEATURE(*small, shaderInt8);
     }
+    if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES)
+      SHIM_FEATURE(*reinterpret_cast<VkPhysicalDeviceTimelineSemaphoreFeatures *>(at), timelineSemaphore);
     if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES)
       SHIM_FEATURE(*reinterpret_cast<VkPhysicalDeviceShaderIntegerDotProductFeatures *>(at), shaderIntegerDotProduct);
   }
@@ -109,7 +116,10 @@ VkResult create_device(VkPhysicalDevice handle, const VkDeviceCreateInfo *info, 
   visit_features(features->features, features->pNext,
                  [&](const char *name, const VkBool32 &value) { is_missing |= value && is_hidden(name); });
   if (is_missing) return VK_ERROR_FEATURE_NOT_PRESENT;
-  VkResult result = real.CreateDevice(on.real, info, no, device);
+  VkDeviceCreateInfo changed = *info;
+  changed.queueCreateInfoCount = 1;  // the real device has no other
+  on.has_copy_queues = info->queueCreateInfoCount > 1;
+  VkResult result = real.CreateDevice(on.real, &changed, no, device);
   if (result == VK_SUCCESS) on.device = *device;
   return result;
 }
@@ -171,6 +181,10 @@ VulkanFunction find_device_function(VkDevice device, const char *name) {
     return reinterpret_cast<VulkanFunction>(Hooks::function::call);        \
   }
   TVMBUILD_DEVICE_FUNCTIONS(SHIM_HOOK)
+  if (strcmp(name, "vkCmdPushDescriptorSetKHR") == 0) {
+    push_descriptors = reinterpret_cast<CmdPushDescriptorSet>(found);
+    return found == nullptr ? found : reinterpret_cast<VulkanFunction>(push_and_note);
+  }
   return found;
 }
 

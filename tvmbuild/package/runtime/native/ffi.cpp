@@ -99,6 +99,12 @@ bool read_int(const TVMFFIAny &value, int64_t &number) {
   return value.type_index == kTVMFFIInt || value.type_index == kTVMFFIBool;
 }
 
+size_t count_bytes(const DLTensor &tensor) {
+  size_t size = (static_cast<size_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;
+  for (int32_t axis = 0; axis < tensor.ndim; axis++) size *= static_cast<size_t>(tensor.shape[axis]);
+  return size;
+}
+
 TVMFFIObjectHandle find_function(const char *name) {
   TVMFFIByteArray text = {name, strlen(name)};
   TVMFFIObjectHandle found = nullptr;

@@ -25,6 +25,7 @@ bool make_bytes(const void *bytes, size_t size, TVMFFIAny &value);
 // The characters of a string or of bytes; null for anything else.
 const char *read_text(const TVMFFIAny &value, size_t &size);
 bool read_int(const TVMFFIAny &value, int64_t &number);
+size_t count_bytes(const DLTensor &tensor);
 
 TVMFFIObjectHandle find_function(const char *name);  // returns a new reference, or null
 bool call_function(TVMFFIObjectHandle function, TVMFFIAny *arguments, int32_t count, TVMFFIAny &result);

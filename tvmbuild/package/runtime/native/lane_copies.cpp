@@ -7,20 +7,16 @@
 namespace tvmbuild {
 namespace {
 
+enum class LaneDirection { IN, OUT };
+
 const DLTensor *read_tensor(const TVMFFIAny &value) {
   return value.type_index == kTVMFFITensor ? TVMFFITensorGetDLTensorPtr(value.v_obj) : nullptr;
 }
 
 char *first_byte(const DLTensor &tensor) { return static_cast<char *>(tensor.data) + tensor.byte_offset; }
 
-}  // namespace
-
-size_t count_bytes(const DLTensor &tensor) {
-  size_t size = (static_cast<size_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;
-  for (int32_t axis = 0; axis < tensor.ndim; axis++) size *= static_cast<size_t>(tensor.shape[axis]);
-  return size;
-}
-
+// Read (stream, from, to, …): tensors, or the host's address in the place of a tensor that outputs are copied to. False
+// with the failure set.
 bool read_lane_copies(const TVMFFIAny *arguments, int32_t count, LaneDirection direction, LaneCopies &all) {
   int64_t handle = 0;
   if (count < 3 || count % 2 == 0 || !read_int(arguments[0], handle))
@@ -38,6 +34,20 @@ bool read_lane_copies(const TVMFFIAny *arguments, int32_t count, LaneDirection d
     all.copies.add({first_byte(*from), target, count_bytes(*from)});
   }
   return true;
+}
+
+}  // namespace
+
+int copy_in(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
+  *result = none();
+  LaneCopies all;
+  return read_lane_copies(arguments, count, LaneDirection::IN, all) && copy_in_lane(all) ? 0 : raise_failure();
+}
+
+int copy_out(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
+  *result = none();
+  LaneCopies all;
+  return read_lane_copies(arguments, count, LaneDirection::OUT, all) && copy_out_lane(all) ? 0 : raise_failure();
 }
 
 }  // namespace tvmbuild

@@ -4,7 +4,7 @@
 #include "failure.h"
 #include "ffi.h"
 #include "graph.h"
-#include "lane.h"
+#include "lane_copies.h"
 #include "registration.h"
 #include "sharing.h"
 

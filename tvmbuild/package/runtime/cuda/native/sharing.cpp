@@ -2,7 +2,6 @@
 
 #include "failure.h"
 #include "ffi.h"
-#include "lane_copies.h"
 #include "memory.h"
 
 namespace tvmbuild {

@@ -108,7 +108,7 @@ bool begin_downloads(Device &device, int queue, const List<HostCopy> &copies, co
     const HostCopy &copy = copies[index];
     if (source.memory->mapped != nullptr) {
       if (!flush_others(device, queue, source) || !check_fresh(device, source)) return false;
-      if (source.memory->last_use > mine.delivered_after) mine.delivered_after = source.memory->last_use;
+      mine.delivered_after.reach(source.memory->uses);
       mine.deliveries.add({host_address(source), copy.to, copy.size});
     } else {
       if (!add_copy(device, queue, source, room, copy.size)) return false;
@@ -117,7 +117,7 @@ bool begin_downloads(Device &device, int queue, const List<HostCopy> &copies, co
     }
   }
   if (!flush_queue(device, queue)) return false;
-  if (mine.last > mine.delivered_after) mine.delivered_after = mine.last;
+  mine.delivered_after.reach(mine.last);
   return true;
 }
 
@@ -129,8 +129,10 @@ bool finish_downloads(Device &device, int queue) {
   deliveries.assign(mine.deliveries);
   mine.deliveries.clear();
   size_t used = mine.staging_used;
-  uint64_t last = mine.last;
-  if (!wait_for(device, mine.delivered_after > last ? mine.delivered_after : last)) return false;
+  const Progress last = mine.last;
+  Progress all = mine.delivered_after;
+  all.reach(last);
+  if (!wait_for(device, all)) return false;
   {
     Unlock unlock(device.lock);
     for (const Delivery &each : deliveries) memcpy(each.to, each.from, each.size);

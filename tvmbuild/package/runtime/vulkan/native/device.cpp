@@ -17,18 +17,18 @@ Device *started[MAX_DEVICES];
 
 bool create_handle(Device &device) {
   const DeviceInfo &info = device.info;
-  float priority = 1;
-  VkDeviceQueueCreateInfo queue = {};
-  queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
-  queue.queueFamilyIndex = info.queue_family;
-  queue.queueCount = 1;
-  queue.pQueuePriorities = &priority;
-  const char *extensions[4];
+  const float priorities[] = {1, 1};
+  constexpr VkStructureType QUEUES = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+  uint32_t copy_queues = info.copy_queues < 2 ? info.copy_queues : 2;
+  VkDeviceQueueCreateInfo queues[] = {{QUEUES, nullptr, 0, info.queue_family, 1, priorities},
+                                      {QUEUES, nullptr, 0, info.copy_family, copy_queues, priorities}};
+  const char *extensions[5];
   uint32_t count = 0;
   if (info.push_descriptors > 0) extensions[count++] = "VK_KHR_push_descriptor";
   if (info.has_extension_8bit) extensions[count++] = "VK_KHR_8bit_storage";
   if (info.has_extension_float16) extensions[count++] = "VK_KHR_shader_float16_int8";
   if (info.has_extension_dot) extensions[count++] = "VK_KHR_shader_integer_dot_product";
+  if (info.has_extension_timeline && copy_queues > 0) extensions[count++] = "VK_KHR_timeline_semaphore";
   VkPhysicalDeviceFeatures2 features = {};
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   features.features.shaderFloat64 = (info.features & FLOAT64) != 0;
@@ -51,26 +51,20 @@ bool create_handle(Device &device) {
   dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
   dot.shaderIntegerDotProduct = true;
   if (info.features & DOT_PRODUCT) dot.pNext = features.pNext, features.pNext = &dot;
+  VkPhysicalDeviceTimelineSemaphoreFeatures timeline = {};
+  timeline.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES;
+  timeline.timelineSemaphore = true;
+  if (copy_queues > 0) timeline.pNext = features.pNext, features.pNext = &timeline;
   VkDeviceCreateInfo create = {};
   create.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   create.pNext = &features;
-  create.queueCreateInfoCount = 1;
-  create.pQueueCreateInfos = &queue;
+  create.queueCreateInfoCount = copy_queues > 0 ? 2 : 1;
+  create.pQueueCreateInfos = queues;
   create.enabledExtensionCount = count;
   create.ppEnabledExtensionNames = extensions;
   VkResult result = library->vk.CreateDevice(info.physical, &create, nullptr, &device.handle);
   if (result == VK_SUCCESS) return load_device_functions(*library, device.handle, device.vk);
   return fail("Vulkan: %s cannot be used (%s)", info.name(), describe_result(result));
-}
-
-bool create_command_pool(Device &device) {
-  device.vk.GetDeviceQueue(device.handle, device.info.queue_family, 0, &device.queue);
-  VkCommandPoolCreateInfo pool = {};
-  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
-  pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
-  pool.queueFamilyIndex = device.info.queue_family;
-  return check(device, device.vk.CreateCommandPool(device.handle, &pool, nullptr, &device.command_pool),
-               "create a command pool");
 }
 
 Device *start_device(int index) {
@@ -80,7 +74,7 @@ Device *start_device(int index) {
   device->index = index;
   pthread_mutex_init(&device->lock, nullptr);
   pthread_mutex_init(&device->pipeline_lock, nullptr);
-  if (!create_handle(*device) || !create_command_pool(*device)) {
+  if (!create_handle(*device) || !create_queues(*device)) {
     if (device->vk.DestroyDevice != nullptr) device->vk.DestroyDevice(device->handle, nullptr);
     delete device;  // the next call tries again
     return nullptr;

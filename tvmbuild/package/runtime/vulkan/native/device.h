@@ -1,4 +1,4 @@
-// A device in use: its queue, its memory, and the work that waits for it.
+// A device in use: its queues, its memory, and the work that waits for it.
 #pragma once
 #include <pthread.h>
 
@@ -18,8 +18,8 @@ struct Device : OnHeap {
   int index;
   VkDevice handle;
   DeviceFunctions vk;
-  VkQueue queue;
-  VkCommandPool command_pool;
+  DeviceQueue queues[ENGINES];
+  Fences fences;
   pthread_mutex_t lock;
   bool is_lost;
   char given_up[512];  // the reason of the last failure that discarded work
@@ -29,7 +29,6 @@ struct Device : OnHeap {
   uint64_t memory_ids;
   uint64_t allocated;  // bytes of the device's own memory
   WorkQueue work_queues[MAX_WORK_QUEUES];
-  Submissions submissions;
   Recordings recordings;
 
   pthread_mutex_t pipeline_lock;

@@ -8,11 +8,18 @@
 namespace tvmbuild {
 namespace {
 
-bool sync_streams(Device &device, void *source) {
+int queue_of(Device &device, void *stream) {
+  return stream != nullptr ? static_cast<int>(static_cast<WorkQueue *>(stream) - device.work_queues)
+                           : current_queue(device);
+}
+
+// Later work on the same memory comes later by itself; what waits for the target must wait for the source, too.
+bool sync_streams(Device &device, void *source, void *target) {
   Lock lock(device.lock);
-  WorkQueue *stream = static_cast<WorkQueue *>(source);
-  int queue = stream != nullptr ? static_cast<int>(stream - device.work_queues) : current_queue(device);
-  return flush_queue(device, queue);  // later submissions run later
+  int first = queue_of(device, source);
+  if (!flush_queue(device, first)) return false;
+  device.work_queues[queue_of(device, target)].last.reach(device.work_queues[first].last);
+  return true;
 }
 
 class VulkanApi final : public BasicDeviceApi {
@@ -60,9 +67,9 @@ class VulkanApi final : public BasicDeviceApi {
     return used != nullptr ? current_stream(*used) : nullptr;
   }
 
-  void SyncStreamFromTo(DLDevice device, void *source, void *) override {
+  void SyncStreamFromTo(DLDevice device, void *source, void *target) override {
     Device *used = started_device(device.device_id);
-    if (used != nullptr && !sync_streams(*used, source)) throw_failure();
+    if (used != nullptr && !sync_streams(*used, source, target)) throw_failure();
   }
 };
 

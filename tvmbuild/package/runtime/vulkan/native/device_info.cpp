@@ -74,10 +74,12 @@ void read_features(const VulkanLibrary &library, const Extensions &extensions, D
   VkPhysicalDevice8BitStorageFeatures storage8 = {};
   VkPhysicalDeviceShaderFloat16Int8Features small = {};
   VkPhysicalDeviceShaderIntegerDotProductFeatures dot = {};
+  VkPhysicalDeviceTimelineSemaphoreFeatures timeline = {};
   uint32_t version = info.properties.apiVersion;
   info.has_extension_8bit = version < make_version(1, 2) && extensions.has("VK_KHR_8bit_storage");
   info.has_extension_float16 = version < make_version(1, 2) && extensions.has("VK_KHR_shader_float16_int8");
   info.has_extension_dot = version < make_version(1, 3) && extensions.has("VK_KHR_shader_integer_dot_product");
+  info.has_extension_timeline = version < make_version(1, 2) && extensions.has("VK_KHR_timeline_semaphore");
   void *head = nullptr;
   chain(head, storage16, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
   if (version >= make_version(1, 2) || info.has_extension_8bit)
@@ -86,6 +88,8 @@ void read_features(const VulkanLibrary &library, const Extensions &extensions, D
     chain(head, small, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
   if (version >= make_version(1, 3) || info.has_extension_dot)
     chain(head, dot, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES);
+  if (version >= make_version(1, 2) || info.has_extension_timeline)
+    chain(head, timeline, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES);
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   features.pNext = head;
   library.vk.GetPhysicalDeviceFeatures2(info.physical, &features);
@@ -95,10 +99,12 @@ void read_features(const VulkanLibrary &library, const Extensions &extensions, D
                   (core.shaderFloat64 ? FLOAT64 : 0u) | (storage8.storageBuffer8BitAccess ? STORAGE_8BIT : 0u) |
                   (storage16.storageBuffer16BitAccess ? STORAGE_16BIT : 0u) |
                   (dot.shaderIntegerDotProduct ? DOT_PRODUCT : 0u);
+  info.has_timelines = timeline.timelineSemaphore;
 }
 
-// A family that only computes runs beside the desktop's drawing, and is faster (5 % on an H200).
-bool choose_queue_family(const VulkanLibrary &library, DeviceInfo &info) {
+// A family that only computes runs beside the desktop's drawing, and is faster (5 % on an H200). A family that only
+// copies has the card's copy engines.
+bool choose_queue_families(const VulkanLibrary &library, DeviceInfo &info) {
   uint32_t count = 0;
   library.vk.GetPhysicalDeviceQueueFamilyProperties(info.physical, &count, nullptr);
   List<VkQueueFamilyProperties> families;
@@ -106,8 +112,12 @@ bool choose_queue_family(const VulkanLibrary &library, DeviceInfo &info) {
   library.vk.GetPhysicalDeviceQueueFamilyProperties(info.physical, &count, families.data());
   int best = -1;
   for (uint32_t index = 0; index < count; index++) {
-    if (!(families[index].queueFlags & VK_QUEUE_COMPUTE_BIT) || families[index].queueCount == 0) continue;
-    bool draws = families[index].queueFlags & VK_QUEUE_GRAPHICS_BIT;
+    VkFlags flags = families[index].queueFlags;
+    bool draws = flags & VK_QUEUE_GRAPHICS_BIT, computes = flags & VK_QUEUE_COMPUTE_BIT;
+    bool copies = (flags & VK_QUEUE_TRANSFER_BIT) && !draws && !computes && info.has_timelines && !info.is_unified;
+    if (copies && families[index].queueCount > info.copy_queues)
+      info.copy_family = index, info.copy_queues = families[index].queueCount;
+    if (!computes || families[index].queueCount == 0) continue;
     if (best < 0 || (!draws && families[static_cast<size_t>(best)].queueFlags & VK_QUEUE_GRAPHICS_BIT))
       best = static_cast<int>(index);
   }
@@ -125,6 +135,7 @@ void leave_out(DeviceInfo &info) {
   if (is_named("unified_memory")) info.is_unified = false;
   if (is_named("push_descriptors")) info.push_descriptors = 0;
   if (is_named("timestamps")) info.timestamp_mask = 0;
+  if (is_named("copy_queues")) info.copy_queues = 0;
   for (uint32_t feature = 0; feature < FEATURES; feature++)
     if (is_named(FEATURE_NAMES[feature])) info.features &= ~(1u << feature);
 }
@@ -132,9 +143,9 @@ void leave_out(DeviceInfo &info) {
 }  // namespace
 
 bool check_left_out_features() {
-  const char *words[3 + FEATURES] = {"unified_memory", "push_descriptors", "timestamps"};
-  for (uint32_t feature = 0; feature < FEATURES; feature++) words[3 + feature] = FEATURE_NAMES[feature];
-  return check_left_out(LEFT_OUT, words, 3 + FEATURES);
+  const char *words[4 + FEATURES] = {"unified_memory", "push_descriptors", "timestamps", "copy_queues"};
+  for (uint32_t feature = 0; feature < FEATURES; feature++) words[4 + feature] = FEATURE_NAMES[feature];
+  return check_left_out(LEFT_OUT, words, 4 + FEATURES);
 }
 
 bool read_device(const VulkanLibrary &library, VkPhysicalDevice physical, DeviceInfo &info) {
@@ -162,7 +173,7 @@ bool read_device(const VulkanLibrary &library, VkPhysicalDevice physical, Device
   VkFlags mapped = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                    VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
   info.is_unified = shares && find_memory_type(info, ~0u, mapped, 0) >= 0;
-  if (!choose_queue_family(library, info)) return false;
+  if (!choose_queue_families(library, info)) return false;
   leave_out(info);
   return true;
 }

@@ -28,10 +28,11 @@ struct DeviceInfo {
   uint32_t push_descriptors;  // the largest number of buffers with them; 0: unsupported
   VkDeviceSize max_bytes;     // the largest allocation
   uint32_t queue_family;
-  uint64_t timestamp_mask;  // the valid bits, after which the clock wraps; 0: no timestamps
-  bool has_memory_budget, is_unified;
+  uint32_t copy_family, copy_queues;  // a family of queues that only copy, beside kernels; 0: unused
+  uint64_t timestamp_mask;            // the valid bits, after which the clock wraps; 0: no timestamps
+  bool has_memory_budget, is_unified, has_timelines;
   bool has_fast_dot;  // an instruction for products of four signed bytes
-  bool has_extension_8bit, has_extension_float16, has_extension_dot;
+  bool has_extension_8bit, has_extension_float16, has_extension_dot, has_extension_timeline;
 
   const char *name() const { return properties.deviceName; }
   const char *type() const;

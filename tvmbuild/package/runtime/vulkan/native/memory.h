@@ -2,6 +2,7 @@
 // it, else a reserved range that is never touched, so that arithmetic and look-ups are alike.
 #pragma once
 #include "memory_block.h"
+#include "submission.h"
 
 namespace tvmbuild {
 
@@ -14,7 +15,7 @@ struct Memory : OnHeap {
   uint64_t base;              // its offset in the buffer
   char *mapped;               // null: only the device can access it
   uint64_t readers, writers;  // queues with unsubmitted work on it, a bit each
-  uint64_t last_use;          // the latest submission that touches it
+  Progress uses;              // the latest submissions that touch it
   uint64_t mark;              // of the last recording that listed it
   bool is_stale;              // work that should have written it was discarded
 };

@@ -37,6 +37,12 @@ bool fill(Device &device, Block &block, MemoryUse use) {
   VkBufferCreateInfo buffer = {};
   buffer.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
   buffer.size = (block.size + 15) / 16 * 16;  // kernels may load whole vectors
+  const uint32_t families[] = {device.info.queue_family, device.info.copy_family};
+  if (device.info.copy_queues > 0) {
+    buffer.sharingMode = VK_SHARING_MODE_CONCURRENT;
+    buffer.queueFamilyIndexCount = 2;
+    buffer.pQueueFamilyIndices = families;
+  }
   buffer.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
                  (use == MemoryUse::KERNELS ? VK_BUFFER_USAGE_STORAGE_BUFFER_BIT : 0u);
   VkResult result = vk.CreateBuffer(device.handle, &buffer, nullptr, &block.buffer);

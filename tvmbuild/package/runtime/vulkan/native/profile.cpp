@@ -69,7 +69,7 @@ bool stop_profile(Device &device, Text &json) {
   return true;
 }
 
-bool run_profiled(Device &device, const Operations &operations, uint64_t &number) {
+bool run_profiled(Device &device, const Operations &operations) {
   VkQueryPoolCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
   info.queryType = VK_QUERY_TYPE_TIMESTAMP;
@@ -77,9 +77,9 @@ bool run_profiled(Device &device, const Operations &operations, uint64_t &number
   VkQueryPool queries = 0;
   if (!check(device, device.vk.CreateQueryPool(device.handle, &info, nullptr, &queries), "create timestamps"))
     return false;
-  Recording *recording = record(device, operations, queries);
-  bool is_done = recording != nullptr && submit(device, recording->commands, number) &&
-                 wait_for(device, number, WhileWaiting::LOCKED) && read_times(device, operations, queries);
+  Recording *recording = record(device, operations, COMPUTE, queries);
+  bool is_done = recording != nullptr && submit_recording(device, *recording) &&
+                 wait_for(device, recording->last, WhileWaiting::LOCKED) && read_times(device, operations, queries);
   if (recording != nullptr) destroy_recording(device, recording);
   device.vk.DestroyQueryPool(device.handle, queries, nullptr);
   return is_done;

@@ -22,6 +22,6 @@ int64_t count_profiled(Device &device);
 bool stop_profile(Device &device, Text &json);
 
 // Run operations with timestamps around each, and wait. The device's lock is held.
-bool run_profiled(Device &device, const Operations &operations, uint64_t &number);
+bool run_profiled(Device &device, const Operations &operations);
 
 }  // namespace tvmbuild

@@ -7,19 +7,28 @@
 namespace tvmbuild {
 namespace {
 
-constexpr VkFlags STAGES = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
-constexpr VkFlags WRITES = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
-constexpr VkFlags READS = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+// What the commands of a queue do to memory.
+struct Commands {
+  VkFlags stages, reads, writes;
+};
+
+constexpr Commands COPIES = {VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_READ_BIT, VK_ACCESS_TRANSFER_WRITE_BIT};
+constexpr Commands ALL = {COPIES.stages | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                          COPIES.reads | VK_ACCESS_SHADER_READ_BIT, COPIES.writes | VK_ACCESS_SHADER_WRITE_BIT};
 
 // Turns operations into commands.
 class Recorder {
  public:
-  Recorder(Device &device, Recording &recording) : device_(device), vk_(device.vk), recording_(recording) {}
+  Recorder(Device &device, Recording &recording)
+      : device_(device),
+        vk_(device.vk),
+        recording_(recording),
+        commands_(recording.last.engine == COMPUTE ? ALL : COPIES) {}
 
   bool run(VkQueryPool queries) {
     VkCommandBufferAllocateInfo allocate = {};
     allocate.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-    allocate.commandPool = device_.command_pool;
+    allocate.commandPool = device_.queues[recording_.last.engine].command_pool;
     allocate.commandBufferCount = 1;
     if (!check(device_, vk_.AllocateCommandBuffers(device_.handle, &allocate, &recording_.commands), "record"))
       return false;
@@ -27,7 +36,7 @@ class Recorder {
     begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
     if (!make_descriptor_pool() || !check(device_, vk_.BeginCommandBuffer(recording_.commands, &begin), "record"))
       return false;
-    barrier(STAGES, WRITES, STAGES, READS | WRITES);  // earlier submissions come first
+    barrier();  // earlier submissions come first
     uint32_t query = 0;
     if (queries != 0) vk_.CmdResetQueryPool(recording_.commands, queries, 0, 2 * recording_.operations.count());
     for (Operation operation : recording_.operations) {
@@ -35,7 +44,7 @@ class Recorder {
       if (operation.is_launch() ? !record_launch(operation) : !record_copy(operation.copy())) return false;
       if (queries != 0) write_time(queries, query++);
     }
-    barrier(STAGES, WRITES, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+    barrier_to(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
     return check(device_, vk_.EndCommandBuffer(recording_.commands), "record");
   }
 
@@ -46,10 +55,14 @@ class Recorder {
     recording_.memories.add(memory);
   }
 
-  void barrier(VkFlags from, VkFlags source, VkFlags to, VkFlags destination) {
-    VkMemoryBarrier memory = {VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, source, destination};
-    vk_.CmdPipelineBarrier(recording_.commands, from, to, 0, 1, &memory, 0, nullptr, 0, nullptr);
+  void barrier() {
+    barrier_to(commands_.stages, commands_.reads | commands_.writes);
     hazards_.clear();
+  }
+
+  void barrier_to(VkFlags stages, VkFlags accesses) {
+    VkMemoryBarrier memory = {VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, commands_.writes, accesses};
+    vk_.CmdPipelineBarrier(recording_.commands, commands_.stages, stages, 0, 1, &memory, 0, nullptr, 0, nullptr);
   }
 
   bool make_descriptor_pool() {
@@ -85,7 +98,7 @@ class Recorder {
       infos[index] = {memory.buffer, memory.base + place.offset, descriptor_range(device_, memory, place.offset)};
       conflicts |= hazards_.conflicts(&memory, place.offset, memory.size, kernel.is_written(index));
     }
-    if (conflicts) barrier(STAGES, WRITES, STAGES, READS | WRITES);
+    if (conflicts) barrier();
     for (uint32_t index = 0; index < launch.places; index++) {
       const Place place = operation.place(index);
       hazards_.add(place.memory, place.offset, place.memory->size, kernel.is_written(index));
@@ -131,7 +144,7 @@ class Recorder {
     list_memory(to.memory);
     if (hazards_.conflicts(from.memory, from.offset, from.offset + copy.size, false) ||
         hazards_.conflicts(to.memory, to.offset, to.offset + copy.size, true))
-      barrier(STAGES, WRITES, STAGES, READS | WRITES);
+      barrier();
     hazards_.add(from.memory, from.offset, from.offset + copy.size, false);
     hazards_.add(to.memory, to.offset, to.offset + copy.size, true);
     VkBufferCopy region = {from.memory->base + from.offset, to.memory->base + to.offset, copy.size};
@@ -142,13 +155,14 @@ class Recorder {
   // One operation at a time, so that each has its own time. All earlier work is done at both of its timestamps: at the
   // top of the pipe a timestamp is written while the operation before still runs.
   void write_time(VkQueryPool queries, uint32_t query) {
-    if (query % 2 == 0) barrier(STAGES, WRITES, STAGES, READS | WRITES);
+    if (query % 2 == 0) barrier();
     vk_.CmdWriteTimestamp(recording_.commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, query);
   }
 
   Device &device_;
   const DeviceFunctions &vk_;
   Recording &recording_;
+  const Commands commands_;
   Hazards hazards_;
   const KernelOnDevice *last_ = nullptr;
   uint64_t mark_ = ++device_.recordings.marks;
@@ -156,17 +170,28 @@ class Recorder {
 
 }  // namespace
 
-Recording *record(Device &device, const Operations &operations, VkQueryPool queries) {
+Recording *record(Device &device, const Operations &operations, Engine engine, VkQueryPool queries) {
   Recording *recording = new Recording();
+  recording->last.engine = engine;
   recording->operations.assign(operations);
   if (Recorder(device, *recording).run(queries)) return recording;
   destroy_recording(device, recording);
   return nullptr;
 }
 
+bool submit_recording(Device &device, Recording &recording) {
+  Progress reached = {};
+  for (const Memory *memory : recording.memories) reached.reach(memory->uses);
+  if (!submit(device, recording.commands, reached, recording.last)) return false;
+  for (Memory *memory : recording.memories) memory->uses.reach(recording.last);
+  return true;
+}
+
 void destroy_recording(Device &device, Recording *recording) {
-  if (recording->commands != nullptr)
-    device.vk.FreeCommandBuffers(device.handle, device.command_pool, 1, &recording->commands);
+  if (recording->commands != nullptr) {
+    VkCommandPool pool = device.queues[recording->last.engine].command_pool;
+    device.vk.FreeCommandBuffers(device.handle, pool, 1, &recording->commands);
+  }
   if (recording->descriptors) device.vk.DestroyDescriptorPool(device.handle, recording->descriptors, nullptr);
   delete recording;
 }

@@ -15,7 +15,7 @@ struct Recording : OnHeap {
   List<Memory *> memories;
   VkCommandBuffer commands;
   VkDescriptorPool descriptors;  // 0: they are pushed
-  uint64_t last;                 // its latest submission
+  Submission last;               // its latest submission; all are to the same engine
   uint64_t used;                 // time of the last use: the oldest is forgotten
 };
 
@@ -25,9 +25,11 @@ struct Recordings {
 };
 
 // The command buffer for these operations, recorded unless it exists. The device's lock is held in all of these.
-Recording *find_recording(Device &device, const Operations &operations);
+Recording *find_recording(Device &device, const Operations &operations, Engine engine);
 // A recording that is not kept. With `queries` it writes a timestamp before and after each operation.
-Recording *record(Device &device, const Operations &operations, VkQueryPool queries);
+Recording *record(Device &device, const Operations &operations, Engine engine, VkQueryPool queries);
+// Submit it, after all work on its memory.
+bool submit_recording(Device &device, Recording &recording);
 void destroy_recording(Device &device, Recording *recording);
 
 // Forget the recordings that mention it, after their work is done.

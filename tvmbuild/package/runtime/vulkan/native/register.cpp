@@ -2,7 +2,6 @@
 #include "copies.h"
 #include "failure.h"
 #include "ffi.h"
-#include "lane.h"
 #include "lane_copies.h"
 #include "pipeline_cache.h"
 #include "profile.h"

@@ -36,21 +36,21 @@ void forget(Device &device, Mentions mentions) {
 
 }  // namespace
 
-Recording *find_recording(Device &device, const Operations &operations) {
+Recording *find_recording(Device &device, const Operations &operations, Engine engine) {
   Recordings &all = device.recordings;
   uint64_t hash = operations.hash();
   Recording *busy = nullptr;
   int copies = 0;
   for (Recording *each : all.kept) {
-    if (each->hash != hash || !(each->operations == operations)) continue;
+    if (each->hash != hash || each->last.engine != engine || !(each->operations == operations)) continue;
     each->used = ++all.clock;
-    if (each->last <= device.submissions.completed) return each;
-    if (busy == nullptr || each->last < busy->last) busy = each;
+    if (is_done(device, each->last)) return each;
+    if (busy == nullptr || each->last.number < busy->last.number) busy = each;
     copies++;
   }
   if (copies >= MAX_COPIES_IN_FLIGHT) return wait_for(device, busy->last, WhileWaiting::LOCKED) ? busy : nullptr;
   if (!make_room(device)) return nullptr;
-  Recording *recording = record(device, operations, 0);
+  Recording *recording = record(device, operations, engine, 0);
   if (recording == nullptr) return nullptr;
   recording->hash = hash;
   recording->used = ++all.clock;

@@ -28,6 +28,17 @@ struct VkFenceCreateInfo {
   const void *pNext;
   VkFlags flags;
 };
+struct VkSemaphoreCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+};
+struct VkSemaphoreTypeCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  uint32_t semaphoreType;
+  uint64_t initialValue;
+};
 struct VkQueryPoolCreateInfo {
   VkStructureType sType;
   const void *pNext;
@@ -45,6 +56,14 @@ struct VkSubmitInfo {
   const VkCommandBuffer *pCommandBuffers;
   uint32_t signalSemaphoreCount;
   const uint64_t *pSignalSemaphores;
+};
+struct VkTimelineSemaphoreSubmitInfo {
+  VkStructureType sType;
+  const void *pNext;
+  uint32_t waitSemaphoreValueCount;
+  const uint64_t *pWaitSemaphoreValues;
+  uint32_t signalSemaphoreValueCount;
+  const uint64_t *pSignalSemaphoreValues;
 };
 struct VkShaderModuleCreateInfo {
   VkStructureType sType;

@@ -107,6 +107,11 @@ struct VkPhysicalDeviceShaderFloat16Int8Features {
   void *pNext;
   VkBool32 shaderFloat16, shaderInt8;
 };
+struct VkPhysicalDeviceTimelineSemaphoreFeatures {
+  VkStructureType sType;
+  void *pNext;
+  VkBool32 timelineSemaphore;
+};
 struct VkPhysicalDeviceShaderIntegerDotProductFeatures {
   VkStructureType sType;
   void *pNext;

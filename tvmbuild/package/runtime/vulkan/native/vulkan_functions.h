@@ -33,6 +33,7 @@ namespace tvmbuild {
   X(ResetFences, VkResult, (VkDevice, uint32_t, const VkFence *))                                                      \
   X(GetFenceStatus, VkResult, (VkDevice, VkFence))                                                                     \
   X(WaitForFences, VkResult, (VkDevice, uint32_t, const VkFence *, VkBool32, uint64_t))                                \
+  X(CreateSemaphore, VkResult, (VkDevice, const VkSemaphoreCreateInfo *, const void *, VkSemaphore *))                 \
   X(CreateQueryPool, VkResult, (VkDevice, const VkQueryPoolCreateInfo *, const void *, VkQueryPool *))                 \
   X(DestroyQueryPool, void, (VkDevice, VkQueryPool, const void *))                                                     \
   X(GetQueryPoolResults, VkResult, (VkDevice, VkQueryPool, uint32_t, uint32_t, size_t, void *, VkDeviceSize, VkFlags)) \

@@ -42,18 +42,29 @@ void give_up_operations(Device &device, int queue) {
   for (Memory *memory : device.memories) memory->is_stale |= (memory->writers & bit(queue)) != 0;
 }
 
+// Copies on streams go beside kernels. What a thread copies stays in its own order with its kernels: where one waits
+// for the other anyhow, a change of the queue costs more than it gives.
+Engine choose_engine(const Device &device, const WorkQueue &mine) {
+  if (!mine.is_stream) return COMPUTE;
+  bool is_up = device.queues[UPLOAD].handle != nullptr, is_down = device.queues[DOWNLOAD].handle != nullptr;
+  for (Operation operation : mine.operations) {
+    if (operation.is_launch()) return COMPUTE;
+    const Copy copy = operation.copy();
+    is_up &= copy.from.memory == mine.staging;
+    is_down &= copy.to.memory == mine.staging;
+  }
+  return is_up ? UPLOAD : is_down ? DOWNLOAD : COMPUTE;
+}
+
 // If the device is lost, operations in a queue may mention freed objects, so none of them is looked at.
 bool submit_operations(Device &device, int queue) {
   WorkQueue &mine = device.work_queues[queue];
   if (!check_alive(device)) return false;
-  if (device.is_profiling) return run_profiled(device, mine.operations, mine.last);
-  Recording *recording = find_recording(device, mine.operations);
-  if (recording == nullptr || !submit(device, recording->commands, recording->last)) return false;
-  mine.last = recording->last;
-  for (Memory *memory : recording->memories) {
-    forget_memory_uses(memory, queue);
-    memory->last_use = recording->last;
-  }
+  if (device.is_profiling) return run_profiled(device, mine.operations);
+  Recording *recording = find_recording(device, mine.operations, choose_engine(device, mine));
+  if (recording == nullptr || !submit_recording(device, *recording)) return false;
+  mine.last.reach(recording->last);
+  for (Memory *memory : recording->memories) forget_memory_uses(memory, queue);
   return true;
 }
 
@@ -125,7 +136,8 @@ bool wait_for_queue(Device &device, int queue) {
   if (!end_inference(device, queue)) return false;
   bool is_shared = queue == MAX_WORK_QUEUES - 1 || mine.is_stream;  // another thread may use its staging memory
   WhileWaiting how = is_shared ? WhileWaiting::LOCKED : WhileWaiting::UNLOCKED;
-  uint64_t last = mine.deliveries.size() > 0 && mine.delivered_after > mine.last ? mine.delivered_after : mine.last;
+  Progress last = mine.last;
+  if (mine.deliveries.size() > 0) last.reach(mine.delivered_after);
   if (!wait_for(device, last, how)) return false;
   for (const Delivery &each : mine.deliveries) memcpy(each.to, each.from, each.size);
   mine.deliveries.clear();
@@ -138,13 +150,16 @@ bool wait_for_memory(Device &device, Memory *memory, bool is_written) {
   bool is_done = true;  // every queue, even after a failure: the memory may be freed next
   for (int queue = 0; queues != 0; queue++, queues >>= 1)
     if (queues & 1) is_done &= flush_queue(device, queue);
-  return wait_for(device, memory->last_use) && is_done;
+  return wait_for(device, memory->uses) && is_done;
 }
 
 bool wait_for_all(Device &device) {
   bool is_done = check_alive(device);
   for (int queue = 0; queue < MAX_WORK_QUEUES; queue++) is_done &= flush_queue(device, queue);
-  return wait_for(device, device.submissions.last, WhileWaiting::LOCKED) && is_done;
+  for (uint32_t engine = 0; engine < ENGINES; engine++)
+    is_done &=
+        wait_for(device, Submission{static_cast<Engine>(engine), device.queues[engine].last}, WhileWaiting::LOCKED);
+  return is_done;
 }
 
 }  // namespace tvmbuild

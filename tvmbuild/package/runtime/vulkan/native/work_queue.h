@@ -20,13 +20,13 @@ struct Delivery {
 struct WorkQueue {
   Operations operations;
   uint32_t chunk;  // the number of operations in one submission; grows until the next wait
-  uint64_t last;   // its latest submission
+  Progress last;   // its latest submissions
   int users;       // threads and streams
   bool is_stream;
   Memory *staging;  // memory for copies between the CPU's memory and the card's
   size_t staging_used;
   List<Delivery> deliveries;  // of copies to the host that were begun
-  uint64_t delivered_after;   // the submission that writes the last of them
+  Progress delivered_after;   // the submissions that write them
 };
 
 struct Binding {

@@ -1,12 +1,10 @@
-// Which work on the streams of the shim's card comes before which: streams run at the same time unless an event or a
-// wait of the host orders them. Two pieces of work that use the same memory without an order are a mistake, as on a
-// card, whichever of them a run happens to do first. https://en.wikipedia.org/wiki/Vector_clock
+// Which work on the streams of a shim's card comes before which: streams run at the same time unless an event, a
+// semaphore or a wait of the host orders them. Two pieces of work that use the same memory without an order are a
+// mistake, as on a card, whichever of them a run happens to do first. https://en.wikipedia.org/wiki/Vector_clock
 #pragma once
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cuda_types.h"
 
 namespace shim {
 
@@ -85,26 +83,5 @@ class Order {
   bool is_used_[STREAMS];
   Use use_[USES];
 };
-
-// The number of arguments of a kernel in machine code: its section .nv.info.NAME has an entry for each. 0 without one.
-inline int count_arguments(const char *elf, const char *kernel) {
-  auto number = [&](uint64_t at, int size) {
-    uint64_t value = 0;
-    memcpy(&value, elf + at, static_cast<size_t>(size));
-    return value;
-  };
-  uint64_t sections = number(40, 8), count = number(60, 2), names = number(62, 2);
-  if (sections == 0) return 0;
-  uint64_t texts = number(sections + 64 * names + 24, 8);
-  int found = 0;
-  for (uint64_t index = 0; index < count; index++) {
-    uint64_t section = sections + 64 * index, place = number(section + 24, 8), size = number(section + 32, 8);
-    const char *name = elf + texts + number(section, 4);
-    if (strncmp(name, ".nv.info.", 9) != 0 || strcmp(name + 9, kernel) != 0) continue;
-    for (uint64_t at = place; at + 4 <= place + size; at += 4)
-      if (number(at, 4) == 0x000c1704) found++;  // an argument, in 12 bytes
-  }
-  return found;
-}
 
 }  // namespace shim
