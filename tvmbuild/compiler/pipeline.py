@@ -69,6 +69,7 @@ from tvmbuild.compiler.passes.int8.pad_int8_channels import pad_int8_channels
 from tvmbuild.compiler.passes.interleave_conv_transpose_phases import interleave_conv_transpose_phases, is_interleaved
 from tvmbuild.compiler.passes.join_residuals import join_residuals
 from tvmbuild.compiler.passes.one_hot_to_take import one_hot_to_take
+from tvmbuild.compiler.passes.order_extremes import order_extremes
 from tvmbuild.compiler.passes.pad_conv_channels import pad_conv_channels
 from tvmbuild.compiler.passes.pad_matmul_columns import pad_matmul_columns
 from tvmbuild.compiler.passes.patch_conv_transpose_to_conv import patch_conv_transpose_to_conv
@@ -279,6 +280,7 @@ TENSOR_IR = Phase(
             before={"LegalizeOps": "functions have no `out_dtype`"},
         ),
         from_tvm(relax.transform.LegalizeOps),
+        of_module("OrderExtremes", order_extremes, on_gpu, before={"FuseOps": "it looks at a function's only block"}),
         from_tvm(relax.transform.AnnotateTIROpPattern),
         from_tvm(relax.transform.FoldConstant),
         of_module("FuseNormalization", fuse_normalization, on_cpu, before={"FuseOps": "that pass leaves groups alone"}),

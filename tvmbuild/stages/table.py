@@ -75,7 +75,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=25,
+        version=26,
         scope="cell",
         inputs=("model", "kept"),
         outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),
@@ -83,7 +83,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=37,
+        version=38,
         scope="cell",
         inputs=("model", "kept", "schedule", "labels", "sizes"),
         outputs=FrozenMap({"package": "*.tar"}),

@@ -92,6 +92,24 @@ def test_a_package_carries_machine_code_for_its_arch(
 
 
 @pytest.mark.compiler
+def test_functions_that_cuda_lacks_in_float16_compile(gpu: tvm.target.Target) -> None:
+    names = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Erf", "Floor", "Round", "Sinh", "Tan")
+    nodes = [*(helper.make_node(name, ["x"], [name]) for name in names), helper.make_node("Mod", "xy", ["m"], fmod=1)]
+    values = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT16, (4, 33)) for name in ("x", "y", "m", *names)
+    }
+    graph = helper.make_graph(nodes, "net", [values["x"], values["y"]], [values[name] for name in (*names, "m")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    applied = apply_records(lower(import_model(model, "net", for_gpu=True), gpu), gpu, ms.database.MemoryDatabase())
+    assert build_executable(applied.mod, gpu) is not None
+
+
+def test_nvrtc_s_first_error_is_told(gpu: tvm.target.Target) -> None:
+    with pytest.raises(TvmbuildError, match=r"refuses the generated CUDA code: error: identifier \"nothing\" is undef"):
+        compile_source('extern "C" __global__ void f(float* x) { int unused; x[0] = nothing; }', gpu)
+
+
+@pytest.mark.compiler
 def test_a_named_compiler_does_without_zig(
     save_convnet: SaveModel, gpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:

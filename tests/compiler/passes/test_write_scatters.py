@@ -89,7 +89,7 @@ def draw_elements(draw: st.DrawFn) -> tuple[Arrays, dict[str, Any]]:
 
 
 def _check_many(operator: str, drawn: st.SearchStrategy[tuple[Arrays, dict[str, Any]]], target: str) -> None:
-    @given(drawn, st.booleans(), st.sampled_from(["none", "add", "mul", "min", "max"] if target == "cpu" else ["none"]))
+    @given(drawn, st.booleans(), st.sampled_from(["none", "add", "mul", "min", "max"]))
     @settings(
         deadline=None,
         max_examples=12,
@@ -126,7 +126,8 @@ def test_more_updates_than_a_block_has_threads(target: str) -> None:
 
 @pytest.mark.parametrize("width", [64, 70, 1])
 @pytest.mark.parametrize("reduction", ["add", "max"])
-def test_rows_that_are_added_up_by_several_threads(width: int, reduction: str) -> None:
+@TARGETS
+def test_rows_that_are_added_up_by_several_threads(target: str, width: int, reduction: str) -> None:
     """Graph networks add up messages: many rows have the same index, and float32 sums depend on the order."""
     random = np.random.default_rng(0)
     arrays: Arrays = {
@@ -134,21 +135,30 @@ def test_rows_that_are_added_up_by_several_threads(width: int, reduction: str) -
         "indices": random.integers(0, 300, (40000 // width, 1)),
         "updates": random.normal(size=(40000 // width, width)).astype(np.float32),
     }
-    check("ScatterND", arrays, "cpu", constant=False, reduction=reduction)
+    check("ScatterND", arrays, target, constant=False, reduction=reduction)
 
 
 @pytest.mark.parametrize(
     ("data", "updates", "axis"),
-    [((500, 40), (400, 60), 1), ((40, 512), (90, 512), 0), ((1, 30, 256), (1, 150, 200), 1), ((40000,), (9000,), 0)],
+    [
+        ((500, 40), (400, 60), 1),
+        ((40, 512), (90, 512), 0),
+        ((1, 30, 256), (1, 150, 200), 1),
+        ((40000,), (9000,), 0),
+        ((100,), (66000,), 0),
+    ],
 )
-def test_elements_before_and_after_the_axis(data: tuple[int, ...], updates: tuple[int, ...], axis: int) -> None:
+@TARGETS
+def test_elements_before_and_after_the_axis(
+    target: str, data: tuple[int, ...], updates: tuple[int, ...], axis: int
+) -> None:
     random = np.random.default_rng(0)
     arrays: Arrays = {
         "data": random.normal(size=data).astype(np.float32),
         "indices": random.integers(0, data[axis], updates),
         "updates": random.normal(size=updates).astype(np.float32),
     }
-    check("ScatterElements", arrays, "cpu", constant=False, axis=axis, reduction="add")
+    check("ScatterElements", arrays, target, constant=False, axis=axis, reduction="add")
 
 
 @pytest.mark.parametrize("dtype", ["bool", "float16", "float64", "int64", "uint8"])

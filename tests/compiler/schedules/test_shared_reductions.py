@@ -128,6 +128,21 @@ def test_a_block_of_threads_shares_a_long_maximum(
 
 
 @pytest.mark.vulkan
+@pytest.mark.parametrize("name", ["ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"])
+@pytest.mark.parametrize("shape", [(5000,), (3, 70, 5), (7,), (1, 2), (1, 1), (1,)])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_one_kernel_reduces_to_a_number_and_goes_on(name: str, shape: tuple[int, ...], keep: int) -> None:
+    """DLight would launch a kernel for each element, and put what follows a single step into the reduction."""
+    nodes = [node("Abs", "x", out="a"), node(name, "a", out="r", keepdims=keep), node("Div", "r", "three")]
+    mod = lower_graph(nodes, {"three": np.float32(3)}, {"x": shape})
+    (schedule,) = list_schedules(mod["main"], lavapipe(), 1)
+    assert math.prod(find_threads(schedule).values()) >= min(math.prod(shape), 64)
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        assert schedule.get(schedule.get_loops(block)[0]).thread_binding is not None
+    check(mod, schedule)
+
+
+@pytest.mark.vulkan
 @pytest.mark.parametrize("after", [False, True], ids=["alone", "with-epilogue"])
 @pytest.mark.parametrize(("channels", "blocks"), [(70, 9), (3, 1), (9000, 282)])
 def test_a_block_of_threads_shares_long_sums_of_neighbours(channels: int, blocks: int, after: bool) -> None:

@@ -79,7 +79,7 @@ def compile_source(source: str, target: tvm.target.Target) -> bytes:
     except RuntimeError as error:
         # The compiler's message starts with the whole source and contains many warnings.
         said = str(error).rpartition("Compilation error:")[2].strip()
-        said = said[max(0, said.find("error:") - 40) :]
+        said = said[max(0, said.find("error:")) :]
         name = f"NVRTC {show_version(compiler.version)}" if compiler else "nvcc"
         raise TvmbuildError(
             f"{name} refuses the generated CUDA code: {said[:500]}",

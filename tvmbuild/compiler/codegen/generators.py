@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.backend.cuda.op import cuda_func_call
 
+from tvmbuild.compiler.codegen.bit_casts import use_bit_casts
 from tvmbuild.compiler.codegen.cubin import compile_with_tvm
 from tvmbuild.compiler.codegen.prepare import prepare_compiler
 from tvmbuild.compiler.codegen.vulkan.generator import register_generator
@@ -30,6 +31,7 @@ def use_generators(target: tvm.target.Target) -> Iterator[None]:
     if target.kind.name == "vulkan":
         register_generator()
     if target.kind.name == "cuda":
+        use_bit_casts()
         use_dependent_launch()
     with compile_with_tvm(target):
         yield

@@ -26,6 +26,7 @@ _WIDE_ON_GPUS = frozenset(
         *("AveragePool", "GlobalAveragePool", "GlobalLpPool", "LpPool"),
         *("BatchNormalization", "InstanceNormalization", "LRN", "LayerNormalization", "MeanVarianceNormalization"),
         *("CumSum", "LogSoftmax", "Mean", "Softmax", "Softplus", "Sum"),
+        *("Acos", "Acosh", "Asin", "Asinh", "Atanh", "Mod", "Round"),  # CUDA has them in float32 only
         *("GridSample", "Resize", "RoiAlign"),  # products of coordinates, which need more than 11 bits
     }
 )
@@ -69,7 +70,7 @@ def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def add_up_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with sums, means and norms of 16-bit floats computed in float32."""
+    """Return the model with the operators on 16-bit floats computed in float32 that GPUs need so, as sums."""
     if not any(node.op_type in _WIDE_ON_GPUS for node in model.graph.node):
         return model
     scope, nodes, changed = Scope(model), Nodes(), False

@@ -1,11 +1,12 @@
 """ScatterND and ScatterElements by kernels of our own: many threads on GPUs, rows in vectors on CPUs.
 
-ONNX leaves open what two updates of the same element give. Updates that are added up keep TVM's functions on GPUs,
-which add them one after the other, because GPUs add floats of several threads in any order.
+ONNX leaves open what two updates of the same element give. Updates that are added up follow their order, so that equal
+inputs give equal sums.
 """
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import tvm
@@ -18,6 +19,8 @@ from tvmbuild.compiler.kernels.scatter import NAME, Scatter, write_scatter, writ
 from tvmbuild.compiler.machine.machine import Machine
 from tvmbuild.compiler.remarks import missed
 
+MOST_COMBINED = 1 << 19
+"""The largest number of elements that look at all updates on a GPU: a few for each thread that a card runs at once."""
 _BY_ROWS, _BY_ELEMENTS = "relax.scatter_nd", "relax.scatter_elements"
 
 
@@ -30,11 +33,11 @@ def _rewrite(builder: relax.BlockBuilder, call: relax.Call, machine: Machine | N
     if not is_call(call, _BY_ROWS) and not is_call(call, _BY_ELEMENTS):
         return None
     reduction = str(call.attrs.reduction)
-    if machine is None and reduction != "update":
-        return missed(f"its reduction is {reduction}: threads would add in any order")
     data, indices, updates = shapes = [static_shape(each) for each in call.args]
     if data is None or indices is None or updates is None:
         return missed("its shapes are not known")
+    if machine is None and reduction != "update" and data is not None and math.prod(data) > MOST_COMBINED:
+        return missed(f"it combines updates into {math.prod(data)} elements: each would look at all updates")
     if not all(shapes) or any(0 in shape for shape in (data, indices, updates)):
         return missed("it has a tensor without axes or without elements")
     dtype, index_dtype = (str(call.args[place].ty.dtype) for place in (0, 1))

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import tvm
 from tvm import s_tir, tirx
+from tvm.s_tir.schedule.schedule import _ERROR_RENDER_LEVEL as _LEVELS
 
 from tvmbuild.compiler.bugs import last_line, report_bug
 
@@ -110,13 +111,28 @@ def try_dlight(rule: Any, function: tirx.PrimFunc, target: tvm.target.Target) ->
     """Apply a rule of DLight, a part of TVM, to the function; return None if it refuses or raises any exception."""
     name = f"dlight.{type(rule).__name__}"
     try:
-        made = rule.apply(function, target, False)
+        with _brief_errors():
+            made = rule.apply(function, target, False)
     except Exception as error:  # noqa: BLE001 - DLight has no error class; it raises AssertionError, AttributeError …
         _record(name, last_line(str(error)) or type(error).__name__)
         return None
     schedule = made[0] if isinstance(made, list) else made
     _record(name, None if schedule is not None else "it is of another form", schedule)
     return schedule
+
+
+@contextmanager
+def _brief_errors() -> Iterator[None]:
+    """Keep TVM from writing the function into the errors of schedules that are made here.
+
+    DLight tries to inline every block, and each failure would print the function: a Split into 200 outputs took 15 s.
+    """
+    detail = _LEVELS["detail"]
+    _LEVELS["detail"] = _LEVELS["none"]
+    try:
+        yield
+    finally:
+        _LEVELS["detail"] = detail
 
 
 def _record(rule: Callable[..., object] | str, refused: str | None, made: object = None) -> None:

@@ -13,7 +13,7 @@ from tvmbuild.compiler.importing.converters.call import Converter, NodeCall
 from tvmbuild.errors import TvmbuildError
 
 _LOG_2 = 0.6931471805599453
-_THIRD, _FOURTH = 3.0, 4.0
+_SECOND, _THIRD, _FOURTH = 2.0, 3.0, 4.0
 _SELU_GAMMA = 1.05070102214813232421875
 _TERMS = {"float64": 9}
 _MIN_TERMS = 5
@@ -93,12 +93,13 @@ def convert_power(call: NodeCall) -> relax.Expr:
     """Convert Pow; compute in floats if the base is an integer or the types differ, as ONNX Runtime does.
 
     Third and fourth powers of floats become products; otherwise a GELU by tanh would call the C library for each
-    element.
+    element. So do small powers of integers, which GPUs without float64 could not compute.
     """
     base, exponent = call.inputs[0], call.inputs[1]
     types = {str(each.ty.dtype) for each in (base, exponent)}
-    if len(types) == 1 and "float" in call.dtype:
-        product = _multiply_out(call)
+    is_float = "float" in call.dtype
+    product = _multiply_out(call) if len(types) == 1 or not is_float else None
+    if product is not None or (len(types) == 1 and is_float):
         return call.by_tvm() if product is None else product
     wide = "float32" if call.dtype in {"float16", "float32"} else "float64"
     raised = call.emit(relax.op.power, *(_cast(call, each, wide) for each in (base, exponent)))
@@ -106,13 +107,13 @@ def convert_power(call: NodeCall) -> relax.Expr:
 
 
 def _multiply_out(call: NodeCall) -> relax.Expr | None:
-    """Return a third or fourth power as products, or None for other powers."""
+    """Return a third or fourth power, or the second of an integer, as products, or None for other powers."""
     given = call.values(1)
     power = None if given is None or given.size != 1 or given.ndim > len(call.shape) else float(given.reshape(()))
-    if power not in {_THIRD, _FOURTH}:
+    if power not in ({_THIRD, _FOURTH} if "float" in call.dtype else {_SECOND, _THIRD, _FOURTH}):
         return None
     square = call.emit(relax.op.multiply, call.data, call.data)
-    return relax.op.multiply(square, call.data if power == _THIRD else square)
+    return square if power == _SECOND else relax.op.multiply(square, call.data if power == _THIRD else square)
 
 
 def convert_elu(call: NodeCall) -> relax.Expr:

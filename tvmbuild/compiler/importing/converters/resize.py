@@ -129,7 +129,12 @@ def _suits_tvm(call: NodeCall, axes: Sequence[_Axis]) -> bool:
         and all(axis.is_exact for axis in axes)
         and not call.attributes.get("antialias", 0)
         and call.text("coordinate_transformation_mode", "half_pixel") in _COORDINATES_OF_TVM
+        and not (_aligns_corners(call) and any(axis.wanted == 1 for axis in axes[2:]))  # TVM divides by wanted - 1
     )
+
+
+def _aligns_corners(call: NodeCall) -> bool:
+    return call.text("coordinate_transformation_mode", "half_pixel") == "align_corners"
 
 
 def _is_last_map(call: NodeCall, axes: Sequence[_Axis]) -> bool:
@@ -143,7 +148,8 @@ def _is_last_map(call: NodeCall, axes: Sequence[_Axis]) -> bool:
 def _reference_weights(call: NodeCall, axis: _Axis) -> np.ndarray[Any, Any]:
     """Return the weight of each old element in each new element, [wanted, size], from onnx's reference evaluator."""
     names = ("x", "roi", "scales", "sizes")
-    by_scale = not np.isclose(axis.wanted / axis.size, axis.scale)
+    # The reference aligns the corners of a length that is not whole; ONNX Runtime and PyTorch align those of the size.
+    by_scale = not np.isclose(axis.wanted / axis.size, axis.scale) and not _aligns_corners(call)
     given = ["x", "", "scales"] if by_scale else ["x", "", "", "sizes"]
     attributes = {name: call.attributes[name] for name in _PASSED_ON if name in call.attributes}
     node = helper.make_node("Resize", given, ["y"], **attributes)

@@ -118,9 +118,31 @@ def _schedule_by_dlight(function: tirx.PrimFunc, target: tvm.target.Target) -> I
     with target:
         for rule in (*of_sums, gpu.Fallback()):
             schedule = try_dlight(rule, function, target)
-            if schedule is not None and fits(schedule.mod, target):
+            if schedule is not None and _is_sound(schedule) and fits(schedule.mod, target):
                 yield schedule
                 return
+
+
+def _is_sound(schedule: s_tir.Schedule) -> bool:
+    """Return whether the outermost loop of each reduction is the grid of a kernel, and the reduction is as it was.
+
+    DLight leaves the loops of a reduction to a scalar unbound: each iteration would launch a kernel. It inlines what
+    follows a reduction of one step into it, where it applies to the first value, too.
+    """
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    reductions = [block for block in blocks if schedule.get(block).init is not None]
+    outermost = [schedule.get_loops(block)[:1] for block in reductions]
+    bound = all(schedule.get(loop).thread_binding is not None for loops in outermost for loop in loops)
+    return bound and all(_is_plain(schedule.get(block)) for block in reductions)
+
+
+def _is_plain(reduction: s_tir.SBlock) -> bool:
+    """Return whether a reduction of one value combines its own element with another."""
+    body = reduction.body
+    if not isinstance(body, tirx.BufferStore):
+        return True
+    operands = [getattr(body.value, side, None) for side in "ab"]
+    return any(isinstance(each, tvm.ir.TensorLoad) and each.source.same_as(body.buffer) for each in operands)
 
 
 def _is_injective(function: tirx.PrimFunc) -> bool:

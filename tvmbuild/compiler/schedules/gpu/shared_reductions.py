@@ -163,11 +163,14 @@ def share_steps(function: tirx.PrimFunc) -> s_tir.Schedule:
     sch = s_tir.Schedule(function, error_render_level="none")
     block, last = _find_blocks(sch)
     nest = require_nest(sch, block)
-    is_sum = _is_sum(sch, block)
-    if _count(nest, reduces=True) <= (LONG_SUM if is_sum else SHORT):
+    is_sum, steps = _is_sum(sch, block), _count(nest, reduces=True)
+    ending = None if last is None else require_nest(sch, last)
+    if ending is not None and (not ending.axes or (steps <= SHORT and _count(ending, reduces=False) == 1)):
+        return _reduce_to_scalar(sch, block, last, steps)
+    if steps <= (LONG_SUM if is_sum else SHORT):
         raise ScheduleRefused("few threads compute each output as fast")
     if last is None and _count(nest, reduces=False) == 1 and not is_sum:
-        return _reduce_to_scalar(sch, block)
+        return _reduce_to_scalar(sch, block, last, steps)
     isolated = isolate_sum(function, take_outputs)
     if isolated is None:
         raise ScheduleRefused("what follows the reduction takes a part of it, or goes through it in another order")
@@ -193,10 +196,19 @@ def _share(reduction: Isolated, threads: int) -> s_tir.Schedule:
     return sch
 
 
-def _reduce_to_scalar(sch: s_tir.Schedule, block: Any) -> s_tir.Schedule:
-    _, step = sch.split(sch.fuse(*sch.get_loops(block)), [None, THREADS])
+def _reduce_to_scalar(sch: s_tir.Schedule, block: Any, last: Any | None, steps: int) -> s_tir.Schedule:
+    """Give one block of threads the reduction, and what follows it; there are no threads without a step."""
+    if last is None:
+        outer = sch.add_unit_loop(sch.get_loops(block)[0])
+    else:
+        loops = sch.get_loops(last)
+        outer = sch.fuse(*loops) if loops else sch.add_unit_loop(last)
+        sch.compute_at(block, outer, preserve_unit_loops=True)
+        sch.set_scope(block, 0, "local")
+    threads = min(THREADS, 1 << (steps - 1).bit_length())
+    _, step = sch.split(sch.fuse(*sch.get_loops(block)[1:]), [None, threads])
     sch.bind(step, "threadIdx.x")
-    sch.bind(sch.add_unit_loop(sch.get_loops(block)[0]), "blockIdx.x")
+    sch.bind(outer, "blockIdx.x")
     return sch
 
 
