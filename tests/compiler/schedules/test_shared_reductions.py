@@ -136,7 +136,7 @@ def test_one_kernel_reduces_to_a_number_and_goes_on(name: str, shape: tuple[int,
     nodes = [node("Abs", "x", out="a"), node(name, "a", out="r", keepdims=keep), node("Div", "r", "three")]
     mod = lower_graph(nodes, {"three": np.float32(3)}, {"x": shape})
     (schedule,) = list_schedules(mod["main"], lavapipe(), 1)
-    assert math.prod(find_threads(schedule).values()) >= min(math.prod(shape), 64)
+    assert math.prod(find_threads(schedule).values()) >= min(math.prod(shape) // 2, 64)
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
         assert schedule.get(schedule.get_loops(block)[0]).thread_binding is not None
     check(mod, schedule)

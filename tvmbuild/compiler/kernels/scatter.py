@@ -24,7 +24,7 @@ from tvmbuild.compiler.ir.expressions import int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import begin_kernel
 from tvmbuild.compiler.kernels.loops import each_chunk, each_thread, each_vector, where
-from tvmbuild.compiler.kernels.vectors import store, take
+from tvmbuild.compiler.kernels.vectors import local, store, take
 from tvmbuild.compiler.machine.machine import PARALLEL_WORK, Machine
 
 NAME = "scatter"
@@ -117,9 +117,10 @@ def write_scatter(form: Scatter) -> tirx.PrimFunc:
     inputs = [(form.data, form.dtype), (form.indices, form.index_dtype), (form.updates, form.dtype)]
     with begin_kernel(NAME, inputs, [(form.data, form.dtype)]) as (builder, (data, indices, updates, result)):
         with each_thread(math.prod(form.data)) as place:
-            T.buffer_store(result, data[place], [place])
-            if form.reduction != "update":
-                _combine(form, place, (indices, updates, result))
+            if form.reduction == "update":
+                T.buffer_store(result, data[place], [place])
+            else:
+                T.buffer_store(result, _combine(form, place, (data, indices, updates)), [place])
         if form.reduction == "update":
             with each_thread(math.prod(form.updates)) as update:
                 place, inside = form.find_place(indices, update)
@@ -128,15 +129,21 @@ def write_scatter(form: Scatter) -> tirx.PrimFunc:
     return mark_scheduled(builder.get())
 
 
-def _combine(form: Scatter, place: Any, buffers: tuple[Any, Any, Any]) -> None:
-    """Combine an element with all updates that meet it, in their order."""
-    indices, updates, result = buffers
+def _combine(form: Scatter, place: Any, buffers: tuple[Any, Any, Any]) -> Any:
+    """Return an element combined with all updates that meet it, in their order.
+
+    It stays in a register: a store that may meet the indices would keep the next ones from being loaded ahead.
+    """
+    data, indices, updates = buffers
+    found = local(1, form.dtype)
+    T.buffer_store(found, data[place], [0])
     (first, fits), step = form.find_updates(place)
     with where(fits, always=form.axis is None), _each_step(form.updates_of_element) as number:
         update = T.Bind(first + number * step)
         met, inside = form.find_place(indices, update)
         with T.If(tirx.And(inside, met == place)), T.Then():
-            T.buffer_store(result, form.combine(result[place], updates[update]), [place])
+            T.buffer_store(found, form.combine(found[0], updates[update]), [0])
+    return found[0]
 
 
 @contextmanager
