@@ -50,6 +50,19 @@ def build_package_of_long_names(folder: Path) -> Path:
     return _save_and_build(folder, helper.make_graph(nodes, "net", ends[:1], ends[1:]), {})
 
 
+def build_package_of_like_graphs(folder: Path, count: int) -> Path:
+    """Return a package for an H100 with graphs that look alike: kernels that read `x` keep them apart."""
+    shape, nodes = (64, 64), [helper.make_node("MatMul", ["x", "w0"], ["m0"])]
+    for i in range(count):
+        nodes.append(helper.make_node("Softmax", [f"m{i}"], [f"s{i}"]))
+        nodes.append(helper.make_node("MatMul", ["x", f"w{i + 1}"], [f"r{i}"]))
+        nodes.append(helper.make_node("MatMul", [f"s{i}", f"r{i}"], [f"m{i + 1}"]))
+    nodes.append(helper.make_node("Softmax", [f"m{count}"], ["y"]))
+    weights = [numpy_helper.from_array(np.full(shape, i, np.float32), f"w{i}") for i in range(count + 1)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
+    return _save_and_build(folder, helper.make_graph(nodes, "net", ends[:1], ends[1:], weights), {})
+
+
 def build_package_of_frames(folder: Path) -> Path:
     """Return the package for an H100 of `make_net_of_frames`."""
     graph, options = make_net_of_frames()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from children import run_child
-from cuda_package import build_cuda_package
+from cuda_package import build_cuda_package, build_package_of_like_graphs
 from cuda_shim import shim_environment
 
 pytestmark = pytest.mark.compiler
@@ -40,6 +40,17 @@ def test_a_graph_is_captured_once_and_launched_in_every_call(package: Path, tmp_
     assert sum(line.startswith("  launch") for line in lines) == 3 * held
     alone = [line for line in lines if line.startswith("launch")]
     assert len(alone) == 3 * 2  # the first and the last kernel of each call
+    assert not [line for line in lines if line.startswith("mistake")]
+
+
+def test_graphs_that_look_alike_have_memory_of_their_own(tmp_path: Path) -> None:
+    """TVM makes one function of them, and numbers the places that call it."""
+    package = build_package_of_like_graphs(tmp_path, 4)
+    code = 'x = {"x": np.ones((64, 64), np.float32)}\nsession.run(x)\nsession.run(x)'
+    _, lines = run(package, code, tmp_path / "log")
+    captured = sum(line.startswith("graph of") for line in lines)
+    assert captured >= 2
+    assert lines.count("graph") == 2 * captured
     assert not [line for line in lines if line.startswith("mistake")]
 
 

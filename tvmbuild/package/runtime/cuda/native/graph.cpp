@@ -14,7 +14,9 @@ namespace {
 
 TVMFFIObjectHandle invoke_closure, array_size, array_item;  // TVM's functions
 
+// TVM makes one function of graphs that look alike, and numbers the places that call it: each has memory of its own.
 struct Graph {
+  int64_t place;
   Device *device;
   CUgraphExec executable;
   TVMFFIAny result;
@@ -22,13 +24,17 @@ struct Graph {
   int64_t *shape;  // the numbers that the captured launches depend on
 };
 
+struct KeptMemory {
+  int64_t place;
+  TVMFFIAny value;
+};
+
 // What belongs to a function of a virtual machine, from its first call until the machine is gone. Each machine has
 // function objects of its own, so an object's deleter tells when: it is replaced by one that releases this first.
 struct Kept : OnHeap {
   TVMFFIObject *function;
   void (*deleter)(void *, int);
-  bool has_memory;
-  TVMFFIAny memory;
+  List<KeptMemory> memories;
   List<Graph> graphs;
 };
 
@@ -50,7 +56,7 @@ void release(Kept *kept) {
     drop(graph.result);
     free(graph.shape);
   }
-  if (kept->has_memory) drop(kept->memory);
+  for (const KeptMemory &memory : kept->memories) drop(memory.value);
   delete kept;
 }
 
@@ -84,8 +90,9 @@ Kept *find_kept(TVMFFIObject *function) {
   return kept;
 }
 
-bool read_call(const TVMFFIAny *arguments, int32_t count, int32_t least, Kept *&kept) {
-  if (count < least || arguments[1].type_index < kTVMFFIStaticObjectBegin)
+// The function of a call, and the number of its place, which is its last argument or before a shape.
+bool read_call(const TVMFFIAny *arguments, int32_t count, int32_t at, Kept *&kept, int64_t &place) {
+  if (count <= at || arguments[1].type_index < kTVMFFIStaticObjectBegin || !read_int(arguments[at], place))
     return fail("CUDA: this TVM calls graphs in another way than this runtime expects");
   kept = find_kept(static_cast<TVMFFIObject *>(arguments[1].v_ptr));
   return true;
@@ -126,9 +133,9 @@ bool read_shape(const TVMFFIAny *arguments, int32_t count, const int64_t *&shape
   return true;
 }
 
-Graph *find_graph(Kept &kept, const Device &device, const int64_t *shape, size_t dimensions) {
+Graph *find_graph(Kept &kept, int64_t place, const Device &device, const int64_t *shape, size_t dimensions) {
   for (Graph &graph : kept.graphs)
-    if (graph.device == &device && graph.dimensions == dimensions &&
+    if (graph.place == place && graph.device == &device && graph.dimensions == dimensions &&
         (dimensions == 0 || memcmp(graph.shape, shape, dimensions * sizeof(*shape)) == 0))
       return &graph;
   return nullptr;
@@ -200,13 +207,15 @@ bool prepare_graphs() {
 int give_kept_memory(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
   *result = none();
   Kept *kept = nullptr;
-  if (!read_call(arguments, count, 3, kept)) return raise_failure();
-  if (!kept->has_memory) {
-    OwnMemory own;
-    if (int status = invoke(arguments[0], arguments[1], nullptr, &kept->memory)) return status;
-    kept->has_memory = true;
-  }
-  *result = share(kept->memory);
+  int64_t place = 0;
+  if (!read_call(arguments, count, 2, kept, place)) return raise_failure();
+  for (const KeptMemory &memory : kept->memories)
+    if (memory.place == place) return *result = share(memory.value), 0;
+  KeptMemory made = {place, none()};
+  OwnMemory own;
+  if (int status = invoke(arguments[0], arguments[1], nullptr, &made.value)) return status;
+  kept->memories.add(made);
+  *result = share(made.value);
   return 0;
 }
 
@@ -215,12 +224,14 @@ int run_or_capture(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny 
   Kept *kept = nullptr;
   const int64_t *shape = nullptr;
   size_t dimensions = 0;
-  if (!read_call(arguments, count, 4, kept) || !read_shape(arguments, count, shape, dimensions)) return raise_failure();
+  int64_t place = 0;
+  if (!read_call(arguments, count, 3, kept, place) || !read_shape(arguments, count, shape, dimensions))
+    return raise_failure();
   UsedDevice device = use_device(current_device());
   if (!device) return raise_failure();
-  Graph *graph = find_graph(*kept, *device, shape, dimensions);
+  Graph *graph = find_graph(*kept, place, *device, shape, dimensions);
   if (graph == nullptr) {
-    Graph made = {&*device, nullptr, none(), dimensions, nullptr};
+    Graph made = {place, &*device, nullptr, none(), dimensions, nullptr};
     if (int status = capture(*device, arguments, made)) return status;
     if (dimensions > 0) {
       made.shape = static_cast<int64_t *>(malloc(dimensions * sizeof(*shape)));
