@@ -153,7 +153,7 @@ MUTATIONS = (
     Mutation(
         "a list of launches is taken for another one of the same length",
         f"{NATIVE}/replay.cpp",
-        "if (each->hash != hash || !(each->operations == operations)) continue;",
+        "if (each->hash != hash || each->last.engine != engine || !(each->operations == operations)) continue;",
         "if (each->operations.count() != operations.count()) continue;",
         "tests/package/runtime/vulkan/test_launch.py",
     ),

@@ -52,7 +52,7 @@ def lower_for(target: tvm.target.Target, model: onnx.ModelProto) -> Lowered:
 
 @st.composite
 def rows(draw: st.DrawFn) -> tuple[np.ndarray, list[int], bool]:
-    """Draw rows, half of them of special values alone, and the axes to reduce."""
+    """Draw rows, half of them with nothing but special values, and the axes to reduce."""
     shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 31, 70]), min_size=1, max_size=3)))
     axes = sorted(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
     dtype, random = draw(st.sampled_from(sorted(SPECIALS))), np.random.default_rng(draw(st.integers(0, 999)))
