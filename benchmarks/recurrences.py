@@ -65,7 +65,7 @@ def main() -> int:
     return 0
 
 
-def make_layer(kind: str, steps: int, hidden: int) -> onnx.ModelProto:
+def make_layer(kind: str, steps: int, hidden: int, batch: int = 1) -> onnx.ModelProto:
     """Return x → y of one direction, as PyTorch exports it, with random weights."""
     random, rows = np.random.default_rng(0), GATES[kind] * hidden
     shapes = {"w": (1, rows, INPUTS), "r": (1, rows, hidden), "b": (1, 2 * rows)}
@@ -75,8 +75,8 @@ def make_layer(kind: str, steps: int, hidden: int) -> onnx.ModelProto:
     graph = helper.make_graph(
         [node],
         "layer",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (steps, 1, INPUTS))],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (steps, 1, 1, hidden))],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (steps, batch, INPUTS))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (steps, 1, batch, hidden))],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -110,7 +110,7 @@ def time_layer(model: onnx.ModelProto, cpu: str | None, rounds: int) -> Mapping[
         inputs, run = tensor(data["x"]), machine["main"]
         return lambda: run(inputs)
 
-    with mock.patch.object(importer, "KERNELS", {}):
+    with mock.patch.object(importer, "CPU_RULES", {}):
         by_steps = build()
     calls: dict[str, Callable[[], Any]] = {
         "kernel": build(),

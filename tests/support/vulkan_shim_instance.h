@@ -54,9 +54,13 @@ void get_memory_properties(VkPhysicalDevice handle, VkPhysicalDeviceMemoryProper
 void get_queue_families(VkPhysicalDevice handle, uint32_t *count, VkQueueFamilyProperties *families) {
   uint32_t room = *count, copy_queues = count_copy_queues(shown_by(handle));
   real.GetPhysicalDeviceQueueFamilyProperties(shown_by(handle).real, count, families);
-  if (copy_queues > 0 && (families == nullptr || room > *count)) {
-    if (families != nullptr) families[*count] = {VK_QUEUE_TRANSFER_BIT, copy_queues, 0, {1, 1, 1}};
-    ++*count;
+  constexpr VkFlags VIDEO_DECODE = 32;  // NVIDIA's video engines copy, too, and have more queues
+  if (copy_queues > 0 && (families == nullptr || room > *count + 1)) {
+    if (families != nullptr) {
+      families[*count] = {VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT, copy_queues, 0, {1, 1, 1}};
+      families[*count + 1] = {VK_QUEUE_TRANSFER_BIT | VIDEO_DECODE, 7, 0, {1, 1, 1}};
+    }
+    *count += 2;
   }
   for (uint32_t index = 0; families != nullptr && index < *count; index++)
     set("timestampValidBits", families[index].timestampValidBits);

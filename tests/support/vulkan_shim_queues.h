@@ -50,6 +50,7 @@ struct Noted {
   uint64_t set_count, signal_count;
   FenceClock fences[4096];
   VkCommandPool copy_pools[16];
+  int objects;  // command pools and semaphores
 };
 Noted *noted_devices[16];
 
@@ -128,10 +129,42 @@ VkResult Hooks::CreateCommandPool::change(VkDevice device, const VkCommandPoolCr
   VkCommandPoolCreateInfo changed = *info;
   if (all != nullptr) changed.queueFamilyIndex = 0;
   VkResult result = next(device, &changed, no, pool);
+  if (all != nullptr && result == VK_SUCCESS) all->objects++;
   if (all == nullptr || result != VK_SUCCESS || info->queueFamilyIndex != COPY_FAMILY) return result;
   for (VkCommandPool &each : all->copy_pools)
     if (each == 0) return each = *pool, result;
   abort_for("more command pools than the shim counts");
+}
+
+template <>
+void Hooks::DestroyCommandPool::change(VkDevice device, VkCommandPool pool, const void *no) {
+  if (Noted *all = noted(device)) {
+    all->objects--;
+    for (VkCommandPool &each : all->copy_pools)
+      if (each == pool) each = 0;
+  }
+  next(device, pool, no);
+}
+
+template <>
+VkResult Hooks::CreateSemaphore::change(VkDevice device, const VkSemaphoreCreateInfo *info, const void *no,
+                                        VkSemaphore *semaphore) {
+  VkResult result = next(device, info, no, semaphore);
+  if (Noted *all = result == VK_SUCCESS ? noted(device) : nullptr) all->objects++;
+  return result;
+}
+
+template <>
+void Hooks::DestroySemaphore::change(VkDevice device, VkSemaphore semaphore, const void *no) {
+  if (Noted *all = noted(device)) all->objects--;
+  next(device, semaphore, no);
+}
+
+template <>
+void Hooks::DestroyDevice::change(VkDevice device, const void *no) {
+  Noted *all = noted(device);
+  if (all != nullptr && all->objects != 0) abort_for("a device that is destroyed before its queues' objects");
+  next(device, no);
 }
 
 template <>

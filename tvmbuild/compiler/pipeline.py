@@ -24,6 +24,7 @@ from tvmbuild.compiler.kernels.attention.cpu.kernel import write_attention
 from tvmbuild.compiler.kernels.attention.gpu.function import write_attention as write_gpu_attention
 from tvmbuild.compiler.kernels.int8.dot_kernels import pin_initial_values
 from tvmbuild.compiler.machine.dot_instructions import find_instruction
+from tvmbuild.compiler.machine.limits import staging_limits
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.machine.target import is_gpu, multiplies_bytes
 from tvmbuild.compiler.pass_manager import (
@@ -50,6 +51,7 @@ from tvmbuild.compiler.pass_manager import (
 )
 from tvmbuild.compiler.passes.attention.fuse_attention import fuse_attention
 from tvmbuild.compiler.passes.block_counted import block_counted
+from tvmbuild.compiler.passes.block_recurrences import block_recurrences
 from tvmbuild.compiler.passes.block_top_k import block_top_k
 from tvmbuild.compiler.passes.canonicalize_var_names import canonicalize_var_names
 from tvmbuild.compiler.passes.convert_each_layout import convert_each_layout
@@ -120,7 +122,8 @@ def _fuse_attention(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule
 
 
 def _write_scatters(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
-    return write_scatters(mod, None if is_gpu(lowering.target) else describe_machine(lowering.target))
+    target = lowering.target
+    return write_scatters(mod, staging_limits(target.attrs) if is_gpu(target) else describe_machine(target))
 
 
 def _check_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -203,6 +206,12 @@ OPERATORS = Phase(
             after={"DecomposeAndFold": "it folds a TopK of constants by the importer's function, which the host runs"},
         ),
         of_module("BlockCounted", block_counted, on_gpu),
+        of_target(
+            "BlockRecurrences",
+            block_recurrences,
+            on_gpu,
+            after={"DecomposeAndFold": "it folds a recurrence of constants by the importer's function"},
+        ),
         of_target(
             "PadMatmulColumns",
             pad_matmul_columns,

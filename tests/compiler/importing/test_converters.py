@@ -365,3 +365,25 @@ def test_grids_over_many_channels_have_them_innermost(save_model: SaveModel) -> 
     }
     assert "T.Buffer((T.int64(1), T.int64(6), T.int64(4), T.int64(8))" in shapes[8]
     assert "image.grid_sample" in shapes[4]
+
+
+@pytest.mark.parametrize("operator", ["ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceSum"])
+def test_a_reduction_of_no_axes_keeps_its_function(
+    save_model: SaveModel, cpu: tvm.target.Target, operator: str
+) -> None:
+    nodes = [
+        helper.make_node("Abs" if "Log" in operator else "Neg", ["x"], ["a"]),
+        helper.make_node(operator, ["a"], ["y"], noop_with_empty_axes=1),
+    ]
+    got, want = run_both(save_model(nodes, opset=18), cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_one_row_by_a_scale_is_the_first(save_model: SaveModel, cpu: tvm.target.Target, mode: str) -> None:
+    """8 rows times 0.13 are 1.04, which is one row."""
+    node = helper.make_node(
+        "Resize", ["x", "", "scales"], ["y"], mode=mode, coordinate_transformation_mode="pytorch_half_pixel"
+    )
+    got, want = run_both(save_model([node], {"scales": np.array([1, 1, 0.13, 0.7], np.float32)}, opset=18), cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

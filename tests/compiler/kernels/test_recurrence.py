@@ -13,11 +13,13 @@ import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from vulkan_kernels import lavapipe
 
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.expand.expand import expand_operators
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.kernels.recurrence.form import GATES, Kind, Recurrence
+from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.pipeline import lower
 
 pytestmark = pytest.mark.compiler
@@ -84,15 +86,18 @@ def _info(name: str, shape: list[int] | None) -> onnx.ValueInfoProto:
 
 
 def check(layer: Layer, target: tvm.target.Target, *, is_kernel: bool = True) -> None:
-    model = layer.make_model()
-    imported = import_model(model, "net")
+    model, on_gpu = layer.make_model(), is_gpu(target)
+    imported = import_model(model, "net", for_gpu=on_gpu)
     functions = {variable.name_hint.rstrip("0123456789") for variable in imported.mod.functions}
     assert (layer.kind.lower() in functions) == is_kernel
     random = np.random.default_rng(1)
     data = {info.name: random.uniform(-1, 1, info.shape).astype(np.float32) for info in imported.inputs}
     if layer.lengths:
         data["lengths"] = np.array(layer.lengths, np.int32)
-    got = build_here(lower(imported, target), target)(data)
+    lowered = lower(imported, target)
+    is_block = any("threadIdx.x" in str(each) for each in lowered.mod.functions.values())
+    assert is_block == (on_gpu and is_kernel)
+    got = build_here(lowered, target)(data)
     known = expand_operators(model) if "layout" in layer.attributes else model  # ONNX Runtime knows no layout
     session = onnxruntime.InferenceSession(known.SerializeToString(), providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_outputs()]
@@ -118,6 +123,21 @@ def test_a_gru_in_both_forms(before: int, cpu: tvm.target.Target) -> None:
 def test_sequences_of_their_own_lengths(kind: Kind, cpu: tvm.target.Target) -> None:
     """PyTorch's packed sequences: each direction begins or ends where its sequence does, and zeros follow."""
     check(Layer(kind, steps=7, batch=4, hidden=33, direction="bidirectional", lengths=(7, 4, 1, 3)), cpu)
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("threads", [128, 1024])
+def test_a_layer_is_one_kernel_on_a_gpu(kind: Kind, threads: int) -> None:
+    """200 units are more than 128 threads: each has several; with 1,024, threads share the state's products."""
+    target = lavapipe(max_threads_per_block=threads, max_num_threads=threads)
+    check(Layer(kind, batch=6, hidden=200, direction="bidirectional"), target)
+
+
+@pytest.mark.vulkan
+def test_a_gpu_runs_a_thousand_steps() -> None:
+    """Step by step they took minutes to build."""
+    check(Layer("LSTM", steps=1000, hidden=16), lavapipe())
 
 
 UNROLLED: dict[str, Layer] = {
@@ -164,12 +184,30 @@ def draw_layers(draw: st.DrawFn) -> Layer:
     )
 
 
+@st.composite
+def draw_gpus(draw: st.DrawFn) -> tvm.target.Target:
+    threads = draw(st.sampled_from([128, 256, 1024]))
+    shared = draw(st.sampled_from([16384, 32768]))
+    return lavapipe(max_threads_per_block=threads, max_num_threads=threads, max_shared_memory_per_block=shared)
+
+
 @pytest.mark.nightly
 def test_any_layer(cpu: tvm.target.Target) -> None:
     @given(draw_layers())
     @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck), print_blob=True)
     def run(layer: Layer) -> None:
         check(layer, cpu)
+
+    run()
+
+
+@pytest.mark.nightly
+@pytest.mark.vulkan
+def test_any_layer_on_a_gpu() -> None:
+    @given(draw_layers(), draw_gpus())
+    @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck), print_blob=True)
+    def run(layer: Layer, target: tvm.target.Target) -> None:
+        check(layer, target)
 
     run()
 

@@ -88,6 +88,21 @@ def test_many_threads_share_a_long_row(shape: tuple[int, ...], axes: list[int], 
     assert math.prod(threads) >= 64
 
 
+@pytest.mark.vulkan
+def test_bfloat16() -> None:
+    model = make((3, 70), "float32", [1], before="Log", name="ReduceMax", keepdims=0)
+    log, reduce = model.graph.node
+    cast = [helper.make_node("Cast", ["x"], ["b"], to=onnx.TensorProto.BFLOAT16)]
+    log.input[0], reduce.output[0] = "b", "c"
+    back = helper.make_node("Cast", ["c"], ["y"], to=onnx.TensorProto.FLOAT)
+    nodes = [*cast, log, reduce, back]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    data = np.repeat(np.array([[0, 1, 2]], np.float32).T, 70, axis=1)
+    got = build_here(lower_for(lavapipe(), model), lavapipe())({"x": data})["y"]
+    np.testing.assert_allclose(got, [-np.inf, 0, np.log(2)], rtol=1e-2)
+
+
 @pytest.mark.parametrize("before", ["", "Log"])
 def test_the_code_compiles_for_a_card(gpu: tvm.target.Target, before: str) -> None:
     lowered = lower_for(gpu, make((4, 5000), "float32", [1], before=before, name="ReduceMax", keepdims=0))

@@ -161,6 +161,19 @@ def test_elements_before_and_after_the_axis(
     check("ScatterElements", arrays, target, constant=False, axis=axis, reduction="add")
 
 
+@pytest.mark.parametrize("reduction", ["max", "min"])
+@pytest.mark.parametrize("operator", ["ScatterND", "ScatterElements"])
+@TARGETS
+def test_an_update_that_is_not_a_number_is_the_result(target: str, operator: str, reduction: str) -> None:
+    places, nan = np.array([0, 1, 2, 2, 3]), np.nan
+    arrays: Arrays = {
+        "data": np.array([1, nan, 1, 2], np.float32),
+        "indices": places[:, None] if operator == "ScatterND" else places,
+        "updates": np.array([nan, 1, nan, 5, nan], np.float32),
+    }
+    check(operator, arrays, target, constant=False, reduction=reduction)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "float16", "float64", "int64", "uint8"])
 @pytest.mark.parametrize("operator", ["ScatterND", "ScatterElements"])
 def test_elements_of_every_size(operator: str, dtype: str) -> None:

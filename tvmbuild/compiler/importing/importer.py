@@ -24,7 +24,8 @@ from tvmbuild.compiler.importing.converters.inputs import normalise_inputs
 from tvmbuild.compiler.importing.converters.table import CONVERTERS
 from tvmbuild.compiler.importing.expand.expand import expand_what_can_be, find_rule
 from tvmbuild.compiler.importing.expand.infinities import mark_infinities
-from tvmbuild.compiler.importing.expand.recurrent_kernels import RULES as KERNELS
+from tvmbuild.compiler.importing.expand.recurrent_kernels import GPU_RULES
+from tvmbuild.compiler.importing.expand.recurrent_kernels import RULES as CPU_RULES
 from tvmbuild.compiler.importing.expand.scope import Scope, find_opset, list_read, walk_nodes
 from tvmbuild.compiler.importing.float16 import add_up_in_float32, compute_in_float32
 from tvmbuild.compiler.importing.kept import mark_kept
@@ -99,9 +100,9 @@ def import_model(model: onnx.ModelProto, said: str, *, for_gpu: bool = False) ->
 
 def _expand(model: onnx.ModelProto, *, for_gpu: bool) -> tuple[onnx.ModelProto, dict[str, NodeError]]:
     if for_gpu:
-        expanded, refused = expand_what_can_be(model)
+        expanded, refused = expand_what_can_be(model, GPU_RULES)
         return add_up_in_float32(expanded), refused
-    return expand_what_can_be(compute_in_float32(model), KERNELS)
+    return expand_what_can_be(compute_in_float32(model), CPU_RULES)
 
 
 @contextlib.contextmanager

@@ -85,15 +85,15 @@ class Scatter:
         """The number of updates that may meet an element."""
         return self.rows if self.axis is None else self.updates[self.axis]
 
-    def find_updates(self, place: Any) -> tuple[tuple[Any, Any], int]:
-        """Return (the first update that may meet an element of the flat data, whether there is one), and their step."""
+    def find_updates(self, place: Any) -> tuple[Any, Any, int]:
+        """Return the first update that may meet an element of the flat data, whether there is one, and their step."""
         if self.axis is None:
-            return (T.Bind(place % self.width), tirx.const(True, "bool")), self.width
+            return T.Bind(place % self.width), tirx.const(True, "bool"), self.width
         steps, own = _strides(self.updates), _coordinates(place, self.data)
         own[self.axis] = int64(0)
         fits = tirx.all(*(at < size for at, size in zip(own, self.updates, strict=True)))
         first = T.Bind(sum((at * step for at, step in zip(own, steps, strict=True)), int64(0)))
-        return (first, fits), steps[self.axis]
+        return first, fits, steps[self.axis]
 
     def combine(self, old: Any, new: Any) -> Any:
         """Return the new value of an element that an update meets."""
@@ -104,8 +104,9 @@ _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "update": lambda _, new: new,
     "add": operator.add,
     "mul": operator.mul,
-    "min": tirx.min,
-    "max": tirx.max,
+    # As in ONNX Runtime, an update that is NaN is the result, and one after a NaN, too.
+    "min": lambda old, new: tirx.Select(old < new, old, new),
+    "max": lambda old, new: tirx.Select(old > new, old, new),
 }
 
 
@@ -137,7 +138,7 @@ def _combine(form: Scatter, place: Any, buffers: tuple[Any, Any, Any]) -> Any:
     data, indices, updates = buffers
     found = local(1, form.dtype)
     T.buffer_store(found, data[place], [0])
-    (first, fits), step = form.find_updates(place)
+    first, fits, step = form.find_updates(place)
     with where(fits, always=form.axis is None), _each_step(form.updates_of_element) as number:
         update = T.Bind(first + number * step)
         met, inside = form.find_place(indices, update)

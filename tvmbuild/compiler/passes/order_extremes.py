@@ -2,7 +2,7 @@
 
 Threads share the steps of a reduction only by operations that TVM knows with their first value: the maximum of floats
 with the least finite one. The importer starts from an infinity where a row may have no other elements. Integers in the
-order of the floats have no infinities, and NaN comes first among them, as in ONNX Runtime.
+order of the floats have no infinities, and NaN comes first among them, as in NumPy.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import math
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, te, tirx
 
 from tvmbuild.compiler.ir.expressions import int64
 from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import list_blocks
 
-_BITS = {"float16": "float32", "float32": "float32", "float64": "float64"}
+_BITS = {"bfloat16": "float32", "float16": "float32", "float32": "float32", "float64": "float64"}
 """The type whose bits are ordered, for each type of floats; not every GPU has integers of 16 bits."""
 _INTEGERS = {"float32": "int32", "float64": "int64"}
 _INFINITY = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
@@ -30,7 +31,7 @@ def order_extremes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 def _rewrite(function: tirx.PrimFunc) -> tirx.PrimFunc:
     blocks = [block for block in list_blocks(function) if block.name_hint != "root"]
-    if len(blocks) != 1 or not _starts_from_infinity(blocks[0]):
+    if len(blocks) != 1 or not _is_extreme(blocks[0]):
         return function
     (block,) = blocks
     (read,), (written,) = block.reads, block.writes
@@ -54,14 +55,22 @@ def _rewrite(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return te.create_prim_func([source, result]).with_attrs(function.attrs)
 
 
-def _starts_from_infinity(block: s_tir.SBlock) -> bool:
+def _is_extreme(block: s_tir.SBlock) -> bool:
+    """Return whether a block reduces whole axes of a tensor of floats, from an infinity on."""
     first = block.init.value if isinstance(block.init, tirx.BufferStore) else None
-    return (
+    if not (
         isinstance(first, tirx.FloatImm)
         and math.isinf(first.value)
         and isinstance(block.body, tirx.BufferStore)
         and isinstance(block.body.value, tirx.Max | tirx.Min)
-    )
+    ):
+        return False
+    sides = {type(side) for side in (block.body.value.a, block.body.value.b)}
+    own = {each.var for each in block.iter_vars}
+    places = [
+        each.min for read in block.reads for each in read.region if not tvm_ffi.structural_equal(each.min, int64(0))
+    ]
+    return sides == {tvm.ir.TensorLoad} and len(block.reads) == 1 and own.issuperset(places)
 
 
 def _make_key(value: Any, *, largest: bool) -> Any:

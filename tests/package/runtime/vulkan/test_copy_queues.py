@@ -74,6 +74,11 @@ def test_work_that_cannot_be_submitted_spoils_no_later_call(number: int) -> None
     assert "out of memory on RTX 4090: it could not submit work" in told
 
 
-def test_no_memory_for_semaphores_is_told_and_the_next_call_starts() -> None:
-    told = run_child(CALLS, shim_environment(devices=ONE_CARD, fail="vkCreateSemaphore:-1@2"))
-    assert told == "Vulkan: out of memory on RTX 4090: it could not create a semaphore (out of host memory)"
+@pytest.mark.parametrize(
+    ("name", "number", "what"),
+    [("Semaphore", 1, "semaphore"), ("Semaphore", 2, "semaphore"), ("CommandPool", 3, "command pool")],
+)
+def test_no_memory_for_queues_is_told_and_the_next_call_starts(name: str, number: int, what: str) -> None:
+    """The shim aborts if the device that did not start leaves what its queues had."""
+    told = run_child(CALLS, shim_environment(devices=ONE_CARD, fail=f"vkCreate{name}:-1@{number}"))
+    assert told == f"Vulkan: out of memory on RTX 4090: it could not create a {what} (out of host memory)"

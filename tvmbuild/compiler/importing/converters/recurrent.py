@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from tvmbuild.compiler.importing.converters.call import NodeCall
-from tvmbuild.compiler.importing.expand.recurrent_kernels import QUANTIZED, describe_recurrence
+from tvmbuild.compiler.importing.expand.recurrent_kernels import FOR_BLOCKS, QUANTIZED, describe_recurrence
 from tvmbuild.compiler.ir.expressions import constant
-from tvmbuild.compiler.kernels.recurrence.form import Kind, Recurrence
+from tvmbuild.compiler.kernels.recurrence.form import FORM, Kind, Recurrence
 from tvmbuild.compiler.kernels.recurrence.kernel import write_recurrence
 from tvmbuild.errors import TvmbuildError
 
@@ -45,7 +45,10 @@ def convert_recurrence(call: NodeCall) -> relax.Expr:
     arguments += [] if lengths is None else [lengths]
     whole = (form.directions, form.batch, form.hidden)
     types = [relax.TensorType(shape, "float32") for shape in ((form.steps, *whole), *[whole] * form.states)]
-    variable = call.builder.add_func(write_recurrence(form), form.kind.lower())
+    function = write_recurrence(form)
+    if attributes.get(FOR_BLOCKS):
+        function = function.with_attr(FORM, form.describe())
+    variable = call.builder.add_func(function, form.kind.lower())
     made = call.builder.emit(relax.call_tir(variable, arguments, types))
     outputs = [call.builder.emit(relax.TupleGetItem(made, index)) for index in range(len(types))]
     if batch_first:

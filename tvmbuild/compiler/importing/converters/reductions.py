@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,13 @@ _OF_NOTHING = {
     "ReduceSumSquare": 0.0,
 }
 REDUCTIONS = tuple(_OF_NOTHING)
+_OF_EACH: Mapping[str, Callable[[relax.Expr], relax.Expr]] = {
+    "ReduceL1": relax.op.abs,
+    "ReduceL2": relax.op.abs,
+    "ReduceLogSum": relax.op.log,
+    "ReduceSumSquare": relax.op.square,
+}
+"""The functions of single elements that remain if no axis is reduced."""
 
 
 def _greater(left: Any, right: Any) -> Any:
@@ -48,6 +56,8 @@ def convert_reduction(call: NodeCall) -> relax.Expr:
         return call.by_tvm()
     if any(call.shape[axis] == 0 for axis in axes):
         return _of_nothing(call, axes)
+    if not axes and call.operator in _OF_EACH and "float" in call.dtype:
+        return _OF_EACH[call.operator](call.data)
     if call.dtype == "bool":
         reduce = relax.op.max if call.operator == "ReduceMax" else relax.op.min
         numbers = call.emit(relax.op.astype, call.data, "int8")

@@ -1,4 +1,4 @@
-"""Rules that leave a recurrent layer as one node on CPUs, for one kernel, and move other work before it."""
+"""Rules that leave a recurrent layer as one node, for one kernel, and move other work before it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ from tvmbuild.compiler.kernels.recurrence.form import GATES, Kind, Recurrence
 
 QUANTIZED = "tvmbuild_quantized"
 """The attribute that marks an LSTM whose inputs are as the kernel reads them: gates of the data, integers, scales."""
+FOR_BLOCKS = "tvmbuild_blocks"
+"""The attribute that marks a node whose kernel a pass writes again for a GPU."""
 LARGEST_WEIGHTS = 1 << 19
-"""The largest number of weights for one thread to read in each step; all threads share larger products."""
+"""The largest number of weights for one thread of a CPU to read in each step; all threads share larger products."""
 MAX_SEQUENCES = 4
-"""The largest number of sequences in a batch for the kernel.
+"""The largest number of sequences in a batch for the kernel on CPUs.
 
 With more sequences, a product of matrices reads the weights once for several sequences.
 """
+MOST_UNROLLED = 256
+"""The largest number of steps for which a GPU gets kernels for each step; it takes 17 s to build as many."""
+_LENGTHS = 4
 _ACTIVATIONS: Mapping[Kind, tuple[str, ...]] = {
     "LSTM": ("sigmoid", "tanh", "tanh"),
     "GRU": ("sigmoid", "tanh"),
@@ -36,7 +41,7 @@ _ALONE = {"clip": 0.0, "input_forget": 0}
 def describe_recurrence(
     kind: Kind, attributes: Mapping[str, Any], data: tuple[int, ...], sizes: tuple[int, int]
 ) -> Recurrence | None:
-    """Return the kernel's form for a node, or None if the kernel lacks an attribute or is no faster than single steps.
+    """Return the kernel's form for a node, or None if the kernel lacks an attribute.
 
     ``data`` is the shape of the data, and ``sizes`` are the numbers of directions and of hidden units.
     """
@@ -48,7 +53,7 @@ def describe_recurrence(
     unknown = any(attributes.get(name, value) != value for name, value in _ALONE.items())
     if unknown or (activations != default and not is_relu):
         return None
-    if steps < 2 or batch > MAX_SEQUENCES or GATES[kind] * hidden * hidden > LARGEST_WEIGHTS:
+    if steps < 2:
         return None
     backward = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     return Recurrence(
@@ -63,15 +68,26 @@ def describe_recurrence(
 
 
 def keep_recurrence(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return the node itself if it becomes a kernel, or None for a recurrence that is unrolled."""
-    attributes, given = attributes_of(node), [*node.input, *[""] * 8]
-    data, weights = scope.shape(given[0]), scope.shape(given[2])
-    if attributes.get(QUANTIZED):
+    """Return the node itself if it becomes a kernel on CPUs, or None for a recurrence that is unrolled."""
+    if attributes_of(node).get(QUANTIZED):
         return [node]
-    if data is None or weights is None or not _knows_inputs(given, given[1:4], scope):
+    form = _describe_floats(node, scope, TensorProto.FLOAT)
+    return None if form is None or not _suits_cpus(form) else [node]
+
+
+def keep_block(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Return the node, marked and in float32, if it becomes a kernel on GPUs, or None for one that is unrolled."""
+    attributes = attributes_of(node)
+    if attributes.get(FOR_BLOCKS):
+        return [node]
+    form = _describe_floats(node, scope, TensorProto.FLOAT, TensorProto.FLOAT16)
+    if form is None or not _suits_gpus(form):
         return None
-    form = describe_recurrence(cast("Kind", node.op_type), attributes, data, (weights[0], weights[2]))
-    return None if form is None else [node]
+    is_wide = scope.element_type(node.input[0]) == TensorProto.FLOAT
+    marked = attributes | {FOR_BLOCKS: 1}
+    return (
+        [helper.make_node(node.op_type, node.input, node.output, **marked)] if is_wide else _widen(node, scope, marked)
+    )
 
 
 def keep_quantized(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
@@ -82,10 +98,11 @@ def keep_quantized(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """
     attributes, given = attributes_of(node), [*node.input, *[""] * 12]
     data, weights = scope.shape(given[0]), scope.shape(given[2])
-    if data is None or weights is None or not _knows_inputs(given, [*given[1:4], *given[8:12]], scope):
+    constants = [*given[1:4], *given[8:12]]
+    if data is None or weights is None or not _knows_inputs(given, constants, scope, [TensorProto.FLOAT]):
         return None
     form = describe_recurrence("LSTM", attributes, data, (weights[0], weights[1]))
-    if form is None or given[4] or form.batch > 1 or attributes.get("layout", 0):
+    if form is None or not _suits_cpus(form) or given[4] or form.batch > 1 or attributes.get("layout", 0):
         return None
     composer = Composer(scope, node.name or node.op_type)
     gates = [_project(composer, form, given, number) for number in range(form.directions)]
@@ -97,12 +114,51 @@ def keep_quantized(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 RULES: Mapping[str, Rule] = {**dict.fromkeys(GATES, keep_recurrence), "DynamicQuantizeLSTM": keep_quantized}
-"""The rules for targets that have the kernel."""
+"""The rules for CPUs."""
+GPU_RULES: Mapping[str, Rule] = dict.fromkeys(GATES, keep_block)
+"""The rules for GPUs."""
 
 
-def _knows_inputs(given: Sequence[str], weights: Sequence[str], scope: Scope) -> bool:
-    """Return whether the kernel supports the node's inputs: float32, no peepholes, constant weights."""
-    if given[7] or scope.element_type(given[0]) != TensorProto.FLOAT:
+def _describe_floats(node: onnx.NodeProto, scope: Scope, *types: int) -> Recurrence | None:
+    """Return the kernel's form for a node whose data are of one of the types, or None if the kernel does not fit."""
+    attributes, given = attributes_of(node), [*node.input, *[""] * 8]
+    data, weights = scope.shape(given[0]), scope.shape(given[2])
+    if data is None or weights is None or not _knows_inputs(given, given[1:4], scope, types):
+        return None
+    return describe_recurrence(cast("Kind", node.op_type), attributes, data, (weights[0], weights[2]))
+
+
+def _suits_cpus(form: Recurrence) -> bool:
+    return form.batch <= MAX_SEQUENCES and form.gates * form.hidden**2 <= LARGEST_WEIGHTS
+
+
+def _suits_gpus(form: Recurrence) -> bool:
+    """Return whether the kernel is faster on GPUs than single steps, or single steps would take long to build."""
+    return form.steps > MOST_UNROLLED or not form.is_large
+
+
+def _widen(node: onnx.NodeProto, scope: Scope, attributes: Mapping[str, Any]) -> Nodes:
+    """Return a float16 node as one in float32, with these attributes, between casts; its weights stay constants."""
+    composer = Composer(scope, node.name or node.op_type)
+    inputs = []
+    for place, name in enumerate(node.input):
+        if not name or place == _LENGTHS:
+            inputs.append(name)
+        elif scope.is_constant(name):
+            inputs.append(composer.constant(np.asarray(scope.constant(name), np.float32)))
+        else:
+            inputs.append(composer.add("Cast", name, to=TensorProto.FLOAT))
+    made = [scope.fresh(name) if name else "" for name in node.output]
+    composer.nodes.append(helper.make_node(node.op_type, inputs, made, **attributes))
+    for wide, name in zip(made, node.output, strict=True):
+        if name:
+            composer.nodes.append(helper.make_node("Cast", [wide], [name], to=TensorProto.FLOAT16))
+    return composer.nodes
+
+
+def _knows_inputs(given: Sequence[str], weights: Sequence[str], scope: Scope, types: Sequence[int]) -> bool:
+    """Return whether the kernel supports the node's inputs: floats, no peepholes, constant weights."""
+    if given[7] or scope.element_type(given[0]) not in types:
         return False
     return all(scope.is_constant(name) for name in weights if name)
 

@@ -20,6 +20,7 @@ from tvmbuild.compiler.kernels.buffers import flatten, whole
 from tvmbuild.compiler.kernels.recurrence.dot_products import DotProducts
 from tvmbuild.compiler.kernels.recurrence.form import FORM, LANES, Kind, Recurrence
 from tvmbuild.compiler.kernels.recurrence.rounding import Rounded, round_state
+from tvmbuild.compiler.kernels.recurrence.sequences import find_steps, find_time
 from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 
 
@@ -60,9 +61,9 @@ def write_recurrence(form: Recurrence, dots: DotProducts | None = None) -> tirx.
             store(cell, number(0, LANES), vector * LANES, LANES)
         for target, source in zip((state, cell), initial[: form.states], strict=False):
             _copy(form, (target, int64(0)), (source, own))
-        steps = _find_steps(form, initial[-1], row) if form.has_lengths else form.steps
+        steps = find_steps(form, initial[-1], row) if form.has_lengths else form.steps
         with T.serial(steps if form.has_lengths else int64(steps)) as step:
-            time = T.Bind(_find_time(form, step, (direction, steps)))
+            time = T.Bind(find_time(form, step, (direction, steps)))
             old, new = T.Bind(step % 2 * form.padded), T.Bind((step + 1) % 2 * form.padded)
             first = T.Bind(((time * form.batch + row) * form.directions + direction) * form.width)
             rounded = _round(thread, old) if form.is_quantized else None
@@ -116,21 +117,6 @@ def _begin_function(form: Recurrence, dots: DotProducts | None) -> Iterator[tupl
             inputs = list(map(flatten, arguments))
             outputs = list(map(flatten, results))
             yield builder, inputs, outputs
-
-
-def _find_steps(form: Recurrence, lengths: Any, row: Any) -> Any:
-    """Return the number of steps of a sequence, which has at most as many as the data."""
-    length = T.Bind(lengths[row].astype("int64"))
-    return T.Bind(tirx.Max(tirx.Min(length, int64(form.steps)), int64(0)))
-
-
-def _find_time(form: Recurrence, step: Any, sequence: tuple[Any, Any]) -> Any:
-    """Return the position in the sequence, (direction, number of steps), that a step processes."""
-    direction, steps = sequence
-    last = steps - 1
-    if form.directions == 1:
-        return last - step if form.backward[0] else step
-    return step + direction * (last - 2 * step)
 
 
 def _copy(form: Recurrence, target: tuple[Any, Any], source: tuple[Any, Any]) -> None:

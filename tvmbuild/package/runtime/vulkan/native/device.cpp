@@ -74,7 +74,9 @@ Device *start_device(int index) {
   device->index = index;
   pthread_mutex_init(&device->lock, nullptr);
   pthread_mutex_init(&device->pipeline_lock, nullptr);
-  if (!create_handle(*device) || !create_queues(*device)) {
+  bool has_handle = create_handle(*device);
+  if (!has_handle || !create_queues(*device)) {
+    if (has_handle) destroy_queues(*device);
     if (device->vk.DestroyDevice != nullptr) device->vk.DestroyDevice(device->handle, nullptr);
     delete device;  // the next call tries again
     return nullptr;

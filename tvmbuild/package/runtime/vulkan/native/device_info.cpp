@@ -102,8 +102,13 @@ void read_features(const VulkanLibrary &library, const Extensions &extensions, D
   info.has_timelines = timeline.timelineSemaphore;
 }
 
-// A family that only computes runs beside the desktop's drawing, and is faster (5 % on an H200). A family that only
-// copies has the card's copy engines.
+// Whether a family has the card's copy engines. Those of video engines copy, too, and have flags of their own.
+bool only_copies(VkFlags flags) {
+  constexpr VkFlags OTHERS = VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
+  return (flags & ~OTHERS) == VK_QUEUE_TRANSFER_BIT;
+}
+
+// A family that only computes runs beside the desktop's drawing, and is faster (5 % on an H200).
 bool choose_queue_families(const VulkanLibrary &library, DeviceInfo &info) {
   uint32_t count = 0;
   library.vk.GetPhysicalDeviceQueueFamilyProperties(info.physical, &count, nullptr);
@@ -114,7 +119,7 @@ bool choose_queue_families(const VulkanLibrary &library, DeviceInfo &info) {
   for (uint32_t index = 0; index < count; index++) {
     VkFlags flags = families[index].queueFlags;
     bool draws = flags & VK_QUEUE_GRAPHICS_BIT, computes = flags & VK_QUEUE_COMPUTE_BIT;
-    bool copies = (flags & VK_QUEUE_TRANSFER_BIT) && !draws && !computes && info.has_timelines && !info.is_unified;
+    bool copies = only_copies(flags) && info.has_timelines && !info.is_unified;
     if (copies && families[index].queueCount > info.copy_queues)
       info.copy_family = index, info.copy_queues = families[index].queueCount;
     if (!computes || families[index].queueCount == 0) continue;

@@ -131,6 +131,13 @@ bool create_queues(Device &device) {
          (info.copy_queues < 2 || create_queue(device, DOWNLOAD, info.copy_family, 1));
 }
 
+void destroy_queues(Device &device) {
+  for (DeviceQueue &queue : device.queues) {
+    if (queue.timeline != 0) device.vk.DestroySemaphore(device.handle, queue.timeline, nullptr);
+    if (queue.command_pool != 0) device.vk.DestroyCommandPool(device.handle, queue.command_pool, nullptr);
+  }
+}
+
 bool submit(Device &device, VkCommandBuffer commands, const Progress &reached, Submission &submission) {
   if (!check_alive(device)) return false;
   DeviceQueue &queue = device.queues[submission.engine];
@@ -149,7 +156,7 @@ bool submit(Device &device, VkCommandBuffer commands, const Progress &reached, S
     return check(device, result, "submit work");
   }
   queue.last = submission.number;
-  device.fences.pending.add({submission, fence, 0});
+  device.fences.pending.add({submission, reached, fence, 0});
   return true;
 }
 
@@ -165,10 +172,15 @@ bool wait_for(Device &device, const Submission &submission, WhileWaiting how) {
   VkFence fence = waited->fence;
   waited->waiters++;
   VkResult result = how == WhileWaiting::UNLOCKED ? wait_unlocked(device, fence) : wait_for_fence(device, fence);
-  find(device.fences, submission)->waiters--;  // the list may have moved
+  waited = find(device.fences, submission);  // the list may have moved
+  waited->waiters--;
   if (!check(device, result, "finish its work")) return false;
-  uint64_t &completed = device.queues[submission.engine].completed;
-  if (submission.number > completed) completed = submission.number;
+  Progress done = waited->after;
+  done.reach(submission);
+  for (uint32_t engine = 0; engine < ENGINES; engine++) {
+    uint64_t &completed = device.queues[engine].completed;
+    if (done.of[engine] > completed) completed = done.of[engine];
+  }
   reclaim(device);
   return true;
 }

@@ -41,6 +41,7 @@ struct DeviceQueue {
 
 struct PendingFence {
   Submission submission;
+  Progress after;  // what it waits for
   VkFence fence;
   int waiters;
 };
@@ -53,6 +54,9 @@ struct Fences {
 enum class WhileWaiting { UNLOCKED, LOCKED };
 
 bool create_queues(Device &device);
+
+// Destroy what `create_queues` created, of a device that was never used.
+void destroy_queues(Device &device);
 
 // Submit to an engine, with the device's lock held, after the work that other queues have `reached`.
 bool submit(Device &device, VkCommandBuffer commands, const Progress &reached, Submission &submission);

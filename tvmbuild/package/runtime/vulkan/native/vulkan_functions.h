@@ -34,6 +34,7 @@ namespace tvmbuild {
   X(GetFenceStatus, VkResult, (VkDevice, VkFence))                                                                     \
   X(WaitForFences, VkResult, (VkDevice, uint32_t, const VkFence *, VkBool32, uint64_t))                                \
   X(CreateSemaphore, VkResult, (VkDevice, const VkSemaphoreCreateInfo *, const void *, VkSemaphore *))                 \
+  X(DestroySemaphore, void, (VkDevice, VkSemaphore, const void *))                                                     \
   X(CreateQueryPool, VkResult, (VkDevice, const VkQueryPoolCreateInfo *, const void *, VkQueryPool *))                 \
   X(DestroyQueryPool, void, (VkDevice, VkQueryPool, const void *))                                                     \
   X(GetQueryPoolResults, VkResult, (VkDevice, VkQueryPool, uint32_t, uint32_t, size_t, void *, VkDeviceSize, VkFlags)) \
@@ -54,6 +55,7 @@ namespace tvmbuild {
   X(AllocateDescriptorSets, VkResult, (VkDevice, const VkDescriptorSetAllocateInfo *, VkDescriptorSet *))              \
   X(UpdateDescriptorSets, void, (VkDevice, uint32_t, const VkWriteDescriptorSet *, uint32_t, const void *))            \
   X(CreateCommandPool, VkResult, (VkDevice, const VkCommandPoolCreateInfo *, const void *, VkCommandPool *))           \
+  X(DestroyCommandPool, void, (VkDevice, VkCommandPool, const void *))                                                 \
   X(AllocateCommandBuffers, VkResult, (VkDevice, const VkCommandBufferAllocateInfo *, VkCommandBuffer *))              \
   X(FreeCommandBuffers, void, (VkDevice, VkCommandPool, uint32_t, const VkCommandBuffer *))                            \
   X(BeginCommandBuffer, VkResult, (VkCommandBuffer, const VkCommandBufferBeginInfo *))                                 \
