@@ -14,6 +14,7 @@ from tvm.backend.cuda.op import cuda_func_call
 
 from tvmbuild.compiler.codegen.bit_casts import use_bit_casts
 from tvmbuild.compiler.codegen.cubin import compile_with_tvm
+from tvmbuild.compiler.codegen.cuda_vectors import rewrite_vectors
 from tvmbuild.compiler.codegen.prepare import prepare_compiler
 from tvmbuild.compiler.codegen.vulkan.generator import register_generator
 from tvmbuild.compiler.machine.target import copies_asynchronously, launches_dependents
@@ -32,7 +33,7 @@ def use_generators(target: tvm.target.Target) -> Iterator[None]:
         register_generator()
     if target.kind.name == "cuda":
         use_bit_casts()
-        use_dependent_launch()
+        rewrite_cuda_kernels()
     with compile_with_tvm(target):
         yield
 
@@ -64,14 +65,19 @@ template <typename... T> __forceinline__ __device__ void tvmbuild_wait(T*... poi
 
 
 @cache
-def use_dependent_launch() -> None:
-    """Make TVM generate kernels with dependent launch for targets that support it, for the rest of this process."""
+def rewrite_cuda_kernels() -> None:
+    """Make TVM generate code of kernels that we have rewritten, for the rest of this process.
+
+    They have dependent launch, if the target supports it.
+    """
     build = tvm_ffi.get_global_func(_BUILD)
 
-    def build_dependent(module: tvm.ir.IRModule, target: tvm.target.Target) -> Any:
-        return build(launch_dependent(module) if launches_dependents(target) else module, target)
+    def build_rewritten(module: tvm.ir.IRModule, target: tvm.target.Target) -> Any:
+        kernels = {name: rewrite_vectors(each) for name, each in module.functions.items()}
+        rewritten = tvm.ir.IRModule(kernels, attrs=module.attrs)
+        return build(launch_dependent(rewritten) if launches_dependents(target) else rewritten, target)
 
-    tvm_ffi.register_global_func(_BUILD, build_dependent, override=True)
+    tvm_ffi.register_global_func(_BUILD, build_rewritten, override=True)
 
 
 def launch_dependent(module: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -14,6 +14,9 @@ INJECTIVE, FUSABLE_WITH_ELEMENTWISE, OPAQUE = 2, 4, 8
 """TVM's kinds of operators (attribute `op_pattern`): an injective operator computes each element from one element of
 an input; the second kind can be fused with elementwise operators that follow it; the third is never fused."""
 
+COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+"""TVM's classes of comparisons."""
+
 
 def constant(values: np.ndarray[Any, Any]) -> relax.Expr:
     """Return a Relax constant with the array's own dtype; without a dtype, ``relax.const`` turns 64 bits into 32."""

@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import sym, tirx
 
 from tvmbuild.compiler.codegen.byte_products import DOT
-from tvmbuild.compiler.ir.expressions import substitute
+from tvmbuild.compiler.ir.expressions import COMPARISONS, substitute
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,6 @@ def uses(expr: Any, var: Any) -> bool:
 
     tvm_ffi.structural_walk(expr, (tvm.ir.Var, on_var), order="post")
     return bool(found)
-
-
-COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
-"""TVM's classes of comparisons."""
 
 
 def list_comparisons(condition: Any) -> list[Any]:

@@ -9,9 +9,10 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, sym, tirx
 
+from tvmbuild.compiler.ir.expressions import COMPARISONS
 from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import change_block, list_blocks, list_nodes
-from tvmbuild.compiler.schedules.access import COMPARISONS, collect, uses
+from tvmbuild.compiler.schedules.access import collect, uses
 
 PARTITIONED = "pragma_loop_partition_hint"
 """TVM's annotation of a loop with branches that it splits into one loop for each branch."""
