@@ -1,4 +1,4 @@
-"""Vectors that TVM's CUDA code cannot express: conditions that are no comparisons of vectors, repeated bytes."""
+"""Vectors that TVM's CUDA code cannot express: conditions other than comparisons, and repeated bytes."""
 
 from __future__ import annotations
 
