@@ -282,11 +282,10 @@ Tensor Session::make_input(size_t place) const {
   if (place >= impl_->info.inputs.size())
     throw Error(impl_->info.model + " has no input number " + std::to_string(place));
   const TensorInfo &info = impl_->info.inputs[place];
-  if (impl_->device.device_type != kDLCUDA || !has_own_runtime("cuda")) return Tensor(info);
-  DeviceUse use(impl_->device);
-  Value locked = allocate(info, DLDevice{kDLCUDAHost, impl_->device.device_id});
+  Value known = allocate_known_to(impl_->device, info);
+  if (known.type() != kTVMFFITensor) return Tensor(info);
   Tensor made;
-  made.hold(info.name, share_with(DLDevice{kDLCPU, 0}, locked, info.name).release());
+  made.hold(info.name, known.release());
   return made;
 }
 

@@ -319,8 +319,8 @@ class Session {
   // Its inputs and results are its own. Its frames are for this size; those of this session are for the largest.
   Session &at(const std::map<std::string, int64_t> &size);
 
-  // Return an uninitialised array in the host's memory for an input, by its place in info().inputs. For CUDA it is
-  // page-locked: call() copies it in half the time or less, and on an integrated card (Jetson) the kernels read it.
+  // Return an uninitialised array in the host's memory for an input, by its place in info().inputs. For CUDA and Vulkan
+  // the card copies from it by itself, in half the time or less, and an integrated CUDA card (Jetson) reads it.
   Tensor make_input(size_t place) const;
   // Set the inputs, in the order of info().inputs. They are not copied, so their contents may change between calls. A
   // package for a GPU copies inputs in the host's memory to its device in each call(), but not inputs on the device.

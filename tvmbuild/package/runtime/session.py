@@ -22,8 +22,7 @@ from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.lanes import BackgroundCalls, Lane
 from tvmbuild.package.runtime.library import call, load_runtime
 from tvmbuild.package.runtime.program import Program, Programs
-from tvmbuild.package.runtime.shared_memory import page_locked_array
-from tvmbuild.package.runtime.tensors import empty_array, place, read_array, to_array
+from tvmbuild.package.runtime.tensors import host_array, place, read_array, to_array
 from tvmbuild.package.runtime.thread_pool import Wish, choose_share
 
 if TYPE_CHECKING:
@@ -210,8 +209,8 @@ class Session:
     def empty(self, name: str, size: Mapping[str, int] | None = None) -> np.ndarray:
         """Return an uninitialised array with the shape and dtype of an input, which a CPU package uses without a copy.
 
-        For CUDA it is in page-locked memory: a copy to the device takes half the time or less, and an integrated card
-        (Jetson) reads it in place. ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if the
+        For CUDA and Vulkan it is in memory that the device copies from by itself: a copy takes half the time or less,
+        and an integrated card (Jetson) reads it in place. Do not write into it before the call is done. ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if the
         package has no such input or size.
         """
         for info in self.inputs if size is None else self.info.at_size(self._find(size)).inputs:
@@ -228,9 +227,8 @@ class Session:
         return self._empty(frame_calls.find_shape(self.info, number), "uint8")
 
     def _empty(self, shape: Sequence[int], dtype: str) -> np.ndarray:
-        make = page_locked_array if self.info.target.kind == "cuda" else empty_array
         with EXPLAINED_ERRORS:
-            return make(shape, dtype)
+            return host_array(shape, dtype, self._device)
 
     def preprocess(self, picture: Picture, name: str | None = None) -> np.ndarray:
         """Convert a picture into the array for an input, by the package's preprocessing rules.

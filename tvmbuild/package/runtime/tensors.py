@@ -15,15 +15,20 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.package.runtime.library import call, has_function
 from tvmbuild.package.runtime.shared_memory import (
+    CUDA,
     VULKAN,
     page_locked_array,
     share_on_device,
     share_on_host,
     shares_memory,
+    view_array,
 )
 
 ALIGNMENT = 64
 """The alignment that a tensor's memory needs, in bytes, because compiled code reads whole vectors."""
+_ALLOCATE_HOST = "tvmbuild_vulkan.allocate_host"
+_LEAST_OF_ITS_OWN = 64 << 10
+"""The smallest size, in bytes, of an array with an allocation of its own: Vulkan devices allow some thousands."""
 _CPU = 1
 """DLPack's number of the device type."""
 
@@ -34,6 +39,18 @@ def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def host_array(shape: Sequence[int], dtype: str, device: Any) -> np.ndarray:
+    """Return an uninitialised array for the inputs of a device, which copies from it by itself if its runtime can."""
+    kind = device.dlpack_device_type()
+    if kind == CUDA:
+        return page_locked_array(shape, dtype)
+    made = empty_array(shape, dtype)
+    if kind != VULKAN or made.nbytes < _LEAST_OF_ITS_OWN or not has_function(_ALLOCATE_HOST):
+        return made
+    like = tvm_ffi.from_dlpack(made.reshape(-1).view(np.uint8))
+    return view_array(call(_ALLOCATE_HOST, device.index, like)).view(dtype).reshape(tuple(shape))
 
 
 def count_bytes(tensors: Sequence[TensorInfo]) -> list[int]:

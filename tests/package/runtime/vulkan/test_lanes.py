@@ -15,7 +15,7 @@ from vulkan_tensors import ScaleAndAdd, address, download, empty, upload, vulkan
 
 from tvmbuild.package.runtime.library import call
 from tvmbuild.package.runtime.shared_memory import view_array
-from tvmbuild.package.runtime.tensors import allocate_like
+from tvmbuild.package.runtime.tensors import allocate_like, host_array
 
 pytestmark = pytest.mark.vulkan
 
@@ -25,13 +25,17 @@ def host_tensor(like: Any) -> Any:
 
 
 class Lane:
-    """A lane for calls of `x * scale + 1`."""
+    """A lane for calls of `x * scale + 1`; with ``known``, its values are in memory that the device copies from."""
 
-    def __init__(self, count: int, compute: ScaleAndAdd) -> None:
+    def __init__(self, count: int, compute: ScaleAndAdd, *, known: bool = False) -> None:
         self.compute, self.stream = compute, call("runtime.Device_StreamCreate", vulkan_device())
         self.x, self.ones = empty(count), upload(np.ones(count, "float32"))
+        self.known = host_array([count], "float32", vulkan_device()) if known else None
 
     def start(self, values: np.ndarray, scale: float) -> Callable[[], np.ndarray]:
+        if self.known is not None:
+            self.known[...] = values
+            values = self.known
         call("tvmbuild_vulkan.copy_in", self.stream, tvm_ffi.from_dlpack(values), self.x)
         out = empty(values.size)
         for _ in range(20):  # more than are in the first part that is submitted
@@ -51,10 +55,11 @@ class Lane:
         call("runtime.Device_StreamFree", vulkan_device(), self.stream)
 
 
-def test_calls_in_flight_have_their_own_outputs() -> None:
-    count = 2 * GROUP
+@pytest.mark.parametrize("count", [2 * GROUP, 1 << 18])
+@pytest.mark.parametrize("known", [False, True])
+def test_calls_in_flight_have_their_own_outputs(count: int, known: bool) -> None:
     compute, random = ScaleAndAdd(), np.random.default_rng(0)
-    lanes = [Lane(count, compute) for _ in range(3)]
+    lanes = [Lane(count, compute, known=known) for _ in range(3)]
     waiting: deque[tuple[np.ndarray, Callable[[], np.ndarray]]] = deque()
 
     def check() -> None:
@@ -73,12 +78,13 @@ def test_calls_in_flight_have_their_own_outputs() -> None:
         lane.close()
 
 
-def test_another_thread_finishes_what_one_has_started() -> None:
+@pytest.mark.parametrize("known", [False, True])
+def test_another_thread_finishes_what_one_has_started(known: bool) -> None:
     compute = ScaleAndAdd()
-    values = np.arange(2 * GROUP, dtype=np.float32)
+    values = np.arange(1 << 16, dtype=np.float32)
 
     def run(number: int) -> float:
-        lanes = [Lane(values.size, compute) for _ in range(2)]
+        lanes = [Lane(values.size, compute, known=known) for _ in range(2)]
         worst = 0.0
         with ThreadPoolExecutor(1) as other:
             for turn in range(20):

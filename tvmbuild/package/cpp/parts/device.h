@@ -170,6 +170,20 @@ inline Value allocate_for_host(const TensorInfo &info, DLDevice device) {
   return share_with(device, allocate(info, DLDevice{kDLCUDAHost, device.device_id}), info.name);
 }
 
+// An uninitialised array of the host that the device copies from by itself. None: its runtime has no such memory.
+inline Value allocate_known_to(DLDevice device, const TensorInfo &info) {
+  constexpr size_t LEAST = 64 << 10;  // Vulkan devices allow some thousands of allocations
+  const DLDevice host{kDLCPU, 0};
+  if (device.device_type == kDLCUDA && look_up("tvmbuild_cuda.share").type() == kTVMFFIFunction) {
+    DeviceUse use(device);
+    return share_with(host, allocate(info, DLDevice{kDLCUDAHost, device.device_id}), info.name);
+  }
+  Value make = device.device_type == kDLVulkan ? look_up("tvmbuild_vulkan.allocate_host") : Value();
+  if (make.type() != kTVMFFIFunction || info.bytes() < LEAST) return Value();
+  Value like = allocate(info, host);
+  return invoke(make, {argument_of(int64_t{device.device_id}), like.view()}, info.name);
+}
+
 // Wait until the device has done all its work.
 inline void wait_for(DLDevice device, const std::string &what) {
   if (!is_host(device))

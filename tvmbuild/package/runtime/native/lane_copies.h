@@ -18,7 +18,8 @@ struct LaneCopies {
 };
 
 // tvmbuild_NAME.copy_in(stream, from, to, …): copy tensors of the host to tensors of a card on a stream, and let the
-// kernels that this thread launches next wait for it. The bytes may change after it but in CUDA's page-locked memory.
+// kernels that this thread launches next wait for it. The bytes may change after it but in memory that the card knows:
+// CUDA's page-locked memory, and that of tvmbuild_vulkan.allocate_host.
 int copy_in(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result);
 
 // tvmbuild_NAME.copy_out(stream, from, to, …): copy tensors of a card to tensors or addresses of the host on a stream,

@@ -8,6 +8,7 @@ namespace tvmbuild {
 namespace {
 
 constexpr size_t MIN_STAGING = 1 << 20, MAX_STAGING = 16 << 20, STAGING_ALIGNMENT = 256;
+constexpr size_t LONG_COPY = 64 << 10;  // some microseconds, as long as it takes to wake a thread
 
 size_t round_up(size_t size) { return (size + STAGING_ALIGNMENT - 1) / STAGING_ALIGNMENT * STAGING_ALIGNMENT; }
 
@@ -47,13 +48,24 @@ bool reserve_staging(Device &device, int queue, size_t size, Binding &place) {
 
 char *host_address(const Binding &place) { return place.memory->mapped + place.offset; }
 
+// Others may use the device meanwhile, but not the queue's staging memory.
+void copy_into(Device &device, int queue, char *place, const char *from, size_t size) {
+  bool is_shared = queue == MAX_WORK_QUEUES - 1;
+  if (is_shared || size < LONG_COPY) {
+    memcpy(place, from, size);
+    return;
+  }
+  Unlock unlock(device.lock);
+  memcpy(place, from, size);
+}
+
 bool upload(Device &device, const char *from, Binding to, size_t size) {
   int queue = current_queue(device);
   for (size_t done = 0; done < size;) {
     size_t part = size - done < MAX_STAGING ? size - done : MAX_STAGING;
     Binding place;
     if (!reserve_staging(device, queue, part, place)) return false;
-    memcpy(host_address(place), from + done, part);
+    copy_into(device, queue, host_address(place), from + done, part);
     if (!add_copy(device, queue, place, {to.memory, to.offset + done, true}, part)) return false;
     done += part;
   }
@@ -150,9 +162,9 @@ bool download_each(Device &device, const List<HostCopy> &copies) {
 
 }  // namespace
 
-bool allocate(Device &device, size_t size, void **address) {
+bool allocate(Device &device, size_t size, MemoryUse use, void **address) {
   Lock lock(device.lock);
-  Memory *memory = allocate_memory(device, size, MemoryUse::KERNELS);
+  Memory *memory = allocate_memory(device, size, use);
   if (memory == nullptr) return false;
   add_memory(device, memory);
   *address = reinterpret_cast<void *>(memory->address);
@@ -183,6 +195,23 @@ bool copy_to_device(Device &device, const void *from, uint64_t to, size_t size) 
   }
   memcpy(place, from, size);
   return true;
+}
+
+bool copy_from_host(Device &device, const void *from, uint64_t to, size_t size) {
+  if (size == 0) return true;
+  {
+    Lock lock(device.lock);
+    Binding source, target;
+    bool is_known = find_memory(device, reinterpret_cast<uint64_t>(from)) != nullptr;
+    if (!check_alive(device) || !find_range(device, to, size, true, target) ||
+        (is_known && !find_range(device, reinterpret_cast<uint64_t>(from), size, false, source)))
+      return false;
+    if (is_known && target.memory->mapped == nullptr) {
+      target.memory->is_stale = false;
+      return add_copy(device, current_queue(device), source, target, size);
+    }
+  }
+  return copy_to_device(device, from, to, size);
 }
 
 bool copy_to_host(Device &device, uint64_t from, void *to, size_t size) {

@@ -4,12 +4,16 @@
 
 namespace tvmbuild {
 
-bool allocate(Device &device, size_t size, void **address);
+bool allocate(Device &device, size_t size, MemoryUse use, void **address);
 void release(Device &device, void *address);
 
 // Both have finished with the host's bytes when they return.
 bool copy_to_device(Device &device, const void *from, uint64_t to, size_t size);
 bool copy_to_host(Device &device, uint64_t from, void *to, size_t size);
+
+// Copy straight from memory of the host that the device knows, whose bytes must stay until the copy is done. Other
+// memory is copied as by `copy_to_device`.
+bool copy_from_host(Device &device, const void *from, uint64_t to, size_t size);
 
 struct HostCopy {
   uint64_t from;

@@ -29,7 +29,7 @@ class VulkanApi final : public BasicDeviceApi {
   void *AllocDataSpace(DLDevice device, size_t size, size_t, DLDataType) override {
     void *address = nullptr;
     Device *used = use_device(device.device_id);
-    if (used == nullptr || !allocate(*used, size, &address)) throw_failure();
+    if (used == nullptr || !allocate(*used, size, MemoryUse::KERNELS, &address)) throw_failure();
     return address;
   }
 

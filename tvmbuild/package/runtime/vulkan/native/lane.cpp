@@ -10,7 +10,7 @@ bool copy_in_lane(const LaneCopies &all) {
   if (device == nullptr) return false;
   OnStream lane(*device, static_cast<WorkQueue *>(all.stream));
   for (const LaneCopy &each : all.copies)
-    if (!copy_to_device(*device, each.from, reinterpret_cast<uint64_t>(each.to), each.size)) return false;
+    if (!copy_from_host(*device, each.from, reinterpret_cast<uint64_t>(each.to), each.size)) return false;
   Lock lock(device->lock);
   return flush_queue(*device, current_queue(*device));  // the device may begin
 }

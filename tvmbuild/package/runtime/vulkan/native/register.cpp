@@ -2,6 +2,7 @@
 #include "copies.h"
 #include "failure.h"
 #include "ffi.h"
+#include "host_memory.h"
 #include "lane_copies.h"
 #include "pipeline_cache.h"
 #include "profile.h"
@@ -67,6 +68,7 @@ int end_profile(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *re
 TVMBUILD_EXPORT int tvmbuild_vulkan_register() {
   using namespace tvmbuild;
   bool is_done = register_runtime() && register_function("tvmbuild_vulkan.copy_to_host", copy_tensors) &&
+                 register_function("tvmbuild_vulkan.allocate_host", allocate_host) &&
                  register_function("tvmbuild_vulkan.copy_in", copy_in) &&
                  register_function("tvmbuild_vulkan.copy_out", copy_out) &&
                  register_function("tvmbuild_vulkan.profile_start", begin_profile) &&

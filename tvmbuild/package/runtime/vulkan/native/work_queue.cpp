@@ -50,8 +50,8 @@ Engine choose_engine(const Device &device, const WorkQueue &mine) {
   for (Operation operation : mine.operations) {
     if (operation.is_launch()) return COMPUTE;
     const Copy copy = operation.copy();
-    is_up &= copy.from.memory == mine.staging;
-    is_down &= copy.to.memory == mine.staging;
+    is_up &= !copy.from.memory->block->is_of_device;
+    is_down &= !copy.to.memory->block->is_of_device;
   }
   return is_up ? UPLOAD : is_down ? DOWNLOAD : COMPUTE;
 }
