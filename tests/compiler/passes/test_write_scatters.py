@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -20,15 +21,24 @@ from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.kernels.scatter import NAME
 from tvmbuild.compiler.machine.target import host_target
-from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.passes import write_scatters
+from tvmbuild.compiler.pipeline import Lowered, lower
 
 pytestmark = pytest.mark.compiler
 Arrays = dict[str, np.ndarray]
-TARGETS = pytest.mark.parametrize("target", ["cpu", pytest.param("gpu", marks=pytest.mark.vulkan)])
+TARGETS = pytest.mark.parametrize(
+    "target", ["cpu", *(pytest.param(way, marks=pytest.mark.vulkan) for way in ("threads", "blocks"))]
+)
+"""A CPU, and a GPU on which threads or blocks combine updates."""
 
 
 def find_target(name: str) -> tvm.target.Target:
-    return lavapipe() if name == "gpu" else host_target(threads=2)
+    return host_target(threads=2) if name == "cpu" else lavapipe()
+
+
+def lower_for(model: onnx.ModelProto, target: str) -> Lowered:
+    with mock.patch.object(write_scatters, "_ROUND", 0.0 if target == "blocks" else math.inf):
+        return lower(import_model(model, "net", for_gpu=target != "cpu"), find_target(target))
 
 
 def check(operator: str, arrays: Arrays, target: str, *, constant: bool, **attributes: Any) -> None:
@@ -45,7 +55,7 @@ def check(operator: str, arrays: Arrays, target: str, *, constant: bool, **attri
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     feed = {value.name: arrays[value.name] for value in inputs}
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    lowered = lower(import_model(model, "net", for_gpu=target == "gpu"), find_target(target))
+    lowered = lower_for(model, target)
     names: list[str] = []
     map_prim_funcs(lowered.mod, lambda _function, name: names.append(name))
     assert any(NAME in name for name in names) or arrays["indices"].shape == (1, 1)  # ScatterToSelect takes one row
@@ -197,7 +207,7 @@ def test_an_index_outside_writes_nothing(target: str) -> None:
     output = helper.make_tensor_value_info("y", kinds[0], None)
     graph = helper.make_graph([helper.make_node("ScatterND", list(values), ["y"])], "net", inputs, [output])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    lowered = lower(import_model(model, "net", for_gpu=target == "gpu"), find_target(target))
+    lowered = lower_for(model, target)
     feed = {"data": np.zeros((4, 2), np.float32), "indices": np.array([[4], [-5], [1 << 40]])}
     got = build_here(lowered, find_target(target))({**feed, "updates": np.ones((3, 2), np.float32)})["y"]
     np.testing.assert_array_equal(got, feed["data"])

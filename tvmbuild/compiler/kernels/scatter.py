@@ -1,6 +1,7 @@
 """The kernels that write updates into a copy of a tensor: on a GPU a thread for each update, on a CPU rows in vectors.
 
-Updates that are combined have a thread for each element of the data, which looks at all of them.
+Updates that are combined have a thread for each element of the data, which looks at all of them, or a block for a few
+thousand elements, whose threads look at one update each.
 
 TVM's functions give a thread to each column and let it go through all updates: where they are rows of 64 elements, 64
 threads work; where they are single elements, one does. On an H200, 12,000 rows of 64 elements into 50,000 rows take
@@ -20,10 +21,10 @@ from typing import Any
 from tvm import DataType, tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.ir.expressions import int64
+from tvmbuild.compiler.ir.expressions import int32, int64
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
 from tvmbuild.compiler.kernels.buffers import begin_kernel
-from tvmbuild.compiler.kernels.loops import each_chunk, each_thread, each_vector, where
+from tvmbuild.compiler.kernels.loops import THREADS, each_block, each_chunk, each_thread, each_vector, where
 from tvmbuild.compiler.kernels.vectors import local, store, take
 from tvmbuild.compiler.machine.machine import PARALLEL_WORK, Machine
 
@@ -67,8 +68,7 @@ class Scatter:
             return place + column, inside
         steps = _strides(self.data)
         places = _coordinates(update, self.updates)
-        index, size = T.Bind(indices[update].astype("int64")), self.data[self.axis]
-        places[self.axis], inside = _check(tirx.Select(index < int64(0), index + size, index), size)
+        places[self.axis], inside = self.find_cell(indices, update)
         return sum((place * step for place, step in zip(places, steps, strict=True)), int64(0)), inside
 
     def find_row(self, indices: Any, row: Any) -> tuple[Any, Any]:
@@ -84,6 +84,30 @@ class Scatter:
     def updates_of_element(self) -> int:
         """The number of updates that may meet an element."""
         return self.rows if self.axis is None else self.updates[self.axis]
+
+    @property
+    def cells(self) -> int:
+        """The number of elements of a line: those of the data that an update may meet, by its index."""
+        return math.prod(self.data[: self.indices[-1]]) if self.axis is None else self.data[self.axis]
+
+    @property
+    def step(self) -> int:
+        """The step from one element of a line to the next in the flat data."""
+        return self.width if self.axis is None else _strides(self.data)[self.axis]
+
+    @property
+    def lines(self) -> int:
+        """The number of lines."""
+        return math.prod(self.data) // self.cells
+
+    def find_cell(self, indices: Any, update: Any) -> tuple[Any, Any]:
+        """Return the element of its line that an update meets, and whether it is inside."""
+        if self.axis is None:
+            place, inside = self.find_row(indices, T.Bind(update // self.width))
+            return place // self.width, inside
+        size = self.data[self.axis]
+        index = T.Bind(indices[update].astype("int64"))
+        return _check(tirx.Select(index < int64(0), index + size, index), size)
 
     def find_updates(self, place: Any) -> tuple[Any, Any, int]:
         """Return the first update that may meet an element of the flat data, whether there is one, and their step."""
@@ -108,6 +132,56 @@ _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "min": lambda old, new: tirx.Select(old < new, old, new),
     "max": lambda old, new: tirx.Select(old > new, old, new),
 }
+
+
+CELLS = 8 * THREADS
+"""The number of elements of a line for which a block combines updates: some for each thread."""
+
+
+def write_block_scatter(form: Scatter) -> tirx.PrimFunc:
+    """Return the function of `write_scatter` that combines updates by blocks, each for a part of a line.
+
+    Each thread loads an update; then all threads look at all of these, and each combines those of its own elements.
+    """
+    inputs = [(form.data, form.dtype), (form.indices, form.index_dtype), (form.updates, form.dtype)]
+    parts, count = -(-form.cells // CELLS), form.updates_of_element
+    with (
+        begin_kernel(NAME, inputs, [(form.data, form.dtype)]) as (builder, (data, indices, updates, result)),
+        each_block(form.lines * parts) as (block, thread),
+    ):
+        line, begin = T.Bind(block // parts), T.Bind(block % parts * CELLS)
+        start = T.Bind(line // form.step * (form.cells * form.step) + line % form.step)
+        wanted, values = (
+            T.alloc_buffer([THREADS], dtype, scope="shared", layout=None) for dtype in ("int32", form.dtype)
+        )
+        own = [T.Bind(begin + place + thread) for place in range(0, CELLS, THREADS)]
+        places = [T.Bind(start + tirx.Min(cell, int64(form.cells - 1)) * form.step) for cell in own]
+        found = local(len(own), form.dtype)
+        for number, place in enumerate(places):
+            T.buffer_store(found, data[place], [number])
+        first, fits, step = form.find_updates(start)
+        with T.serial(int64(-(-count // THREADS))) as run:
+            number = T.Bind(run * THREADS + thread)
+            update = T.Bind(tirx.Select(fits, first + tirx.Min(number, int64(count - 1)) * step, int64(0)))
+            cell, inside = form.find_cell(indices, update)
+            at = T.Bind(cell - begin)
+            is_met = tirx.all(fits, inside, number < int64(count), at >= int64(0), at < int64(CELLS))
+            T.buffer_store(wanted, tirx.Select(is_met, at, int64(-1)).astype("int32"), [thread])
+            T.buffer_store(values, updates[update], [thread])
+            with T.serial(int64(THREADS // TOGETHER)) as few, T.unroll(int64(TOGETHER)) as each:
+                other = T.Bind(few * TOGETHER + each)
+                met = T.Bind(wanted[other])
+                is_own = tirx.all(met >= int32(0), met % int32(THREADS) == thread.astype("int32"))
+                with T.If(is_own), T.Then():
+                    value, mine = T.Bind(values[other]), T.Bind(met // int32(THREADS))
+                    for number_of_own in range(len(own)):
+                        old = found[number_of_own]
+                        new = tirx.Select(mine == int32(number_of_own), form.combine(old, value), old)
+                        T.buffer_store(found, new, [number_of_own])
+        for number, (cell, place) in enumerate(zip(own, places, strict=True)):
+            with where(cell < int64(form.cells), always=form.cells % CELLS == 0):
+                T.buffer_store(result, found[number], [place])
+    return mark_scheduled(builder.get())
 
 
 def write_scatter(form: Scatter) -> tirx.PrimFunc:

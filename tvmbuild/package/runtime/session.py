@@ -210,8 +210,8 @@ class Session:
         """Return an uninitialised array with the shape and dtype of an input, which a CPU package uses without a copy.
 
         For CUDA and Vulkan it is in memory that the device copies from by itself: a copy takes half the time or less,
-        and an integrated card (Jetson) reads it in place. Do not write into it before the call is done. ``size`` is one of ``sizes``, by default the largest. Raises TvmbuildError if the
-        package has no such input or size.
+        and an integrated card (Jetson) reads it in place. Do not write into it before the call is done. ``size`` is one
+        of ``sizes``, by default the largest. Raises TvmbuildError if the package has no such input or size.
         """
         for info in self.inputs if size is None else self.info.at_size(self._find(size)).inputs:
             if info.name == name:
