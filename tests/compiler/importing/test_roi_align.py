@@ -1,4 +1,4 @@
-"""RoiAlign in the mode `max`, drawn, against ONNX Runtime: the largest product of a neighbour and its weight."""
+"""RoiAlign, drawn, against ONNX Runtime; in the mode `max` it is the largest product of a neighbour and its weight."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from onnx import TensorProto, helper
+from vulkan_kernels import lavapipe
 
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
-from tvmbuild.compiler.machine.target import host_target
+from tvmbuild.compiler.machine.target import host_target, is_gpu
 from tvmbuild.compiler.pipeline import lower
 
 pytestmark = pytest.mark.compiler
@@ -39,12 +40,10 @@ def regions(draw: st.DrawFn) -> dict[str, Any]:
     return {"corners": corners, "samples": samples, "attributes": attributes, "channels": draw(st.integers(1, 9))}
 
 
-@settings(max_examples=15, deadline=None)
-@given(drawn=regions())
-def test_maxima_of_drawn_regions(drawn: dict[str, Any]) -> None:
+def check(drawn: dict[str, Any], mode: str, target: tvm.target.Target) -> None:
     picture = np.random.default_rng(0).uniform(-1, 1, (2, drawn["channels"], 7, 9)).astype(np.float32)
     feed = {"x": picture, "corners": drawn["corners"], "samples": drawn["samples"]}
-    node = helper.make_node("RoiAlign", list(feed), ["y"], mode="max", **drawn["attributes"])
+    node = helper.make_node("RoiAlign", list(feed), ["y"], mode=mode, **drawn["attributes"])
     types = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("int64"): TensorProto.INT64}
     inputs = [helper.make_tensor_value_info(name, types[each.dtype], each.shape) for name, each in feed.items()]
     graph = helper.make_graph([node], "net", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
@@ -53,6 +52,20 @@ def test_maxima_of_drawn_regions(drawn: dict[str, Any]) -> None:
     quiet = onnxruntime.SessionOptions()
     quiet.log_severity_level = 3  # it warns that the maximum of products is not the one of interpolated values
     want = onnxruntime.InferenceSession(model.SerializeToString(), quiet).run(None, feed)[0]
-    target: tvm.target.Target = host_target(None)
-    got = build_here(lower(import_onnx(model.SerializeToString()), target), target)(feed)["y"]
+    imported = import_onnx(model.SerializeToString(), for_gpu=is_gpu(target))
+    got = build_here(lower(imported, target), target)(feed)["y"]
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@settings(max_examples=15, deadline=None)
+@given(drawn=regions())
+def test_maxima_of_drawn_regions(drawn: dict[str, Any]) -> None:
+    check(drawn, "max", host_target(None))
+
+
+@pytest.mark.vulkan
+@settings(max_examples=10, deadline=None)
+@given(drawn=regions(), mode=st.sampled_from(["avg", "max"]))
+def test_drawn_regions_on_a_gpu(drawn: dict[str, Any], mode: str) -> None:
+    """With a ratio of 0, the data say how many samples a region has."""
+    check(drawn, mode, lavapipe())

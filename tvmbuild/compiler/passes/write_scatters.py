@@ -27,7 +27,7 @@ from tvmbuild.compiler.machine.limits import GpuLimits
 from tvmbuild.compiler.machine.machine import Machine
 from tvmbuild.compiler.remarks import missed
 
-_LOOK, _ROUND = 0.08, 2.5
+_LOOK, _ROUND = 0.08, 5.0
 """The times, in µs, in which a GPU's thread looks at an update, and a block at one for each of its threads."""
 _BLOCKS_AT_ONCE = 8
 """The number of blocks that a multiprocessor runs at once."""

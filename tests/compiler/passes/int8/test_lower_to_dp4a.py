@@ -9,6 +9,7 @@ from onnx import helper
 from quantised_graphs import CONVOLUTIONS, IN_SCALE, OUT_SCALE, Case, Network, convolution, product, run_optimized
 from quantized_nodes import Drawn, run_onnx
 from vulkan_devices import HOST, LEAST
+from vulkan_kernels import lavapipe
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.evaluate import build_here
@@ -87,3 +88,20 @@ def test_integer_operators_of_bytes_of_either_kind(data: str, zero: int, card: s
     (want,) = run_onnx(onnx.load_from_string(model.SerializeToString()), drawn.fed)
     (got,) = build_here(lowered, host_target())(drawn.fed).values()
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("shared", [16384, 32768])
+def test_bytes_in_shared_memory_fit_a_small_device(shared: int) -> None:
+    """Our Vulkan code keeps a byte in 32 bits, and a kernel of 33,280 bytes was refused."""
+    net = Network(np.random.RandomState(0))
+    weights, scales = net.weigh((192, 192), axis=1)
+    made = net.add("MatMul", [net.round("x", IN_SCALE, 100), weights])
+    made = net.add("Add", [made, net.offset(192, scales, IN_SCALE)])
+    model, target = (
+        net.finish(net.round(made, OUT_SCALE, 120), (50, 192)),
+        lavapipe(max_shared_memory_per_block=shared),
+    )
+    x = np.random.RandomState(1).uniform(-3, 3, (50, 192)).astype(np.float32)
+    got = build_here(lower(import_onnx(model, for_gpu=True), target), target)({"x": x})["y"]
+    np.testing.assert_array_equal(got, run_optimized(model, {"x": x})["y"])

@@ -19,6 +19,7 @@ from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.schedules.attempt import try_dlight
 from tvmbuild.compiler.schedules.empty_loops import drop_empty_loops
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
+from tvmbuild.compiler.schedules.gpu.outer_blocks import list_outer_blocks
 from tvmbuild.compiler.schedules.gpu.products import list_products
 from tvmbuild.compiler.schedules.gpu.shared_reductions import list_shared_reductions
 from tvmbuild.compiler.schedules.gpu.sliding_window import list_windows
@@ -26,6 +27,8 @@ from tvmbuild.compiler.schedules.gpu.staged import list_staged
 from tvmbuild.compiler.schedules.gpu.sums import list_short_sums
 from tvmbuild.compiler.schedules.gpu.tensor_cores import list_on_tensor_cores
 from tvmbuild.errors import TvmbuildError
+
+_BYTE = 8
 
 
 def schedule_rest(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -75,7 +78,7 @@ def _list_first(
     first = [*list_on_tensor_cores(matrices, target, limit), *windows, *list_staged(matrices, target, limit)]
     if matrices is None or not first:
         first += list_short_sums(function, limit, only_in_vectors=is_product)
-    return first or list_shared_reductions(function)
+    return first or list_shared_reductions(function) or list_outer_blocks(function)
 
 
 def _alternate(first: Sequence[s_tir.Schedule], second: Sequence[s_tir.Schedule]) -> Iterator[s_tir.Schedule]:
@@ -88,11 +91,24 @@ def fits(mod: tvm.ir.IRModule, target: tvm.target.Target) -> bool:
     """Return whether the scheduled ``main`` keeps to the target's limits of threads and shared memory (TVM's check)."""
     skip_tensor_intrinsics()
     rules: dict[str, Any] = {"sch_rules": [], "mutator_probs": {}, "postprocs": [ms.postproc.VerifyGPUCode()]}
-    checked = _allow_launched(mod, target)
+    checked = _leave_room_for_bytes(mod, _allow_launched(mod, target))
     context = ms.TuneContext(mod=mod, target=checked, space_generator=ms.space_generator.PostOrderApply(**rules))
     context.clone()
     (verify,) = context.space_generator.postprocs
     return bool(verify.apply(s_tir.Schedule(mod)))
+
+
+def _leave_room_for_bytes(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.target.Target:
+    """Return a Vulkan target with a fourth of its shared memory, if the kernel keeps bytes there.
+
+    Our Vulkan code keeps each byte in 32 bits, and TVM's check counts 8.
+    """
+    buffers = [buffer for block in list_blocks(mod["main"]) for buffer in block.alloc_buffers]
+    has_bytes = any(str(each.scope()) == "shared" and tvm.DataType(str(each.dtype)).bits == _BYTE for each in buffers)
+    if target.kind.name != "vulkan" or not has_bytes:
+        return target
+    left = staging_limits(target.attrs).shared_bytes // 4
+    return tvm.target.Target({**target.export(), "max_shared_memory_per_block": left}, host=target.host)
 
 
 def _allow_launched(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.target.Target:

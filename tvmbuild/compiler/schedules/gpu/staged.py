@@ -6,6 +6,7 @@ not written.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -31,7 +32,10 @@ def list_staged(product: MatrixProduct | None, target: tvm.target.Target, limit:
         return []
     if product.is_unfolded and product.sizes.outputs < MIN_OUTPUTS:
         return []
-    tiles = list_staged_tiles(product.sizes, staging_limits(target.attrs), limit)
+    sizes = product.sizes
+    if target.kind.name == "vulkan" and sizes.operand_bytes == 1:
+        sizes = replace(sizes, operand_bytes=4)  # our Vulkan code keeps each byte in 32 bits
+    tiles = list_staged_tiles(sizes, staging_limits(target.attrs), limit)
     schedules = (try_rule(stage, product, tile) for tile in tiles)
     return [schedule for schedule in schedules if schedule is not None]
 
