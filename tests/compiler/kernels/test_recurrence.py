@@ -17,6 +17,7 @@ from vulkan_kernels import lavapipe
 
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.expand.expand import expand_operators
+from tvmbuild.compiler.importing.expand.recurrent_kernels import suits_gpus
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.kernels.recurrence.form import GATES, Kind, Recurrence
 from tvmbuild.compiler.machine.target import is_gpu
@@ -138,6 +139,19 @@ def test_a_layer_is_one_kernel_on_a_gpu(kind: Kind, threads: int) -> None:
 def test_a_gpu_runs_a_thousand_steps() -> None:
     """Step by step they took minutes to build."""
     check(Layer("LSTM", steps=1000, hidden=16), lavapipe())
+
+
+@pytest.mark.parametrize(("steps", "is_kernel"), [(256, False), (257, True)])
+def test_large_weights_are_shared_by_all_blocks_unless_there_are_many_steps(steps: int, is_kernel: bool) -> None:
+    form = Recurrence("LSTM", steps, 1, 300, (False,))
+    assert form.is_large
+    assert suits_gpus(form) == is_kernel
+
+
+def test_a_block_that_reads_large_weights_in_each_step_is_told() -> None:
+    layer = Layer("RNN", steps=257, hidden=500, has_state=False)
+    notes = lower(import_model(layer.make_model(), "net", for_gpu=True), lavapipe()).notes
+    assert [note for note in notes if "all 257 steps" in note and "RNN of 500 units" in note]
 
 
 UNROLLED: dict[str, Layer] = {

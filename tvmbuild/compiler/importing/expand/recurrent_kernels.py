@@ -72,7 +72,7 @@ def keep_recurrence(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     if attributes_of(node).get(QUANTIZED):
         return [node]
     form = _describe_floats(node, scope, TensorProto.FLOAT)
-    return None if form is None or not _suits_cpus(form) else [node]
+    return None if form is None or not suits_cpus(form) else [node]
 
 
 def keep_block(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
@@ -81,7 +81,7 @@ def keep_block(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     if attributes.get(FOR_BLOCKS):
         return [node]
     form = _describe_floats(node, scope, TensorProto.FLOAT, TensorProto.FLOAT16)
-    if form is None or not _suits_gpus(form):
+    if form is None or not suits_gpus(form):
         return None
     is_wide = scope.element_type(node.input[0]) == TensorProto.FLOAT
     marked = attributes | {FOR_BLOCKS: 1}
@@ -102,7 +102,7 @@ def keep_quantized(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     if data is None or weights is None or not _knows_inputs(given, constants, scope, [TensorProto.FLOAT]):
         return None
     form = describe_recurrence("LSTM", attributes, data, (weights[0], weights[1]))
-    if form is None or not _suits_cpus(form) or given[4] or form.batch > 1 or attributes.get("layout", 0):
+    if form is None or not suits_cpus(form) or given[4] or form.batch > 1 or attributes.get("layout", 0):
         return None
     composer = Composer(scope, node.name or node.op_type)
     gates = [_project(composer, form, given, number) for number in range(form.directions)]
@@ -128,11 +128,12 @@ def _describe_floats(node: onnx.NodeProto, scope: Scope, *types: int) -> Recurre
     return describe_recurrence(cast("Kind", node.op_type), attributes, data, (weights[0], weights[2]))
 
 
-def _suits_cpus(form: Recurrence) -> bool:
+def suits_cpus(form: Recurrence) -> bool:
+    """Return whether the kernel is faster on CPUs than single steps, which all threads share."""
     return form.batch <= MAX_SEQUENCES and form.gates * form.hidden**2 <= LARGEST_WEIGHTS
 
 
-def _suits_gpus(form: Recurrence) -> bool:
+def suits_gpus(form: Recurrence) -> bool:
     """Return whether the kernel is faster on GPUs than single steps, or single steps would take long to build."""
     return form.steps > MOST_UNROLLED or not form.is_large
 

@@ -47,7 +47,7 @@ class BlockSizes:
     @classmethod
     def choose(cls, form: Recurrence, limits: GpuLimits) -> BlockSizes:
         """Return sizes with as many parts as the threads and half of the shared memory allow."""
-        columns = min(form.padded, limits.threads // form.panel * form.panel)
+        columns = min(form.padded, limits.threads)
         units, parts = -(-form.padded // columns), 1
         sums = columns * units * max(map(len, form.passes)) * _FLOAT
         while (
