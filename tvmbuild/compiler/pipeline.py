@@ -24,7 +24,6 @@ from tvmbuild.compiler.kernels.attention.cpu.kernel import write_attention
 from tvmbuild.compiler.kernels.attention.gpu.function import write_attention as write_gpu_attention
 from tvmbuild.compiler.kernels.int8.dot_kernels import pin_initial_values
 from tvmbuild.compiler.machine.dot_instructions import find_instruction
-from tvmbuild.compiler.machine.limits import staging_limits
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.machine.target import is_gpu, multiplies_bytes
 from tvmbuild.compiler.pass_manager import (
@@ -121,11 +120,6 @@ def _fuse_attention(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule
     return fuse_attention(mod, partial(write_attention, machine=describe_machine(lowering.target)))
 
 
-def _write_scatters(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
-    target = lowering.target
-    return write_scatters(mod, staging_limits(target.attrs) if is_gpu(target) else describe_machine(target))
-
-
 def _check_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Refuse the layout if an operator has no code in NHWC; the lowering then tries the next layout."""
     left = sorted({call.op.name for call in operator_calls(mod, "relax.nn.")})
@@ -180,12 +174,7 @@ OPERATORS = Phase(
             after={"DecomposeAndFold": "it looks for constants"},
         ),
         of_module("ScatterToSelect", scatter_to_select, after={"DecomposeAndFold": "it looks for constant indices"}),
-        Pass(
-            "WriteScatters",
-            _write_scatters,
-            written_in=write_scatters,
-            after={"ScatterToSelect": "it writes one row better"},
-        ),
+        of_target("WriteScatters", write_scatters, after={"ScatterToSelect": "it writes one row better"}),
         of_module("FindSoftmax", find_softmax),
         Pass(
             "FuseAttention",

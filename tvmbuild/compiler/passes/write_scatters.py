@@ -23,8 +23,9 @@ from tvmbuild.compiler.kernels.scatter import (
     write_scatter,
     write_scatter_on_cpu,
 )
-from tvmbuild.compiler.machine.limits import GpuLimits
-from tvmbuild.compiler.machine.machine import Machine
+from tvmbuild.compiler.machine.limits import GpuLimits, staging_limits
+from tvmbuild.compiler.machine.machine import Machine, describe_machine
+from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.remarks import missed
 
 _LOOK, _ROUND = 0.08, 5.0
@@ -34,9 +35,12 @@ _BLOCKS_AT_ONCE = 8
 _BY_ROWS, _BY_ELEMENTS = "relax.scatter_nd", "relax.scatter_elements"
 
 
-def write_scatters(mod: tvm.ir.IRModule, machine: Machine | GpuLimits) -> tvm.ir.IRModule:
-    """Replace each scatter by a kernel for a CPU or a GPU."""
-    return rewrite_calls(mod, partial(_rewrite, machine=machine)) if operator_calls(mod, "relax.scatter_") else mod
+def write_scatters(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Replace each scatter by a kernel for the target."""
+    if not operator_calls(mod, "relax.scatter_"):
+        return mod
+    machine = staging_limits(target.attrs) if is_gpu(target) else describe_machine(target)
+    return rewrite_calls(mod, partial(_rewrite, machine=machine))
 
 
 def _rewrite(builder: relax.BlockBuilder, call: relax.Call, machine: Machine | GpuLimits) -> relax.Expr | None:

@@ -148,10 +148,11 @@ def _is_last_map(call: NodeCall, axes: Sequence[_Axis]) -> bool:
 def _reference_weights(call: NodeCall, axis: _Axis) -> np.ndarray[Any, Any]:
     """Return the weight of each old element in each new element, [wanted, size], from onnx's reference evaluator."""
     names = ("x", "roi", "scales", "sizes")
-    # The reference aligns the corners of a length that is not whole, and takes one of 1.05 for more than one element;
-    # ONNX Runtime and PyTorch have whole sizes in both places.
-    is_one = axis.wanted == 1 and call.text("coordinate_transformation_mode", "half_pixel") == "pytorch_half_pixel"
-    by_scale = not np.isclose(axis.wanted / axis.size, axis.scale) and not _aligns_corners(call) and not is_one
+    is_by_pytorch = call.text("coordinate_transformation_mode", "half_pixel") == "pytorch_half_pixel"
+    if axis.wanted == 1 and is_by_pytorch and not call.attributes.get("antialias", 0):
+        return np.eye(1, axis.size, dtype=np.float32)  # as ONNX Runtime; versions of the reference differ
+    # The reference aligns the corners of a length that is not whole; ONNX Runtime and PyTorch align those of the size.
+    by_scale = not np.isclose(axis.wanted / axis.size, axis.scale) and not _aligns_corners(call)
     given = ["x", "", "scales"] if by_scale else ["x", "", "", "sizes"]
     attributes = {name: call.attributes[name] for name in _PASSED_ON if name in call.attributes}
     node = helper.make_node("Resize", given, ["y"], **attributes)
