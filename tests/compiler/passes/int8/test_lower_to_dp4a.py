@@ -98,10 +98,8 @@ def test_bytes_in_shared_memory_fit_a_small_device(shared: int) -> None:
     weights, scales = net.weigh((192, 192), axis=1)
     made = net.add("MatMul", [net.round("x", IN_SCALE, 100), weights])
     made = net.add("Add", [made, net.offset(192, scales, IN_SCALE)])
-    model, target = (
-        net.finish(net.round(made, OUT_SCALE, 120), (50, 192)),
-        lavapipe(max_shared_memory_per_block=shared),
-    )
+    model = net.finish(net.round(made, OUT_SCALE, 120), (50, 192))
+    target = lavapipe(max_shared_memory_per_block=shared)
     x = np.random.RandomState(1).uniform(-3, 3, (50, 192)).astype(np.float32)
     got = build_here(lower(import_onnx(model, for_gpu=True), target), target)({"x": x})["y"]
     np.testing.assert_array_equal(got, run_optimized(model, {"x": x})["y"])

@@ -68,6 +68,11 @@ class BlockSizes:
         """The number of state values that are multiplied, with padding."""
         return self.parts * self.depth
 
+    @property
+    def values(self) -> int:
+        """The number of state values in shared memory."""
+        return max(self.inputs, self.padded)
+
     def pack_weights(self, form: Recurrence, packed: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return weights from `Recurrence.pack_weights` in this kernel's order, flat.
 
@@ -100,11 +105,11 @@ class _Thread:
     part: Any
     column: Any
     shared: Any
-    """The state, shared by the block, [inputs or padded]."""
+    """The state, shared by the block, [values]."""
     reset: Any
-    """The state of a GRU times its reset gate, shared by the block, [inputs or padded]."""
+    """The state of a GRU times its reset gate, shared by the block, [values], or None if there is one pass."""
     sums: Any
-    """The sums of all parts but the first, shared by the block, [parts - 1, gates, padded]."""
+    """The sums of all parts but the first, shared by the block, [parts - 1, gates, padded], or None if there is one."""
     state: Any
     """The state of the thread's hidden units, [units]."""
     cell: Any
@@ -182,11 +187,10 @@ def _start(form: Recurrence, sizes: BlockSizes, data: list[Any], place: tuple[An
     """Declare the buffers of a thread, whose place is (direction, number in the block)."""
     direction, number_in_block = place
     part, column = T.Bind(number_in_block // sizes.columns), T.Bind(number_in_block % sizes.columns)
-    values = max(sizes.inputs, sizes.padded)
     sums = (sizes.parts - 1) * max(map(len, form.passes)) * sizes.padded
     shared, reset, partial = (
         T.alloc_buffer([size], "float32", scope="shared", layout=None) if size else None
-        for size in (values, values if len(form.passes) > 1 else 0, sums)
+        for size in (sizes.values, sizes.values if len(form.passes) > 1 else 0, sums)
     )
     state, cell = local(sizes.units), local(sizes.units)
     projected, weights, bias = data[:3]
@@ -197,9 +201,9 @@ def _load_states(thread: _Thread, initial: list[Any], own: Any, place: Any) -> N
     """Write the initial states, which start at ``own``, to the thread's and to the shared buffers."""
     form, sizes = thread.form, thread.sizes
     threads = sizes.columns * sizes.parts
-    for begin in range(0, max(sizes.inputs, sizes.padded), threads):
+    for begin in range(0, sizes.values, threads):
         at = T.Bind(place + begin)
-        with where(at < int64(max(sizes.inputs, sizes.padded)), always=begin + threads <= sizes.padded):
+        with where(at < int64(sizes.values), always=begin + threads <= sizes.padded):
             is_unit = at < int64(form.hidden)
             value = tirx.Select(is_unit, initial[0][own + tirx.Min(at, int64(form.hidden - 1))], number(0))
             T.buffer_store(thread.shared, value, [at])
